@@ -1,0 +1,29 @@
+"""The errors that the matching library raises, each saying what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+
+class RulesIndexError(Exception):
+    """Base of every error that this library raises on purpose."""
+
+
+class RuleError(RulesIndexError):
+    """One rule that cannot be compiled; other rules are not affected.
+
+    `error` is a stable upper-case code (`SYNTAX`, `UNKNOWN_COLUMN`, ...), `message` a sentence for the
+    rule's author, `position` the 0-based offset in the rule's text or None where it is unknown.
+    """
+
+    def __init__(self, error: str, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.message = message
+        self.position = position
+
+
+class SchemaError(RulesIndexError):
+    """A batch lacks a column that the rules read, or has it with another type."""
+
+
+class ArtifactError(RulesIndexError):
+    """The bytes are not an index that this version can read: damaged, truncated or foreign."""

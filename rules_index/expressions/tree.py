@@ -1,0 +1,64 @@
+"""Typed expressions that are evaluated per row, before the index codes their value.
+
+They are what an attribute of the index is made of: a plain column, a computation that Arrow and NumPy
+carry out exactly as Spark does, or a leaf that only Spark can evaluate and hands over as a column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A value that arrives with the batch.
+
+    `name` is the column's path in the schema's own spelling, parts joined by "." (a part that holds a dot
+    or a backtick is quoted with backticks), or, where `text` is set, the name of a derived column that
+    Spark evaluates from `text`, the author's own words.
+    """
+
+    name: str
+    type: pa.DataType
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A literal after coercion. `value` is None (NULL), bool, int (integers; days for DATE; microseconds
+    for TIMESTAMP and TIMESTAMP_NTZ; the unscaled value for DECIMAL), float, str or bytes."""
+
+    value: Any
+    type: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operator over operands whose types already agree (the analyser inserts the casts).
+
+    | name | operands | parameters |
+    |---|---|---|
+    | add subtract multiply negate abs | numbers of one type | |
+    | cast | one | |
+    | = <> < <= > >= <=> | two of one type | |
+    | and or | two or more BOOLEAN | |
+    | not | one BOOLEAN | |
+    | is_null | one | |
+    | in | value, then the list, all of one type | |
+    | case | condition, value, condition, value, ..., else | |
+    | coalesce | one or more of one type | |
+    | nullif | two of one type | |
+    | like | one STRING | pattern, escape, ignore_case |
+    | rlike | one STRING | pattern |
+    """
+
+    name: str
+    operands: tuple[Expression, ...]
+    type: pa.DataType
+    parameters: tuple[Any, ...] = ()
+
+
+Expression = Leaf | Constant | Operation
