@@ -1,0 +1,525 @@
+"""deltatag.toml as typed, checked values; every mistake is reported with the file and the key."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pipelines.errors import ConfigurationError
+
+FILE_NAME = "deltatag.toml"
+TAGGED_COLUMNS = (
+    "rule_ids",
+    "rules_version",
+    "index_fingerprint",
+    "source_version",
+    "tagged_at",
+)
+"""Columns that deltatag adds to a tagged row, in their order."""
+MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
+"""Columns of `<stream>_matches` beside the stream's key and event time."""
+QUARANTINE_COLUMNS = ("reason", "batch")
+"""Columns that deltatag adds to a row in quarantine."""
+FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
+"""Tables that every lake has."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?\Z", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+)\s*([A-Za-z]+)\Z")
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_MICROSECONDS = {
+    1: ("us", "microsecond"),
+    1_000: ("ms", "millisecond"),
+    1_000_000: ("s", "sec", "second"),
+    60_000_000: ("min", "minute"),
+    3_600_000_000: ("h", "hour"),
+    86_400_000_000: ("d", "day"),
+}
+_DURATION_UNITS = {
+    name: size
+    for size, names in _MICROSECONDS.items()
+    for n in names
+    for name in (n, n + "s")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`)."""
+
+    root: str | None
+    catalog: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSettings:
+    """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1]."""
+
+    time_zone: str = "UTC"
+    on_reject: str = "drop"
+    max_reject_share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the first run of a stream begins: `kind` is "earliest", "version" or "timestamp".
+
+    `value` is the Delta version, or the microseconds of the timestamp since 1970 in UTC, else 0.
+    """
+
+    kind: str = "earliest"
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One source table whose rows are tagged; `name` is the scope of its rules."""
+
+    name: str
+    source: str
+    start: Start = Start()
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    max_bytes_per_batch: int = 1 << 30
+    output: str = "all"
+    matches: bool = True
+    cluster_by: tuple[str, ...] = ()
+    checks: Mapping[str, str] = field(default_factory=dict)
+    max_quarantine_share: float = 1.0
+
+    @property
+    def keeps_matches(self) -> bool:
+        """True where `<stream>_matches` is kept: the stream has a key and `matches` is not switched off."""
+        return self.matches and bool(self.key)
+
+    @property
+    def can_quarantine(self) -> bool:
+        """True where a row of the stream may go to quarantine: it has a key or a check."""
+        return bool(self.key) or bool(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds."""
+
+    name: str
+    streams: tuple[str, ...]
+    on: Mapping[str, tuple[str, ...]]
+    window: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All of one deltatag.toml. `path` is the file that it was read from."""
+
+    path: Path
+    lake: LakeSettings
+    spark: Mapping[str, str]
+    rules: RulesSettings
+    streams: Mapping[str, Stream]
+    joins: Mapping[str, Join]
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.streams[name]
+        except KeyError:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no stream {name!r}; the configured streams are: {known}."
+            ) from None
+
+
+def find_configuration(path: str | Path | None = None) -> Path:
+    """The configuration file: `path` if given, else deltatag.toml in the working directory."""
+    found = Path(path) if path is not None else Path(FILE_NAME)
+    if not found.is_file():
+        advice = "Give another file with --config, or make one with: deltatag init"
+        raise ConfigurationError(
+            f"{found}: there is no such configuration file. {advice}"
+        )
+    return found
+
+
+def load_configuration(path: str | Path | None = None) -> Configuration:
+    """Read and check the configuration file; ConfigurationError names the file, the key and the mistake."""
+    found = find_configuration(path)
+    try:
+        document = tomllib.loads(found.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{found}: this is not valid TOML: {error}.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"{found}: the configuration cannot be read: {error}."
+        ) from None
+    return parse_configuration(document, found)
+
+
+def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
+    """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
+    top = _Section(path, "", _substitute(document, path, ""))
+    lake = _lake(top.section("lake"), path)
+    spark = {name: _spark_value(value) for name, value in _flatten(top.table("spark"))}
+    rules = _rules(top.section("rules"))
+    streams = {
+        name: _stream(name, top.section("streams").section(name))
+        for name in top.table("streams")
+    }
+    joins = {
+        name: _join(name, top.section("joins").section(name), streams)
+        for name in top.table("joins")
+    }
+    top.finish("lake", "spark", "rules", "streams", "joins")
+    _refuse_collisions(path, streams, joins)
+    return Configuration(
+        path,
+        lake,
+        MappingProxyType(spark),
+        rules,
+        MappingProxyType(streams),
+        MappingProxyType(joins),
+    )
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    else:
+        found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError('expected a size such as "512m" or "1g"')
+        size = int(found[1]) * _SIZE_UNITS[found[2].lower()]
+    if size <= 0:
+        raise ValueError("expected a size above zero")
+    return size
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is none."""
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    unit = (
+        _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower())
+        if found
+        else None
+    )
+    if found is None or unit is None:
+        raise ValueError(
+            'expected an integer and one of us, ms, s, min, hour, day, such as "15 min"'
+        )
+    return int(found[1]) * unit
+
+
+class _Section:
+    """One table of the document, which checks the type of each key it is asked for and knows its own name."""
+
+    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
+        self.path, self.name, self.values = path, name, values
+
+    def error(self, key: str, message: str) -> ConfigurationError:
+        where = f"[{self.name}] {key}" if self.name and key else self.name or key
+        return ConfigurationError(f"{self.path}: {where}: {message}.")
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        value = self.values.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.error(key, "expected a table")
+        return value
+
+    def section(self, key: str) -> _Section:
+        return _Section(
+            self.path, f"{self.name}.{key}" if self.name else key, self.table(key)
+        )
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        value = self.values.get(key, default)
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise self.error(key, "expected a text that is not empty")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(
+            isinstance(item, str) and item for item in value
+        ):
+            raise self.error(key, 'expected a list of names such as ["id"]')
+        if len({item.lower() for item in value}) != len(value):
+            raise self.error(key, "a name stands in the list twice")
+        return tuple(value)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        value = self.values.get(key, choices[0])
+        if value not in choices:
+            raise self.error(
+                key, f"expected one of {', '.join(choices)}, found {value!r}"
+            )
+        return str(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, found {value!r}")
+        return value
+
+    def share(self, key: str) -> float:
+        value = self.values.get(key, 1.0)
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value <= 1
+        ):
+            raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
+        return float(value)
+
+    def finish(self, *known: str) -> None:
+        for key in self.values:
+            if key not in known:
+                raise self.error(
+                    key, f"there is no such key; known here: {', '.join(known)}"
+                )
+
+
+def _substitute(value: Any, path: Path, where: str) -> Any:
+    if isinstance(value, str):
+
+        def environment(found: re.Match[str]) -> str:
+            if found[1] not in os.environ:
+                message = f"the environment variable {found[1]} is not set"
+                raise ConfigurationError(f"{path}: {where}: {message}.")
+            return os.environ[found[1]]
+
+        return _VARIABLE.sub(environment, value)
+    if isinstance(value, Mapping):
+        return {
+            key: _substitute(item, path, f"{where}.{key}" if where else key)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_substitute(item, path, where) for item in value]
+    return value
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Settings of nested tables as dotted names: an unquoted `spark.x.y = 1` means the same as a quoted one."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        pairs += (
+            _flatten(value, f"{prefix}{key}.")
+            if isinstance(value, Mapping)
+            else [(prefix + key, value)]
+        )
+    return pairs
+
+
+def _spark_value(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _resolve(path: Path, location: str) -> str:
+    """An absolute path for a path; a URI as it is."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
+        return location
+    return str((path.absolute().parent / Path(location).expanduser()).resolve())
+
+
+def _lake(section: _Section, path: Path) -> LakeSettings:
+    root, catalog = section.text("root"), section.text("catalog")
+    if (root is None) == (catalog is None):
+        raise section.error(
+            "root", "give either root or catalog, as the place of deltatag's own tables"
+        )
+    section.finish("root", "catalog")
+    return LakeSettings(None if root is None else _resolve(path, root), catalog)
+
+
+def _rules(section: _Section) -> RulesSettings:
+    time_zone = section.text("time_zone", "UTC")
+    assert time_zone is not None
+    try:
+        zoneinfo.ZoneInfo(time_zone)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        raise section.error(
+            "time_zone", f"there is no time zone {time_zone!r}"
+        ) from None
+    section.finish("time_zone", "on_reject", "max_reject_share")
+    return RulesSettings(
+        time_zone,
+        section.choice("on_reject", ("drop", "hold")),
+        section.share("max_reject_share"),
+    )
+
+
+def _stream(name: str, section: _Section) -> Stream:
+    source = section.text("source")
+    if source is None:
+        raise section.error(
+            "source", "the path, URI or catalog name of the source table is missing"
+        )
+    try:
+        size = parse_size(section.values.get("max_bytes_per_batch", "1g"))
+    except ValueError as error:
+        raise section.error("max_bytes_per_batch", str(error)) from None
+    checks = section.table("checks")
+    for check, condition in checks.items():
+        if not isinstance(condition, str) or not condition.strip():
+            raise section.error(
+                f"checks.{check}", 'expected a condition such as "amount > 0"'
+            )
+    stream = Stream(
+        name=name,
+        source=_source(section.path, source),
+        start=_start(section),
+        key=section.texts("key"),
+        event_time=section.text("event_time"),
+        max_bytes_per_batch=size,
+        output=section.choice("output", ("all", "matched")),
+        matches=section.flag("matches", True),
+        cluster_by=section.texts("cluster_by"),
+        checks=MappingProxyType(dict(checks)),
+        max_quarantine_share=section.share("max_quarantine_share"),
+    )
+    known = (
+        "source",
+        "start",
+        "key",
+        "event_time",
+        "max_bytes_per_batch",
+        "output",
+        "matches",
+    )
+    section.finish(*known, "cluster_by", "checks", "max_quarantine_share")
+    for key in stream.key:
+        if key.lower() in MATCHES_COLUMNS:
+            raise section.error(
+                "key", f"the column {key} is named like one that deltatag adds"
+            )
+    return stream
+
+
+def _source(path: Path, source: str) -> str:
+    """A path made absolute, a URI or a catalog name (`catalog.schema.table`, `schema.table`) as it is.
+
+    What exists as a path is a path; otherwise dotted plain names without a slash are a catalog name.
+    """
+    located = _resolve(path, source)
+    parts = source.split(".")
+    if (
+        len(parts) in (2, 3)
+        and all(_NAME.match(part) for part in parts)
+        and not Path(located).exists()
+    ):
+        return source
+    return located
+
+
+def is_catalog_name(source: str) -> bool:
+    """True where a stream's source is a name in Spark's catalog and not a path or URI."""
+    return "/" not in source and "\\" not in source
+
+
+def _start(section: _Section) -> Start:
+    value = section.values.get("start", "earliest")
+    if value == "earliest":
+        return Start()
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return Start("version", value)
+    if isinstance(value, str):
+        if value.isdigit():
+            return Start("version", int(value))
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        return Start("timestamp", int((moment - epoch).total_seconds() * 1_000_000))
+    raise section.error(
+        "start",
+        'expected "earliest", a version such as 12, or a timestamp (UTC unless it says so)',
+    )
+
+
+def _join(name: str, section: _Section, streams: Mapping[str, Stream]) -> Join:
+    members = section.texts("streams")
+    if not 2 <= len(members) <= 6:
+        raise section.error("streams", "a join has two to six streams")
+    for member in members:
+        if member not in streams:
+            raise section.error("streams", f"there is no stream {member!r}")
+        if streams[member].event_time is None:
+            raise section.error(
+                "streams",
+                f"the stream {member!r} has no event_time, which a window needs",
+            )
+    on = _join_keys(section, members)
+    window = _join_window(section, members)
+    section.finish("streams", "on", "window")
+    return Join(name, members, MappingProxyType(on), MappingProxyType(window))
+
+
+def _join_keys(
+    section: _Section, members: tuple[str, ...]
+) -> dict[str, tuple[str, ...]]:
+    value = section.values.get("on")
+    if isinstance(value, Mapping):
+        keys = section.section("on")
+        keys.finish(*members)
+        on = {member: keys.texts(member) for member in members}
+    else:
+        on = dict.fromkeys(members, section.texts("on"))
+    if not all(on.values()) or len({len(columns) for columns in on.values()}) != 1:
+        raise section.error(
+            "on", "every stream needs the same number of key columns, at least one"
+        )
+    return on
+
+
+def _join_window(section: _Section, members: tuple[str, ...]) -> dict[str, int]:
+    value = section.values.get("window")
+    if isinstance(value, Mapping):
+        section.section("window").finish(*members)
+    texts = value if isinstance(value, Mapping) else dict.fromkeys(members, value)
+    window = {}
+    for member in members:
+        try:
+            window[member] = parse_duration(texts.get(member))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise section.error("window", f"{member}: {error}") from None
+    return window
+
+
+def _refuse_collisions(
+    path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join]
+) -> None:
+    """Refuse scopes whose names, or whose tables' names, are already in use in the lake (case aside)."""
+    taken = {table: "a table of deltatag's" for table in FIXED_TABLES}
+    scopes = [("streams", name) for name in streams] + [
+        ("joins", name) for name in joins
+    ]
+    for kind, name in scopes:
+        if not _NAME.match(name):
+            message = "a name consists of letters, digits and underscores and starts with no digit"
+            raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
+    for kind, name in scopes:
+        own = scope_tables(name, is_join=kind == "joins")
+        for table in (name, *own):
+            if table.lower() in taken:
+                message = f"the name {table} is already taken by {taken[table.lower()]}; choose another"
+                raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
+        taken |= {table.lower(): f"[{kind}.{name}]" for table in (name, *own)}
+
+
+def scope_tables(name: str, is_join: bool = False) -> tuple[str, ...]:
+    """Names of the tables that deltatag may keep for a stream or a join."""
+    tables = (f"{name}_tagged", f"quarantine_{name}")
+    return tables if is_join else (*tables, f"{name}_matches")

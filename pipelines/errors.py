@@ -1,0 +1,59 @@
+"""The errors of the Spark jobs: each says what is wrong, where, and what to do, in one paragraph for people."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """Base of every error that a job raises on purpose."""
+
+
+class ConfigurationError(PipelineError):
+    """deltatag.toml, or what the command line says beside it, cannot be used; nothing was done."""
+
+
+class SessionError(PipelineError):
+    """No Spark session could be started, or the one that runs cannot read Delta tables."""
+
+
+class MissingTableError(PipelineError):
+    """A Delta table that should be there is not."""
+
+
+class TableError(PipelineError):
+    """A Delta table of deltatag's cannot be read or written, or lacks columns that it must have."""
+
+
+class RejectShareError(PipelineError):
+    """More of a scope's rules were rejected than `max_reject_share` allows."""
+
+
+class NoIndexError(PipelineError):
+    """There is no index yet to tag with."""
+
+
+class IndexDamagedError(PipelineError):
+    """The stored bytes of an index are not those that were written."""
+
+
+class IndexOutdatedError(PipelineError):
+    """The newest index was compiled for other column types than the source has now."""
+
+
+class SourceError(PipelineError):
+    """A source cannot be read as a stream: it is missing, unreadable, or no Delta table."""
+
+
+class SourceChangedError(SourceError):
+    """The source changed in a way that a stream of appended rows cannot follow."""
+
+
+class CheckError(PipelineError):
+    """A row check of a stream is no valid condition over the source's columns."""
+
+
+class QuarantineShareError(PipelineError):
+    """More of a micro-batch's rows would go to quarantine than `max_quarantine_share` allows."""
+
+
+class StatementError(PipelineError):
+    """Spark refused a statement given to `deltatag sql`, or failed while running it."""

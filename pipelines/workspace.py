@@ -1,0 +1,55 @@
+"""What every verb works with: one configuration, its lake, and a Spark session that starts when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelines.config import Configuration, load_configuration
+from pipelines.lake import Lake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Progress = Callable[[str], None]
+"""Takes one short sentence on what is being done now."""
+
+
+def no_progress(message: str) -> None:
+    """A Progress that tells nobody."""
+
+
+class Workspace:
+    """A configuration and its lake. `spark` is a session of deltatag's own, started on first use."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        spark: SparkSession | None = None,
+        quiet: bool = False,
+        progress: Progress = no_progress,
+    ) -> None:
+        """`spark`: a running session to open deltatag's own beside; `quiet`: keep the JVM's log off the terminal."""
+        self.configuration = configuration
+        self.progress = progress
+        self._running = spark
+        self._quiet = quiet
+        self._spark: SparkSession | None = None
+        self.lake = Lake(configuration.lake, lambda: self.spark)
+
+    @classmethod
+    def open(
+        cls, path: str | Path | None = None, spark: SparkSession | None = None
+    ) -> Workspace:
+        """The workspace of a deltatag.toml (by default the one in the working directory)."""
+        return cls(load_configuration(path), spark)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session; SessionError says why there can be none."""
+        if self._spark is None:
+            from pipelines.session import open_session
+
+            self._spark = open_session(self.configuration, self._running, self._quiet)
+        return self._spark
