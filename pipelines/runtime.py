@@ -50,10 +50,12 @@ class Jar:
 
     @property
     def file_name(self) -> str:
+        """What Maven calls the file."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def coordinate(self) -> str:
+        """What names the jar to Spark's resolver."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
