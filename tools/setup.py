@@ -24,7 +24,7 @@ NOTE = VENV / "share" / "deltatag" / "setup.json"
 LOCK = ROOT / "requirements.txt"
 JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 # The lock pins these too; they come first because they build the packages that have no wheel.
-BUILDERS = ("pip", "setuptools", "wheel")
+BUILDERS = ("packaging", "pip", "setuptools", "wheel")
 
 
 class SetupError(Exception):
