@@ -195,6 +195,9 @@ def _read_probe(settings: str, java: Path, starts_for_spark: bool) -> _Probe | N
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
     if version is None:
         return None
+    if java.parent.name == "bin" and not java.is_symlink() and starts_for_spark:
+        # Where a script wraps the real Java, the home that starts is the script's, not the one that Java tells.
+        return _Probe(java.parent.parent, int(version.group(1)), starts_for_spark)
     named = re.search(r"^\s*java\.home = (.+?)\s*$", settings, re.MULTILINE)
     home = Path(named.group(1)) if named else java.resolve().parent.parent
     if not (home / "bin" / "java").exists():

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -81,9 +82,8 @@ def project_state() -> str:
 
 def runtime_state() -> str:
     """What the search for Java and jars depends on, as far as it can be seen without running anything."""
-    names = ("JAVA_HOME", "PATH", "DELTATAG_JARS")
     folder = Path(os.environ.get("DELTATAG_JARS") or VENV / "share" / "deltatag" / "jars")
-    seen = [os.environ.get(name, "") for name in names]
+    seen = [os.environ.get("JAVA_HOME", ""), shutil.which("java") or "", str(folder)]
     for name in JARS:
         path = folder / name
         seen.append(f"{path.stat().st_size} {path.stat().st_mtime_ns}" if path.is_file() else "missing")

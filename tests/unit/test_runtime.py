@@ -82,6 +82,8 @@ def test_a_java_without_sparks_module_is_wrapped_and_loses_no_other_argument(
     run = subprocess.run([str(found.path / "bin" / "java"), *arguments], capture_output=True, text=True, check=True)
     assert run.stdout.split("\n")[:-1] == ["-cp", "a b", "", "$HOME", "Main"]
     assert runtime.find_java(bare) == found
+    # A process that this one starts finds the wrapper as its JAVA_HOME, and must keep it.
+    assert runtime.find_java(bare | {"JAVA_HOME": str(found.path)}).path == found.path
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root can write everywhere")
