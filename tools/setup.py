@@ -146,9 +146,10 @@ def pip_install(*arguments: str) -> None:
     sys.stderr.write(run.stderr)
     raise SetupError(
         "the packages of requirements.txt could not be installed (pip's reason stands above). Without a network, make "
-        "a folder of them on a machine of the same kind, with the same Python, that has one: `python3 -m pip download "
-        "--requirement requirements.txt --dest wheels`. Then run here: `PIP_NO_INDEX=1 PIP_FIND_LINKS=/path/to/wheels "
-        f"make setup`. Delta's jars are needed as well: {JARS[0]} and {JARS[1]} (Maven Central, group io.delta), in a "
+        "a folder of them on a machine of the same kind, with the same Python, that has one: `make setup`, then "
+        "`.venv/bin/python -m pip download --no-build-isolation --requirement requirements.txt --dest wheels`. "
+        "Then run here: `PIP_NO_INDEX=1 PIP_FIND_LINKS=/path/to/wheels make setup`. "
+        f"Delta's jars are needed as well: {JARS[0]} and {JARS[1]} (Maven Central, group io.delta), in a "
         "folder that the environment variable DELTATAG_JARS names."
     )
 
