@@ -121,8 +121,7 @@ def environment_version() -> tuple[int, ...]:
 
 def install_packages() -> None:
     """Install exactly what the lock names; every file is checked against its hash, also what builds others."""
-    names = re.findall(r"^[A-Za-z0-9]", LOCK.read_text(), re.MULTILINE)
-    say(f"installing the {len(names)} packages of requirements.txt: minutes where nothing is cached")
+    say("installing the packages of requirements.txt: minutes where nothing is cached")
     builders = NOTE.parent / "builders.txt"
     builders.parent.mkdir(parents=True, exist_ok=True)
     builders.write_text(locked(BUILDERS))
@@ -143,14 +142,21 @@ def pip_install(*arguments: str) -> None:
     run = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, env=pip_environment())
     if run.returncode == 0:
         return
-    sys.stderr.write(run.stderr)
-    raise SetupError(
-        "the packages of requirements.txt could not be installed (pip's reason stands above). Without a network, make "
-        "a folder of them on a machine of the same kind, with the same Python, that has one: `make setup`, then "
-        "`.venv/bin/python -m pip download --no-build-isolation --requirement requirements.txt --dest wheels`. "
-        "Then run here: `PIP_NO_INDEX=1 PIP_FIND_LINKS=/path/to/wheels make setup`. "
-        f"Delta's jars are needed as well: {JARS[0]} and {JARS[1]} (Maven Central, group io.delta), in a "
-        "folder that the environment variable DELTATAG_JARS names."
+    raise SetupError(pip_failure(run.stderr))
+
+
+def pip_failure(said: str) -> str:
+    """Why pip failed, and where nothing could be downloaded also how to go on without a network."""
+    lines = [line for line in said.splitlines() if not line.startswith("WARNING: Retrying")]
+    reason = "the packages of requirements.txt could not be installed into .venv:\n" + "\n".join(lines)
+    if not re.search(r"Retrying|No matching distribution|ConnectionError|timed out|SSLError", said):
+        return reason
+    return (
+        f"{reason}\nWithout a network, make a folder of the packages on a machine of the same kind that has one and the "
+        "same Python: `make setup`, then `.venv/bin/python -m pip download --no-build-isolation --requirement "
+        "requirements.txt --dest wheels`. Here, run `PIP_NO_INDEX=1 PIP_FIND_LINKS=/path/to/wheels make setup`. "
+        f"Delta's jars are needed as well: {JARS[0]} and {JARS[1]} (Maven Central, group io.delta; there, in "
+        ".venv/share/deltatag/jars), in a folder that the environment variable DELTATAG_JARS names."
     )
 
 
