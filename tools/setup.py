@@ -93,7 +93,9 @@ def runtime_state() -> str:
 
 def make_environment() -> None:
     """Make `.venv` where it is missing, or broken by a move or by a Python that has gone."""
-    if environment_version() >= (3, 11):
+    version = environment_version()
+    # One that was never filled may be of a Python that has been given up since.
+    if version >= (3, 11) and (version == sys.version_info[:2] or "packages" in read_note()):
         return
     say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
     run = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
@@ -152,8 +154,8 @@ def pip_failure(said: str) -> str:
     if not re.search(r"Retrying|No matching distribution|ConnectionError|timed out|SSLError", said):
         return reason
     return (
-        f"{reason}\nWithout a network, make a folder of the packages on a machine of the same kind that has one and the "
-        "same Python: `make setup`, then `.venv/bin/python -m pip download --no-build-isolation --requirement "
+        f"{reason}\nWithout a network, make a folder of the packages on a machine of the same kind that has one "
+        "and the same Python: `make setup`, then `.venv/bin/python -m pip download --no-build-isolation --requirement "
         "requirements.txt --dest wheels`. Here, run `PIP_NO_INDEX=1 PIP_FIND_LINKS=/path/to/wheels make setup`. "
         f"Delta's jars are needed as well: {JARS[0]} and {JARS[1]} (Maven Central, group io.delta; there, in "
         ".venv/share/deltatag/jars), in a folder that the environment variable DELTATAG_JARS names."
