@@ -49,6 +49,8 @@ def main() -> int:
 def set_up() -> bool:
     """Do the steps that are due, in order; the answer is whether any was."""
     done = read_note()
+    if "packages" not in done:
+        done.pop("environment", None)  # never filled: look again whether it is of the Python that is wanted now
     steps: list[tuple[str, Callable[[], str], Callable[[], None]]] = [
         ("environment", environment_state, make_environment),
         ("packages", packages_state, install_packages),
@@ -94,7 +96,6 @@ def runtime_state() -> str:
 def make_environment() -> None:
     """Make `.venv` where it is missing, or broken by a move or by a Python that has gone."""
     version = environment_version()
-    # One that was never filled may be of a Python that has been given up since.
     if version >= (3, 11) and (version == sys.version_info[:2] or "packages" in read_note()):
         return
     say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
