@@ -15,15 +15,17 @@ one kind of cut serves all types.
 
 from __future__ import annotations
 
+import bisect
 import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-Key = int | bytes
+Key: TypeAlias = Any
+"""`int` or `bytes`; the keys of one type are never mixed, which static types cannot say."""
 
 NAN_KEY = (1 << 63) - 1
 """Key of NaN: the largest 64-bit key; infinity stays below it."""
@@ -77,7 +79,7 @@ class ValueSet:
         return ~union((~self, ~other))
 
     def __contains__(self, key: Key) -> bool:
-        return self.start ^ (sum(1 for cut in self.cuts if cut <= key) % 2 == 1)
+        return self.start ^ (bisect.bisect_right(self.cuts, key) % 2 == 1)
 
     @property
     def is_empty(self) -> bool:
@@ -96,7 +98,7 @@ EVERYTHING = ValueSet(True, ())
 
 def interval(low: Key | None, high: Key | None) -> ValueSet:
     """Keys in [low, high), either side None for unbounded; empty where low >= high."""
-    if low is not None and high is not None and low >= high:  # type: ignore[operator]
+    if low is not None and high is not None and low >= high:
         return NOTHING
     if low is None:
         return ValueSet(True, () if high is None else (high,))
@@ -106,7 +108,7 @@ def interval(low: Key | None, high: Key | None) -> ValueSet:
 def points(keys: Iterable[Key]) -> ValueSet:
     """The set of exactly these keys."""
     cuts: list[Any] = []
-    for key in sorted(set(keys)):  # type: ignore[type-var]
+    for key in sorted(set(keys)):
         if cuts and cuts[-1] == key:
             cuts[-1] = successor(key)
         else:

@@ -1,0 +1,72 @@
+"""What the engines share: conjunctions over region codes as flat arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+GATE = -1
+"""In `Conjunctions.terms`, the attribute of a term that names a gate."""
+
+
+@dataclass(frozen=True)
+class Conjunctions:
+    """All conjunctions of a rule set, engine-neutral; integers are int32 unless said.
+
+    sizes       [attributes] number of codes of each, those of NULL and of raised rows included
+    set_start   [sets + 1] into intervals, int64
+    intervals   [intervals, 2] closed, ascending, disjoint ranges of codes
+    start       [conjunctions + 1] into terms, int64
+    terms       [terms, 2] (attribute, set), at most one an attribute, or (`GATE`, gate)
+    target      [conjunctions] the gate's number, or the rule's ordinal (ascending)
+    gate_start  [gates + 1] the conjunctions of each gate; they come first, and a gate names only earlier ones
+    """
+
+    sizes: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+    start: np.ndarray
+    terms: np.ndarray
+    target: np.ndarray
+    gate_start: np.ndarray
+
+    @property
+    def gates(self) -> int:
+        """Number of gates."""
+        return len(self.gate_start) - 1
+
+
+class Engine(Protocol):
+    """How an index organises its conjunctions: arrays that are stored, and a batch matched with them."""
+
+    name: str
+    arrays: dict[str, np.ndarray]
+
+    def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+
+
+class InvalidArraysError(ValueError):
+    """Stored arrays that contradict each other or point outside their bounds."""
+
+
+def require(condition: bool | np.bool_, what: str) -> None:
+    """Raises `InvalidArraysError` naming `what` unless the condition holds."""
+    if not condition:
+        raise InvalidArraysError(what)
+
+
+def require_offsets(offsets: np.ndarray, end: int, what: str) -> None:
+    """Offsets that start at 0, never fall, and end at `end`."""
+    require(offsets.ndim == 1 and len(offsets) > 0, what)
+    require(
+        offsets[0] == 0 and offsets[-1] == end and bool((np.diff(offsets) >= 0).all()),
+        what,
+    )
+
+
+def require_range(values: np.ndarray, low: int, high: int, what: str) -> None:
+    """Integers in [low, high)."""
+    require(values.size == 0 or (values.min() >= low and values.max() < high), what)
