@@ -34,7 +34,38 @@ ASCII_SPACE = interval(0x09, 0x0E) | points((0x20,))
 HORIZONTAL_SPACE = points((0x09, 0x20, 0xA0, 0x1680, 0x180E, 0x202F, 0x205F, 0x3000)) | interval(0x2000, 0x200B)
 VERTICAL_SPACE = interval(0x0A, 0x0E) | points((0x85, 0x2028, 0x2029))
 
-_CATEGORIES = "Lu Ll Lt Lm Lo Mn Me Mc Nd Nl No Zs Zl Zp Cc Cf Co Cs Pd Ps Pe Pc Po Sm Sc Sk So Pi Pf Cn".split()
+_CATEGORIES = [
+    "Lu",
+    "Ll",
+    "Lt",
+    "Lm",
+    "Lo",
+    "Mn",
+    "Me",
+    "Mc",
+    "Nd",
+    "Nl",
+    "No",
+    "Zs",
+    "Zl",
+    "Zp",
+    "Cc",
+    "Cf",
+    "Co",
+    "Cs",
+    "Pd",
+    "Ps",
+    "Pe",
+    "Pc",
+    "Po",
+    "Sm",
+    "Sc",
+    "Sk",
+    "So",
+    "Pi",
+    "Pf",
+    "Cn",
+]
 _CATEGORY_GROUPS = {
     **{name: (name,) for name in _CATEGORIES},
     **{letter: tuple(c for c in _CATEGORIES if c[0] == letter) for letter in "LMNZCPS"},

@@ -346,6 +346,7 @@ class _Reader:
     def predefined(self, letter: str) -> ValueSet | None:
         r"""The set of \d \D \s \S \w \W \h \H \v \V."""
         unicode = "U" in self.flags
+        members: ValueSet | None
         match letter.lower():
             case "d":
                 members = cp.category("Nd") if unicode else cp.ASCII_DIGIT
@@ -405,11 +406,9 @@ class _Reader:
 
     def hexadecimal(self) -> int:
         code = self.read()
-        if _is_hex(code):
-            second = self.read()
-            if _is_hex(second):
-                return int(chr(code) + chr(second), 16)
-        elif code == ord("{") and _is_hex(self.peek()):
+        if _is_hex(code) and _is_hex(second := self.read()):
+            return int(chr(code) + chr(second), 16)
+        if code == ord("{") and _is_hex(self.peek()):
             digits = []
             while _is_hex(code := self.read()):
                 digits.append(chr(code))
@@ -419,7 +418,7 @@ class _Reader:
             if code != ord("}"):
                 self.fail("\\x{ lacks its '}'", 1)
             return value
-        self.fail("\\x must be followed by two hexadecimal digits, or by some in braces", 1)
+        return self.fail("\\x must be followed by two hexadecimal digits, or by some in braces", 1)
 
     def unicode_escape(self) -> int:
         first = self.four_digits()
@@ -584,7 +583,7 @@ def _without_quotations(pattern: str) -> tuple[list[int], list[int]]:
     while index < len(source):
         code = source[index]
         pair = chr(code) + (chr(source[index + 1]) if index + 1 < len(source) else "")
-        if quoted and pair == "\\E" or not quoted and pair == "\\Q":
+        if pair == ("\\E" if quoted else "\\Q"):
             quoted = opening = not quoted
             index += 2
             continue

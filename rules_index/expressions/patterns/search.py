@@ -346,7 +346,7 @@ def _search(  # type: ignore[no-untyped-def]
         last = _last_terminator(data, begin, end) if places else end
         position, node, previous, code_class = begin, 0, np.int32(-1), 0
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
-        word, word_unicode, base = False, False, False
+        word = word_unicode = base = np.bool_(False)
         while True:
             after = position
             code = np.int32(-1)
@@ -359,7 +359,7 @@ def _search(  # type: ignore[no-untyped-def]
             if places:
                 bits = _line_bits(slots, data, begin, end, last, position, previous, code)
                 if edges:
-                    plain = unicode = left = False
+                    plain = unicode = left = np.bool_(False)
                     if code >= 0:
                         mark = membership[MARK, code_class] and base
                         plain = membership[WORD, code_class] or mark
@@ -368,7 +368,7 @@ def _search(  # type: ignore[no-untyped-def]
                         if not membership[MARK, code_class]:
                             base = membership[BASE, code_class]
                         # Java looks back by UTF-16 unit, so a pair of surrogates ends the search for a base
-                        base = base and code <= 0xFFFF
+                        base = base & (code <= 0xFFFF)
                     bits |= _bit(slots, _EDGE, plain != word)
                     bits |= _bit(slots, _EDGE_UNICODE, unicode != word_unicode)
                     if code >= 0:

@@ -1,0 +1,329 @@
+"""Exact decimal arithmetic on Arrow's 128-bit decimals, with Spark's rounding and overflow.
+
+A number is worked on as a magnitude of eight 32-bit limbs, least first, and a sign: 256 bits hold the product of
+any two numbers of 38 digits. Functions return an array and where, among non-NULL rows, the result has more digits
+than its type.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from numba import njit
+
+Mask = npt.NDArray[np.bool_]
+Outcome = tuple[pa.Array, Mask]
+_EXACT = Context(prec=100)
+_OPERATIONS = {"add": 0, "subtract": 1, "multiply": 2}
+_LIMBS = 8
+
+
+def to_decimal(unscaled: int, scale: int) -> Decimal:
+    """The number `unscaled / 10^scale`, exactly."""
+    return Decimal(unscaled).scaleb(-scale, _EXACT)
+
+
+def _halves(values: pa.Array) -> npt.NDArray[np.uint64]:
+    """Two's complement low and high halves, [rows, 2] uint64, 0 for NULL."""
+    if values.null_count:
+        values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
+    if len(values) == 0:
+        return np.zeros((0, 2), np.uint64)
+    raw = np.frombuffer(values.buffers()[1], np.uint64)
+    return raw.reshape(-1, 2)[values.offset : values.offset + len(values)]
+
+
+def _array(halves: npt.NDArray[np.uint64], nulls: Mask, data_type: pa.DataType) -> pa.Array:
+    validity = pa.array(~nulls).buffers()[1] if nulls.any() else None
+    return pa.Array.from_buffers(data_type, len(halves), [validity, pa.py_buffer(np.ascontiguousarray(halves))])
+
+
+def _nulls(values: pa.Array) -> Mask:
+    return values.is_null().to_numpy(zero_copy_only=False)
+
+
+def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
+    """Sum, difference or product in the target type, rounded half up where the target has fewer decimals."""
+    out = np.zeros((len(left), 2), np.uint64)
+    failed = np.zeros(len(left), np.bool_)
+    scales = (left.type.scale, right.type.scale, target.scale)
+    _operate(_OPERATIONS[name], _halves(left), _halves(right), *scales, target.precision, out, failed)
+    nulls = _nulls(left) | _nulls(right)
+    return _array(out, nulls | failed, target), failed & ~nulls
+
+
+def rescale(values: pa.Array, target: pa.DataType) -> Outcome:
+    """The values in another decimal type, rounded half up."""
+    zero = pa.repeat(pa.scalar(Decimal(0), values.type), len(values))
+    return operate("add", values, zero, target)
+
+
+def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
+    """Truncated toward zero, `[rows] int64`, and where that does not fit."""
+    whole = np.zeros(len(values), np.int64)
+    failed = np.zeros(len(values), np.bool_)
+    _truncate(_halves(values), values.type.scale, whole, failed)
+    return whole, failed & ~_nulls(values)
+
+
+def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
+    """DOUBLE to decimal through its shortest decimal form, rounded half up; NaN and infinities become NULL."""
+    text = values.cast(pa.large_string())
+    finite = pc.fill_null(pc.is_finite(values), False).to_numpy(zero_copy_only=False)
+    out = np.zeros((len(values), 2), np.uint64)
+    failed = np.zeros(len(values), np.bool_)
+    if len(values):
+        offsets = np.frombuffer(text.buffers()[1], np.int64)[text.offset : text.offset + len(text) + 1]
+        data = np.frombuffer(text.buffers()[2], np.uint8) if text.buffers()[2] else np.zeros(0, np.uint8)
+        _parse(data, offsets, finite, target.scale, target.precision, out, failed)
+    return _array(out, ~finite | failed, target), failed & finite
+
+
+@njit(cache=True, nogil=True)
+def _load(low, high, limbs):  # type: ignore[no-untyped-def]
+    """Writes a magnitude; returns whether the number is negative."""
+    negative = (high >> np.uint64(63)) != 0
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(1 if low == 0 else 0)
+    mask = np.uint64(0xFFFFFFFF)
+    limbs[:] = 0
+    limbs[0], limbs[1] = low & mask, low >> np.uint64(32)
+    limbs[2], limbs[3] = high & mask, high >> np.uint64(32)
+    return negative
+
+
+@njit(cache=True, nogil=True)
+def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
+    low = limbs[0] | (limbs[1] << np.uint64(32))
+    high = limbs[2] | (limbs[3] << np.uint64(32))
+    if negative:
+        low = ~low + np.uint64(1)
+        high = ~high + np.uint64(1 if low == 0 else 0)
+    out[0], out[1] = low, high
+
+
+@njit(cache=True, nogil=True)
+def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
+    """limbs = limbs * factor + plus."""
+    carry = np.uint64(plus)
+    for index in range(_LIMBS):
+        value = limbs[index] * np.uint64(factor) + carry
+        limbs[index] = value & np.uint64(0xFFFFFFFF)
+        carry = value >> np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
+    while power >= 9:
+        _times_small(limbs, 1000000000, 0)
+        power -= 9
+    for _ in range(power):
+        _times_small(limbs, 10, 0)
+
+
+@njit(cache=True, nogil=True)
+def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
+    """Divides in place; returns the remainder."""
+    remainder = np.uint64(0)
+    for index in range(_LIMBS - 1, -1, -1):
+        value = (remainder << np.uint64(32)) | limbs[index]
+        limbs[index] = value // np.uint64(divisor)
+        remainder = value % np.uint64(divisor)
+    return remainder
+
+
+@njit(cache=True, nogil=True)
+def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
+    """Drops decimal digits, rounding half up (away from zero) or cutting them off."""
+    if power <= 0:
+        return
+    for _ in range(power - 1):
+        _divide_small(limbs, 10)
+    last = _divide_small(limbs, 10)
+    if half_up and last >= np.uint64(5):
+        for index in range(_LIMBS):
+            limbs[index] += np.uint64(1)
+            if limbs[index] <= np.uint64(0xFFFFFFFF):
+                break
+            limbs[index] = np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _digits(limbs, spare):  # type: ignore[no-untyped-def]
+    """How many decimal digits a magnitude has (0 for zero); `spare` is overwritten."""
+    spare[:] = limbs
+    count = 0
+    while True:
+        empty = True
+        for index in range(_LIMBS):
+            if spare[index]:
+                empty = False
+        if empty:
+            return count
+        small = spare[0] < np.uint64(10)
+        for index in range(1, _LIMBS):
+            if spare[index]:
+                small = False
+        if small:
+            return count + 1
+        _divide_small(spare, 10)
+        count += 1
+
+
+@njit(cache=True, nogil=True)
+def _less(a, b):  # type: ignore[no-untyped-def]
+    for index in range(_LIMBS - 1, -1, -1):
+        if a[index] != b[index]:
+            return a[index] < b[index]
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _add(a, b):  # type: ignore[no-untyped-def]
+    """a += b."""
+    carry = np.uint64(0)
+    for index in range(_LIMBS):
+        value = a[index] + b[index] + carry
+        a[index] = value & np.uint64(0xFFFFFFFF)
+        carry = value >> np.uint64(32)
+
+
+@njit(cache=True, nogil=True)
+def _subtract(a, b, out):  # type: ignore[no-untyped-def]
+    """out = a - b where a >= b."""
+    borrow = np.uint64(0)
+    for index in range(_LIMBS):
+        value = a[index] - b[index] - borrow
+        out[index] = value & np.uint64(0xFFFFFFFF)
+        borrow = np.uint64(1) if value >> np.uint64(32) else np.uint64(0)
+
+
+@njit(cache=True, nogil=True)
+def _multiply(a, b, out):  # type: ignore[no-untyped-def]
+    """out = a * b of magnitudes below 2^128."""
+    out[:] = 0
+    for i in range(4):
+        carry = np.uint64(0)
+        for j in range(4):
+            value = out[i + j] + a[i] * b[j] + carry
+            out[i + j] = value & np.uint64(0xFFFFFFFF)
+            carry = value >> np.uint64(32)
+        out[i + 4] = carry
+
+
+@njit(cache=True, nogil=True)
+def _operate(  # type: ignore[no-untyped-def]
+    operation, left, right, left_scale, right_scale, scale, precision, out, failed
+):
+    a, b = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    result, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    limit = np.zeros(_LIMBS, np.uint64)
+    limit[0] = 1
+    _scale_up(limit, precision)
+    most = np.zeros(_LIMBS, np.uint64)
+    most[0] = 1
+    _scale_up(most, 38)
+    for row in range(len(left)):
+        a_negative = _load(left[row, 0], left[row, 1], a)
+        b_negative = _load(right[row, 0], right[row, 1], b)
+        if operation == 2:
+            _multiply(a, b, result)
+            negative = a_negative != b_negative
+            at = left_scale + right_scale
+            if not _less(result, most):
+                # Java rounds a product to 38 digits first, and to its scale from there
+                extra = _digits(result, spare) - 38
+                _scale_down(result, extra, True)
+                at -= extra
+        else:
+            if operation == 1:
+                b_negative = not b_negative
+            at = max(left_scale, right_scale)
+            _scale_up(a, at - left_scale)
+            _scale_up(b, at - right_scale)
+            if a_negative == b_negative:
+                result[:] = a
+                _add(result, b)
+                negative = a_negative
+            elif _less(a, b):
+                _subtract(b, a, result)
+                negative = b_negative
+            else:
+                _subtract(a, b, result)
+                negative = a_negative
+        if at > scale:
+            _scale_down(result, at - scale, True)
+        elif at < scale:
+            if _digits(result, spare) + scale - at > precision:
+                failed[row] = True
+                continue
+            _scale_up(result, scale - at)
+        if _less(result, limit):
+            _store(result, negative, out[row])
+        else:
+            failed[row] = True
+
+
+@njit(cache=True, nogil=True)
+def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
+    limbs = np.zeros(_LIMBS, np.uint64)
+    for row in range(len(halves)):
+        negative = _load(halves[row, 0], halves[row, 1], limbs)
+        _scale_down(limbs, scale, False)
+        low = limbs[0] | (limbs[1] << np.uint64(32))
+        top = np.uint64(1) << np.uint64(63)
+        if limbs[2] or limbs[3] or low > top or (low == top and not negative):
+            failed[row] = True
+            continue
+        whole[row] = np.int64(~low + np.uint64(1)) if negative else np.int64(low)
+
+
+@njit(cache=True, nogil=True)
+def _parse(data, offsets, finite, scale, precision, out, failed):  # type: ignore[no-untyped-def]
+    """Decimal text such as -1.5e-07 to the target's unscaled value."""
+    limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    for row in range(len(finite)):
+        if not finite[row]:
+            continue
+        limbs[:] = 0
+        negative = False
+        fraction, exponent, exponent_sign = 0, 0, 1
+        seen_point = seen_exponent = False
+        for index in range(offsets[row], offsets[row + 1]):
+            byte = data[index]
+            if 0x30 <= byte <= 0x39:
+                if seen_exponent:
+                    exponent = exponent * 10 + (byte - 0x30)
+                else:
+                    _times_small(limbs, 10, byte - 0x30)
+                    if seen_point:
+                        fraction += 1
+            elif byte == 0x2E:
+                seen_point = True
+            elif byte == 0x65 or byte == 0x45:
+                seen_exponent = True
+            elif byte == 0x2D:
+                if seen_exponent:
+                    exponent_sign = -1
+                else:
+                    negative = True
+        shift = exponent * exponent_sign - fraction + scale
+        digits = _digits(limbs, spare)
+        if digits == 0:
+            continue
+        if digits + shift > precision:
+            failed[row] = True
+            continue
+        if shift >= 0:
+            _scale_up(limbs, shift)
+        else:
+            _scale_down(limbs, min(-shift, 80), True)
+        if _digits(limbs, spare) > precision:
+            failed[row] = True
+        else:
+            _store(limbs, negative, out[row])
