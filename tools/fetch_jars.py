@@ -114,7 +114,9 @@ def keep(fetched: Path, folder: Path) -> bool:
 
 def summary(output: str) -> str:
     """The lines of the resolver's output that say why, without its tables."""
-    wanted = re.compile(r"UnknownHost|Server access error|proxy server|SSLHandshake|PKIX|Connection|denied|No space")
+    wanted = re.compile(
+        r"UnknownHost|Host .+ not found|Server access error|proxy server|SSLHandshake|PKIX|Connection|denied|No space"
+    )
     lines = [line.strip(" \t:") for line in output.splitlines() if wanted.search(line)]
     fallback = [line for line in output.splitlines() if line.strip()][-1:]
     return " | ".join(list(dict.fromkeys(lines))[:3] or fallback) or "no message"
