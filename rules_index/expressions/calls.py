@@ -1,0 +1,360 @@
+"""Function calls: which are allowed, what their arguments may be, what they give."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rules_index.errors import RuleError
+from rules_index.expressions import local, patterns
+from rules_index.expressions.coercion import (
+    BOOLEAN,
+    INT,
+    NULL,
+    STRING,
+    IncompatibleTypesError,
+    Type,
+    arithmetic_type,
+    is_float,
+    is_integer,
+    is_nested,
+    is_number,
+    name_of,
+)
+from rules_index.expressions.functions import (
+    AGGREGATES,
+    FUNCTIONS,
+    GROWING,
+    LAMBDAS,
+    LARGEST_SIZE,
+    MOST_GROWING,
+    NOT_ALLOWED,
+    NOT_REPEATABLE,
+    PATTERN_ARGUMENT,
+    SMALL,
+    TABLES,
+    WINDOWS,
+    Function,
+)
+from rules_index.expressions.results import item_type, result_type
+from rules_index.expressions.syntax import Node
+from rules_index.expressions.tokens import words
+from rules_index.expressions.tree import Constant
+
+if TYPE_CHECKING:
+    from rules_index.expressions.analyser import Analyser, Value
+
+_CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"))
+_DATE_PARTS = words("""
+    year y years yr yrs yearofweek quarter qtr month mon mons months week w weeks day d days dayofweek dow
+    dayofweek_iso dow_iso doy hour h hours hr hrs minute m min mins minutes""")
+_FORMAT_SIZE = re.compile(r"%[^%A-Za-z]*[0-9]{4}")
+
+
+def not_repeatable(name: str, position: int) -> RuleError:
+    """The error for a function that gives another value each time."""
+    return RuleError(
+        "NOT_REPEATABLE",
+        f"{name} does not give the same value for the same row every time; a rule may use only a row's own columns "
+        "and constants.",
+        position,
+    )
+
+
+def refusal(name: str, position: int) -> RuleError:
+    """The error for a function that is not on the list of allowed ones."""
+    if name in AGGREGATES:
+        return RuleError(
+            "AGGREGATE", f"A rule looks at one row at a time: the aggregate {name} is not allowed.", position
+        )
+    if name in WINDOWS:
+        return RuleError(
+            "WINDOW", f"A rule looks at one row at a time: the window function {name} is not allowed.", position
+        )
+    if name in TABLES:
+        return RuleError("TABLE_FUNCTION", f"{name} makes rows or tables; a rule needs one value per row.", position)
+    if name in NOT_REPEATABLE:
+        return not_repeatable(name, position)
+    if name in NOT_ALLOWED:
+        return RuleError("NOT_ALLOWED", f"The function {name} is not among those that a rule may call.", position)
+    close = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}.", position)
+
+
+def call(analyser: Analyser, node: Node) -> Value:
+    """The value of a call; raises `RuleError` where the function or its arguments are refused."""
+    name: str = node.value
+    function = FUNCTIONS.get(name)
+    position = analyser.tokens.starts[node.first]
+    if function is None:
+        raise refusal(name, position)
+    count = len(node.children)
+    if count == 0 and name in ("unix_timestamp", "to_unix_timestamp"):
+        raise not_repeatable(f"{name}()", position)
+    _check_count(function, count, position)
+    growing = name in GROWING
+    analyser.growing += growing
+    try:
+        if analyser.growing > MOST_GROWING:
+            raise analyser.error(
+                "NOT_ALLOWED",
+                f"More than {MOST_GROWING} functions that may enlarge their argument are nested here ({name}).",
+                node,
+            )
+        arguments = (
+            _with_lambdas(analyser, node) if name in LAMBDAS else [analyser.value(child) for child in node.children]
+        )
+    finally:
+        analyser.growing -= growing
+    _check_sizes(analyser, node, arguments)
+    _check_patterns(analyser, node, arguments)
+    return _typed(analyser, node, function, arguments)
+
+
+def _check_count(function: Function, count: int, position: int) -> None:
+    if function.least <= count <= function.most:
+        return
+    bounds = str(function.least)
+    if function.most > function.least:
+        bounds += f" to {function.most}" if function.most < 100 else " or more"
+    raise RuleError("TYPE_MISMATCH", f"{function.name} takes {bounds} arguments, not {count}.", position)
+
+
+def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
+    """The values of arguments, lambdas being the values of their bodies."""
+    name: str = node.value
+    arguments: list[Value] = []
+    for index, child in enumerate(node.children):
+        if index not in LAMBDAS[name]:
+            arguments.append(analyser.value(child))
+            continue
+        if child.kind != "lambda":
+            raise analyser.error("TYPE_MISMATCH", f"{name} needs a lambda here, like x -> x > 1.", child)
+        item = item_type(arguments[0].type)
+        if name in ("aggregate", "reduce"):
+            start = _accumulator(analyser, arguments[1])
+            arguments.append(analyser.body(child, [start, item] if index == 2 else [start]))
+        else:
+            arguments.append(analyser.body(child, [item, INT]))
+    return arguments
+
+
+def _accumulator(analyser: Analyser, start: Value) -> Type:
+    """The type of an accumulator, which must have one size: a text could double with every item."""
+    data_type = start.type
+    if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
+        analyser.variables.append({})
+        try:
+            parts = [analyser.value(child).type for child in start.node.children]
+        finally:
+            analyser.variables.pop()
+        if start.node.value == "named_struct":
+            parts = parts[1::2]
+        if all(_has_one_size(part) for part in parts):
+            return None
+    if _has_one_size(data_type):
+        return data_type
+    raise analyser.error(
+        "NOT_ALLOWED",
+        "The start of an aggregate must be a number, a BOOLEAN, a date or time, or a struct of these: texts and arrays "
+        "could grow with every item.",
+        start.node,
+    )
+
+
+def _has_one_size(data_type: Type) -> bool:
+    return data_type is not None and not is_nested(data_type) and data_type not in (STRING, pa.binary())
+
+
+def _check_sizes(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+    """Arguments that say how large a result is must be small literals."""
+    for index in SMALL.get(node.value, ()):
+        if index >= len(arguments):
+            continue
+        tree = arguments[index].local
+        small = isinstance(tree, Constant) and (
+            tree.value is None or (is_integer(tree.type) and abs(tree.value) <= LARGEST_SIZE)
+        )
+        if not small:
+            raise analyser.error(
+                "NOT_ALLOWED",
+                f"{node.value} needs a constant whole number of at most {LARGEST_SIZE:,} here: the size of its result "
+                "depends on it.",
+                arguments[index].node,
+            )
+    if node.value in ("format_string", "printf"):
+        tree = arguments[0].local
+        if not isinstance(tree, Constant) or (isinstance(tree.value, str) and _FORMAT_SIZE.search(tree.value)):
+            raise analyser.error(
+                "NOT_ALLOWED", f"{node.value} needs a constant format with widths below 1,000.", arguments[0].node
+            )
+    if node.value == "format_number":
+        tree = arguments[1].local
+        if not isinstance(tree, Constant) or (isinstance(tree.value, int) and abs(tree.value) > 400):
+            raise analyser.error(
+                "NOT_ALLOWED", "format_number needs a constant format or at most 400 places.", arguments[1].node
+            )
+
+
+def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+    """Regular expressions that Spark itself matches must be constants that cannot stall a job."""
+    name: str = node.value
+    indexes = (1, 2) if name == "str_to_map" else (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
+    for index in indexes:
+        if index >= len(arguments):
+            continue
+        pattern = analyser.pattern(node.children[index])
+        if pattern is None:
+            continue
+        analyser.check_rlike(pattern, node.children[index])
+        if not patterns.is_safe_in_java(pattern):
+            raise analyser.error(
+                "PATTERN",
+                f"Matching this pattern in {name} could take very long on some values; simplify its repetitions.",
+                node.children[index],
+            )
+
+
+def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[Value]) -> Value:
+    """The call's type and, where it can be evaluated without Spark, its tree."""
+    name = function.name
+    special = _SPECIAL.get(name)
+    if special is not None:
+        found = special(analyser, node, arguments)
+        if found is not None:
+            return found
+    if name in _CASTS:
+        return analyser.cast(node, arguments[0], result_type(function, [arguments[0].type]))
+    try:
+        data_type = result_type(function, [argument.type for argument in arguments])
+    except IncompatibleTypesError:
+        shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
+        raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
+    value = analyser.make_value(node, data_type)
+    value.collated = any(argument.collated for argument in arguments)
+    return value
+
+
+def _choice(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    """`if(condition, a, b)`."""
+    return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
+
+
+def _coalesce(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    common = analyser.common_of(node, arguments)
+    if common is None or common == NULL or is_nested(common):
+        return None
+    trees = [
+        None if each.local is None else local.as_type(each.local, common, analyser.scope.time_zone)
+        for each in arguments
+    ]
+    return analyser.make_value(node, common, local.operation("coalesce", trees, common))
+
+
+def _nullif(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if first.type is None or first.type == NULL or is_nested(first.type):
+        return None
+    equal = analyser.comparison(node, "=", node.children[0], node.children[1]).local
+    tree = local.operation("case", [equal, Constant(None, first.type), first.local], first.type)
+    return analyser.make_value(node, first.type, tree, first.collated)
+
+
+def _absolute(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if not is_number(first.type) or isinstance(first.local, Constant):
+        return None
+    return analyser.make_value(node, first.type, local.operation("abs", [first.local], first.type))
+
+
+def _negative(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if not is_number(first.type) or first.local is None:
+        return None
+    return analyser.make_value(node, first.type, local.negated(first.local))
+
+
+def _is_null(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    tree = local.operation("is_null", [arguments[0].local], BOOLEAN)
+    if node.value == "isnotnull":
+        tree = local.operation("not", [tree], BOOLEAN)
+    return analyser.make_value(node, BOOLEAN, tree)
+
+
+def _equal_null(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    return analyser.comparison(node, "<=>", node.children[0], node.children[1])
+
+
+def _matches(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    """`like(text, pattern)` and the like, as the operator of that name."""
+    return analyser.value(as_operator(analyser, node))
+
+
+def as_operator(analyser: Analyser, node: Node) -> Node:
+    """The operator that a call such as `like(text, pattern, escape)` stands for."""
+    if node.value in ("like", "ilike"):
+        escape = "\\"
+        if len(node.children) == 3:
+            tree = analyser.value(node.children[2]).local
+            if not isinstance(tree, Constant) or not isinstance(tree.value, str) or len(tree.value) != 1:
+                raise analyser.error(
+                    "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
+                )
+            escape = tree.value
+        operator = Node("like", (node.value.upper(), False, None, escape), node.children[:2], node.first, node.last)
+    else:
+        operator = Node("rlike", False, node.children, node.first, node.last)
+    operator.depth = node.depth
+    return operator
+
+
+def _arithmetic(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    """`mod`, `pmod`, `div` and `try_...`: typed as their operators."""
+    operators = {"mod": "%", "div": "DIV", "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
+    first, second = arguments[0].type, arguments[1].type
+    data_type = None
+    if (is_integer(first) or is_float(first)) and (is_integer(second) or is_float(second)):
+        data_type = arithmetic_type(operators.get(node.value, "%"), first, second)
+    return analyser.make_value(node, data_type)
+
+
+def _extract(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+    """`extract(field FROM time)`: INT for whole fields of dates and times."""
+    tree, source = arguments[0].local, arguments[1].type
+    whole = isinstance(tree, Constant) and isinstance(tree.value, str) and tree.value.lower() in _DATE_PARTS
+    from_time = source is not None and (pa.types.is_timestamp(source) or pa.types.is_date(source))
+    return analyser.make_value(node, INT if whole and from_time else None)
+
+
+_SPECIAL = {
+    "if": _choice,
+    "coalesce": _coalesce,
+    "ifnull": _coalesce,
+    "nvl": _coalesce,
+    "nullif": _nullif,
+    "abs": _absolute,
+    "negative": _negative,
+    "isnull": _is_null,
+    "isnotnull": _is_null,
+    "equal_null": _equal_null,
+    "like": _matches,
+    "ilike": _matches,
+    "rlike": _matches,
+    "regexp": _matches,
+    "regexp_like": _matches,
+    "mod": _arithmetic,
+    "pmod": _arithmetic,
+    "div": _arithmetic,
+    "try_add": _arithmetic,
+    "try_subtract": _arithmetic,
+    "try_multiply": _arithmetic,
+    "try_divide": _arithmetic,
+    "try_mod": _arithmetic,
+    "extract": _extract,
+    "date_part": _extract,
+    "datepart": _extract,
+}

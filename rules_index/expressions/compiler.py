@@ -1,0 +1,26 @@
+"""The text of a rule to its formula."""
+
+from __future__ import annotations
+
+from rules_index.expressions.analyser import Analyser
+from rules_index.expressions.formula import Formula
+from rules_index.expressions.parser import parse
+from rules_index.expressions.predicates import Splitter
+from rules_index.expressions.scope import Scope
+
+
+class Compiler:
+    """Compiles the rules of one scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def compile(self, text: str) -> Formula:
+        """The formula of one rule; raises `RuleError` where it is refused."""
+        node, tokens = parse(text, self.scope.time_zone)
+        return Splitter(Analyser(tokens, self.scope)).formula(node)
+
+
+def compile_expression(text: str, scope: Scope) -> Formula:
+    """The formula of one rule; raises `RuleError` where it is refused."""
+    return Compiler(scope).compile(text)

@@ -1,0 +1,136 @@
+"""Dates and timestamps in text, by the forms that Spark reads, and instants of local times in a zone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
+_DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
+_TIMESTAMP = re.compile(
+    r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T]"
+    r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?)?[ ]?([A-Za-z+-][^ ]*)?)?)?)?"
+)
+_TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
+_OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_BLANK = "".join(map(chr, range(33)))
+_LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalTime:
+    """Microseconds since 1970-01-01 00:00 on a local clock, and the zone that the text names, if any."""
+
+    local: int
+    zone: str | None
+
+
+def days_of(year: int, month: int, day: int) -> int | None:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar, None where there is no such date."""
+    if not 1 <= month <= 12 or not 1 <= day <= _LONGEST_MONTHS[month - 1]:
+        return None
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if month == 2 and day == 29 and not leap:
+        return None
+    shifted = year - (month <= 2)
+    era, year_of_era = divmod(shifted, 400)
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
+
+
+def parse_date(text: str) -> int | None:
+    """Days since 1970-01-01 of a text that Spark casts to DATE, None for any other."""
+    found = _DATE.fullmatch(text.strip(_BLANK))
+    if found is None:
+        return None
+    year = int(found[2]) * (-1 if found[1] == "-" else 1)
+    days = days_of(year, int(found[3] or 1), int(found[4] or 1))
+    return days if days is not None and -(1 << 31) <= days < 1 << 31 else None
+
+
+def parse_timestamp(text: str) -> LocalTime | None:
+    """The local time of a text that Spark casts to TIMESTAMP, None for any other (time of day alone included)."""
+    found = _TIMESTAMP.fullmatch(text.strip(_BLANK))
+    if found is None:
+        return None
+    year = int(found[2]) * (-1 if found[1] == "-" else 1)
+    days = days_of(year, int(found[3] or 1), int(found[4] or 1))
+    hour, minute, second = (int(part or 0) for part in found.group(5, 6, 7))
+    if days is None or hour > 23 or minute > 59 or second > 59:
+        return None
+    fraction = int(((found[8] or "") + "000000")[:6])
+    zone = found[9]
+    if zone is not None and zone_offset(zone) is None and not _is_region(zone):
+        return None
+    return LocalTime(days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction, zone)
+
+
+def is_time_of_day(text: str) -> bool:
+    """True for a time without a date, which Spark reads as one of the current day."""
+    return _TIME_OF_DAY.match(text) is not None
+
+
+def zone_offset(zone: str) -> int | None:
+    """Microseconds that a fixed zone (`UTC`, `Z`, `+02:00`, `GMT-3`) is ahead of UTC; None for a region."""
+    name = zone
+    if name in ("Z", "UTC", "GMT", "UT", "Etc/UTC", "Etc/GMT", "Zulu", "Universal", "Etc/Universal"):
+        return 0
+    for prefix in ("UTC", "GMT", "UT"):
+        if name.startswith(prefix) and name[len(prefix) : len(prefix) + 1] in ("+", "-"):
+            name = name[len(prefix) :]
+            break
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return None
+    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    if minutes > 59 or seconds > 59 or hours * 3600 + minutes * 60 + seconds > 18 * 3600:
+        return None
+    return (-1 if found[1] == "-" else 1) * ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+
+
+@lru_cache(maxsize=256)
+def _region(zone: str) -> ZoneInfo | None:
+    try:
+        return ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _is_region(zone: str) -> bool:
+    return _region(zone) is not None
+
+
+def to_instant(local: int, zone: str) -> int | None:
+    """Microseconds since the epoch in UTC of a local time; None where only Spark can tell.
+
+    A time in the hour that a clock change skips moves forward by it; one that occurs twice is the earlier.
+    """
+    offset = zone_offset(zone)
+    if offset is not None:
+        instant = local - offset
+        return instant if -(1 << 63) <= instant < 1 << 63 else None
+    region = _region(zone)
+    if region is None:
+        return None
+    try:
+        moment = datetime(1970, 1, 1) + timedelta(microseconds=local)
+        ahead = moment.replace(tzinfo=region).utcoffset()
+    except OverflowError:
+        return None
+    return None if ahead is None else local - ahead // timedelta(microseconds=1)
+
+
+def start_of_day(days: int, zone: str) -> int | None:
+    """The instant at which a date begins in a zone, None where only Spark can tell."""
+    instant = to_instant(days * DAY, zone)
+    if instant is None or zone_offset(zone) is not None:
+        return instant
+    region = _region(zone)
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
+    back = moment.astimezone(region).replace(tzinfo=None)
+    return instant if back == datetime(1970, 1, 1) + timedelta(days=days) else None
