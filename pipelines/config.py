@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tomllib
@@ -44,12 +45,7 @@ _MICROSECONDS = {
     3_600_000_000: ("h", "hour"),
     86_400_000_000: ("d", "day"),
 }
-_DURATION_UNITS = {
-    name: size
-    for size, names in _MICROSECONDS.items()
-    for n in names
-    for name in (n, n + "s")
-}
+_DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +140,7 @@ def find_configuration(path: str | Path | None = None) -> Path:
     found = Path(path) if path is not None else Path(FILE_NAME)
     if not found.is_file():
         advice = "Give another file with --config, or make one with: deltatag init"
-        raise ConfigurationError(
-            f"{found}: there is no such configuration file. {advice}"
-        )
+        raise ConfigurationError(f"{found}: there is no such configuration file. {advice}")
     return found
 
 
@@ -158,9 +152,7 @@ def load_configuration(path: str | Path | None = None) -> Configuration:
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{found}: this is not valid TOML: {error}.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            f"{found}: the configuration cannot be read: {error}."
-        ) from None
+        raise ConfigurationError(f"{found}: the configuration cannot be read: {error}.") from None
     return parse_configuration(document, found)
 
 
@@ -170,14 +162,8 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     lake = _lake(top.section("lake"), path)
     spark = {name: _spark_value(value) for name, value in _flatten(top.table("spark"))}
     rules = _rules(top.section("rules"))
-    streams = {
-        name: _stream(name, top.section("streams").section(name))
-        for name in top.table("streams")
-    }
-    joins = {
-        name: _join(name, top.section("joins").section(name), streams)
-        for name in top.table("joins")
-    }
+    streams = {name: _stream(name, top.section("streams").section(name)) for name in top.table("streams")}
+    joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
     top.finish("lake", "spark", "rules", "streams", "joins")
     _refuse_collisions(path, streams, joins)
     return Configuration(
@@ -207,15 +193,9 @@ def parse_size(text: str | int) -> int:
 def parse_duration(text: str) -> int:
     """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is none."""
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    unit = (
-        _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower())
-        if found
-        else None
-    )
+    unit = _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower()) if found else None
     if found is None or unit is None:
-        raise ValueError(
-            'expected an integer and one of us, ms, s, min, hour, day, such as "15 min"'
-        )
+        raise ValueError('expected an integer and one of us, ms, s, min, hour, day, such as "15 min"')
     return int(found[1]) * unit
 
 
@@ -236,9 +216,7 @@ class _Section:
         return value
 
     def section(self, key: str) -> _Section:
-        return _Section(
-            self.path, f"{self.name}.{key}" if self.name else key, self.table(key)
-        )
+        return _Section(self.path, f"{self.name}.{key}" if self.name else key, self.table(key))
 
     def text(self, key: str, default: str | None = None) -> str | None:
         value = self.values.get(key, default)
@@ -248,9 +226,7 @@ class _Section:
 
     def texts(self, key: str) -> tuple[str, ...]:
         value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(
-            isinstance(item, str) and item for item in value
-        ):
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self.error(key, 'expected a list of names such as ["id"]')
         if len({item.lower() for item in value}) != len(value):
             raise self.error(key, "a name stands in the list twice")
@@ -259,9 +235,7 @@ class _Section:
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         value = self.values.get(key, choices[0])
         if value not in choices:
-            raise self.error(
-                key, f"expected one of {', '.join(choices)}, found {value!r}"
-            )
+            raise self.error(key, f"expected one of {', '.join(choices)}, found {value!r}")
         return str(value)
 
     def flag(self, key: str, default: bool) -> bool:
@@ -272,20 +246,14 @@ class _Section:
 
     def share(self, key: str) -> float:
         value = self.values.get(key, 1.0)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 <= value <= 1
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
         return float(value)
 
     def finish(self, *known: str) -> None:
         for key in self.values:
             if key not in known:
-                raise self.error(
-                    key, f"there is no such key; known here: {', '.join(known)}"
-                )
+                raise self.error(key, f"there is no such key; known here: {', '.join(known)}")
 
 
 def _substitute(value: Any, path: Path, where: str) -> Any:
@@ -299,10 +267,7 @@ def _substitute(value: Any, path: Path, where: str) -> Any:
 
         return _VARIABLE.sub(environment, value)
     if isinstance(value, Mapping):
-        return {
-            key: _substitute(item, path, f"{where}.{key}" if where else key)
-            for key, item in value.items()
-        }
+        return {key: _substitute(item, path, f"{where}.{key}" if where else key) for key, item in value.items()}
     if isinstance(value, list):
         return [_substitute(item, path, where) for item in value]
     return value
@@ -312,11 +277,7 @@ def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]
     """Settings of nested tables as dotted names: an unquoted `spark.x.y = 1` means the same as a quoted one."""
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():
-        pairs += (
-            _flatten(value, f"{prefix}{key}.")
-            if isinstance(value, Mapping)
-            else [(prefix + key, value)]
-        )
+        pairs += _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
     return pairs
 
 
@@ -334,9 +295,7 @@ def _resolve(path: Path, location: str) -> str:
 def _lake(section: _Section, path: Path) -> LakeSettings:
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
-        raise section.error(
-            "root", "give either root or catalog, as the place of deltatag's own tables"
-        )
+        raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
     section.finish("root", "catalog")
     return LakeSettings(None if root is None else _resolve(path, root), catalog)
 
@@ -347,9 +306,7 @@ def _rules(section: _Section) -> RulesSettings:
     try:
         zoneinfo.ZoneInfo(time_zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise section.error(
-            "time_zone", f"there is no time zone {time_zone!r}"
-        ) from None
+        raise section.error("time_zone", f"there is no time zone {time_zone!r}") from None
     section.finish("time_zone", "on_reject", "max_reject_share")
     return RulesSettings(
         time_zone,
@@ -361,9 +318,7 @@ def _rules(section: _Section) -> RulesSettings:
 def _stream(name: str, section: _Section) -> Stream:
     source = section.text("source")
     if source is None:
-        raise section.error(
-            "source", "the path, URI or catalog name of the source table is missing"
-        )
+        raise section.error("source", "the path, URI or catalog name of the source table is missing")
     try:
         size = parse_size(section.values.get("max_bytes_per_batch", "1g"))
     except ValueError as error:
@@ -371,9 +326,7 @@ def _stream(name: str, section: _Section) -> Stream:
     checks = section.table("checks")
     for check, condition in checks.items():
         if not isinstance(condition, str) or not condition.strip():
-            raise section.error(
-                f"checks.{check}", 'expected a condition such as "amount > 0"'
-            )
+            raise section.error(f"checks.{check}", 'expected a condition such as "amount > 0"')
     stream = Stream(
         name=name,
         source=_source(section.path, source),
@@ -399,9 +352,7 @@ def _stream(name: str, section: _Section) -> Stream:
     section.finish(*known, "cluster_by", "checks", "max_quarantine_share")
     for key in stream.key:
         if key.lower() in MATCHES_COLUMNS:
-            raise section.error(
-                "key", f"the column {key} is named like one that deltatag adds"
-            )
+            raise section.error("key", f"the column {key} is named like one that deltatag adds")
     return stream
 
 
@@ -412,11 +363,7 @@ def _source(path: Path, source: str) -> str:
     """
     located = _resolve(path, source)
     parts = source.split(".")
-    if (
-        len(parts) in (2, 3)
-        and all(_NAME.match(part) for part in parts)
-        and not Path(located).exists()
-    ):
+    if len(parts) in (2, 3) and all(_NAME.match(part) for part in parts) and not Path(located).exists():
         return source
     return located
 
@@ -435,10 +382,8 @@ def _start(section: _Section) -> Start:
     if isinstance(value, str):
         if value.isdigit():
             return Start("version", int(value))
-        try:
+        with contextlib.suppress(ValueError):
             value = datetime.fromisoformat(value)
-        except ValueError:
-            pass
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
@@ -467,9 +412,7 @@ def _join(name: str, section: _Section, streams: Mapping[str, Stream]) -> Join:
     return Join(name, members, MappingProxyType(on), MappingProxyType(window))
 
 
-def _join_keys(
-    section: _Section, members: tuple[str, ...]
-) -> dict[str, tuple[str, ...]]:
+def _join_keys(section: _Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     value = section.values.get("on")
     if isinstance(value, Mapping):
         keys = section.section("on")
@@ -478,9 +421,7 @@ def _join_keys(
     else:
         on = dict.fromkeys(members, section.texts("on"))
     if not all(on.values()) or len({len(columns) for columns in on.values()}) != 1:
-        raise section.error(
-            "on", "every stream needs the same number of key columns, at least one"
-        )
+        raise section.error("on", "every stream needs the same number of key columns, at least one")
     return on
 
 
@@ -498,14 +439,10 @@ def _join_window(section: _Section, members: tuple[str, ...]) -> dict[str, int]:
     return window
 
 
-def _refuse_collisions(
-    path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join]
-) -> None:
+def _refuse_collisions(path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join]) -> None:
     """Refuse scopes whose names, or whose tables' names, are already in use in the lake (case aside)."""
-    taken = {table: "a table of deltatag's" for table in FIXED_TABLES}
-    scopes = [("streams", name) for name in streams] + [
-        ("joins", name) for name in joins
-    ]
+    taken = dict.fromkeys(FIXED_TABLES, "a table of deltatag's")
+    scopes = [("streams", name) for name in streams] + [("joins", name) for name in joins]
     for kind, name in scopes:
         if not _NAME.match(name):
             message = "a name consists of letters, digits and underscores and starts with no digit"

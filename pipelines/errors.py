@@ -23,10 +23,6 @@ class TableError(PipelineError):
     """A Delta table of deltatag's cannot be read or written, or lacks columns that it must have."""
 
 
-class RejectShareError(PipelineError):
-    """More of a scope's rules were rejected than `max_reject_share` allows."""
-
-
 class NoIndexError(PipelineError):
     """There is no index yet to tag with."""
 

@@ -33,9 +33,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 class Lake:
     """deltatag's own tables, below a folder or URI or in a catalog."""
 
-    def __init__(
-        self, settings: LakeSettings, spark: Callable[[], SparkSession]
-    ) -> None:
+    def __init__(self, settings: LakeSettings, spark: Callable[[], SparkSession]) -> None:
         """`spark` gives the session; it is called only where a catalog must be asked, or a frame is wanted."""
         self.settings = settings
         self._spark = spark
@@ -66,9 +64,7 @@ class Lake:
 
     def delta(self, name: str, version: int | None = None) -> DeltaTable:
         """The table as delta-rs sees it; MissingTableError says how to make it."""
-        return open_delta(
-            self.uri(name), version, f"the table {name}", _how_to_make(name)
-        )
+        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
 
     def version(self, name: str) -> int:
         """The newest Delta version of the table."""
@@ -88,38 +84,24 @@ class Lake:
         try:
             return table.to_pyarrow_table(columns=columns, filters=filters)
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
-            raise TableError(
-                f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}"
-            ) from error
+            raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
     def frame(self, name: str, version: int | None = None) -> DataFrame:
         """The table (at `version`, or as it is) as a Spark DataFrame."""
         if not self.exists(name):
-            raise MissingTableError(
-                f"There is no table {name} at {self.uri(name)} yet. {_how_to_make(name)}"
-            )
+            raise MissingTableError(f"There is no table {name} at {self.uri(name)} yet. {_how_to_make(name)}")
         reader = self._spark().read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
-        return (
-            reader.load(self.uri(name))
-            if self.settings.root is not None
-            else reader.table(self.sql_name(name))
-        )
+        return reader.load(self.uri(name)) if self.settings.root is not None else reader.table(self.sql_name(name))
 
     def rule_id_type(self) -> str:
         """ "string" or "bigint": the type of `rules.rule_id`."""
         kind = next(
-            (
-                f.type
-                for f in self.delta("rules").schema().fields
-                if f.name == "rule_id"
-            ),
+            (f.type for f in self.delta("rules").schema().fields if f.name == "rule_id"),
             None,
         )
-        return {"string": "string", "long": "bigint"}.get(
-            getattr(kind, "type", ""), ""
-        ) or _bad_id(kind)
+        return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
 
     def create(self, name: str, id_type: str = "string") -> bool:
         """Make one of the four tables of every lake; False if it was there already, and is left as it is."""
@@ -151,9 +133,7 @@ class Lake:
 
 
 def _bad_id(kind: object) -> str:
-    raise TableError(
-        f"The column rule_id of the table rules has the type {kind}; it must be STRING or BIGINT."
-    )
+    raise TableError(f"The column rule_id of the table rules has the type {kind}; it must be STRING or BIGINT.")
 
 
 def _how_to_make(name: str) -> str:
@@ -167,16 +147,8 @@ def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:
     """The table's columns as Arrow types; `rule_id` has the type `id_type`."""
     fields = []
     for column in table.columns:
-        kind = (
-            id_type
-            if column.name == "rule_id" and table.name == "rules"
-            else column.type
-        )
-        fields.append(
-            pa.field(
-                column.name, _ARROW_TYPES[kind], metadata={"comment": column.comment}
-            )
-        )
+        kind = id_type if column.name == "rule_id" and table.name == "rules" else column.type
+        fields.append(pa.field(column.name, _ARROW_TYPES[kind], metadata={"comment": column.comment}))
     return pa.schema(fields)
 
 
@@ -186,14 +158,8 @@ def create_statement(sql_name: str, table: Table, id_type: str = "string") -> st
         f"{c.name} {id_type if c.name == 'rule_id' and table.name == 'rules' else c.type} COMMENT '{c.comment}'"
         for c in table.columns
     )
-    partition = (
-        f" PARTITIONED BY ({', '.join(table.partition_by)})"
-        if table.partition_by
-        else ""
-    )
-    properties = ", ".join(
-        f"'{key}' = '{value}'" for key, value in table.properties.items()
-    )
+    partition = f" PARTITIONED BY ({', '.join(table.partition_by)})" if table.partition_by else ""
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in table.properties.items())
     return f"CREATE TABLE IF NOT EXISTS {sql_name} ({columns}) USING DELTA{partition} TBLPROPERTIES ({properties})"
 
 
@@ -209,13 +175,9 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
     try:
         return DeltaTable(delta_rs_uri(uri), version=version)
     except exceptions.TableNotFoundError:
-        raise MissingTableError(
-            f"There is no Delta table at {uri} ({what}). {advice}"
-        ) from None
+        raise MissingTableError(f"There is no Delta table at {uri} ({what}). {advice}") from None
     except (exceptions.DeltaError, OSError, ValueError) as error:
-        raise TableError(
-            f"{what} at {uri} cannot be opened: {first_line(error)}"
-        ) from error
+        raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
 
 
 def catalog_location(spark: SparkSession, sql_name: str) -> str:
@@ -225,9 +187,7 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
     try:
         row = spark.sql(f"DESCRIBE DETAIL {sql_name}").first()
     except PySparkException as error:
-        raise MissingTableError(
-            f"There is no Delta table {sql_name} in the catalog: {first_line(error)}"
-        ) from None
+        raise MissingTableError(f"There is no Delta table {sql_name} in the catalog: {first_line(error)}") from None
     assert row is not None
     return str(row["location"])
 

@@ -2,18 +2,57 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.config import Configuration
+from pipelines.errors import SessionError
+from pipelines.lake import first_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.log.level": "ERROR",
+}
+"""Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
+_SPEED = {
+    "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+}
+"""How rows cross to Python: measured to be the fastest way to hand over a few columns of many rows."""
+_MEANING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
+}
+"""What decides the meaning of a rule's text; nobody's configuration changes it."""
+
 
 def open_session(
-    configuration: Configuration,
-    running: SparkSession | None = None,
-    quiet: bool = False,
+    configuration: Configuration, running: SparkSession | None = None, quiet: bool = False
 ) -> SparkSession:
     """A new session (`newSession()`) with the settings that decide what a rule means.
 
@@ -21,4 +60,110 @@ def open_session(
     own log to a file instead of standard error. SessionError, JavaNotFoundError or JarsNotFoundError say
     what is missing.
     """
-    raise NotImplementedError
+    base = running or _running_session()
+    if base is None:
+        base = _start(configuration, quiet)
+    if not hasattr(base, "_jsparkSession"):
+        raise SessionError(
+            "deltatag needs a classic Spark session, and this one is a Spark Connect session. Run deltatag on the "
+            "cluster itself (spark-submit, or a job of the platform)."
+        )
+    session = base.newSession()
+    settings = {
+        **_SPEED,
+        **configuration.spark,
+        **_MEANING,
+        "spark.sql.session.timeZone": configuration.rules.time_zone,
+    }
+    for name, value in settings.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, value)
+    return session
+
+
+def _running_session() -> SparkSession | None:
+    """The session that this process already has, in whatever thread it was started."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and SparkContext._active_spark_context is not None:
+        active = SparkSession.builder.getOrCreate()
+    return active
+
+
+def _start(configuration: Configuration, quiet: bool) -> SparkSession:
+    """Start Spark on this machine, or on the master that `[spark]` names."""
+    from pipelines.runtime import find_jars, find_java, numba_cache_folder
+
+    os.environ["JAVA_HOME"] = str(find_java().path)
+    os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with _log_file(quiet) as log:
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.appName("deltatag")
+        settings = start_settings(configuration, tuple(str(jar) for jar in find_jars()))
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        try:
+            return builder.getOrCreate()
+        except (PySparkException, OSError, RuntimeError) as error:
+            where = f" Spark's own log: {log}" if log else ""
+            raise SessionError(f"Spark could not be started: {first_line(error)}{where}") from error
+
+
+def start_settings(configuration: Configuration, jars: tuple[str, ...]) -> dict[str, str]:
+    """Settings of a session to be started: deltatag's defaults, over them `[spark]`, beside both Delta's jars."""
+    own = dict(configuration.spark)
+    master = own.get("spark.master", "local[*]")
+    settings = {"spark.master": master}
+    if master.startswith("local"):
+        settings |= _LOCAL
+        settings["spark.driver.memory"] = f"{driver_memory()}m"
+        settings["spark.sql.warehouse.dir"] = str(scratch_folder() / "warehouse")
+    settings |= own
+    for name, value in _DELTA.items():
+        settings[name] = value if name not in own or name.endswith("spark_catalog") else f"{value},{own[name]}"
+    settings["spark.jars"] = ",".join([*jars, *filter(None, [own.get("spark.jars")])])
+    return settings
+
+
+def driver_memory() -> int:
+    """Mebibytes for the JVM: a quarter of the machine's, between 1 and 8 GiB; the rest is Python's and the cache's."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    except (ValueError, OSError):
+        return 2048
+    return max(1024, min(total // 4, 8192))
+
+
+def scratch_folder() -> Path:
+    """A folder of this user's for files that can be made again: indexes laid out for mapping, Spark's log."""
+    name = f"deltatag-{os.getuid()}" if hasattr(os, "getuid") else "deltatag"
+    folder = Path(os.environ.get("DELTATAG_SCRATCH") or Path(tempfile.gettempdir()) / name)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
+
+@contextlib.contextmanager
+def _log_file(quiet: bool) -> Iterator[Path | None]:
+    """While inside, processes that are started write standard error to a file: it keeps the JVM off the terminal."""
+    if not quiet:
+        yield None
+        return
+    path = scratch_folder() / f"spark-{os.getpid()}.log"
+    sys.stderr.flush()
+    kept, log = os.dup(2), os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    try:
+        os.dup2(log, 2)
+        yield path
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(log)
+    atexit.register(path.unlink, missing_ok=True)

@@ -39,9 +39,7 @@ class Table:
 
     def column(self, name: str) -> Column:
         """The column of this name; KeyError if there is none."""
-        return next((c for c in self.columns if c.name == name), None) or _no_column(
-            self.name, name
-        )
+        return next((c for c in self.columns if c.name == name), None) or _no_column(self.name, name)
 
 
 def _no_column(table: str, name: str) -> Column:
@@ -52,9 +50,7 @@ RULES = Table(
     "rules",
     "one rule",
     (
-        Column(
-            "rule_id", "string", "The rule's name, unique among enabled rules.", True
-        ),
+        Column("rule_id", "string", "The rule's name, unique among enabled rules.", True),
         Column(
             "scope",
             "string",
@@ -67,9 +63,7 @@ RULES = Table(
             "A Boolean Spark SQL expression over the scope's columns.",
             True,
         ),
-        Column(
-            "enabled", "boolean", "FALSE switches the rule off; NULL counts as TRUE."
-        ),
+        Column("enabled", "boolean", "FALSE switches the rule off; NULL counts as TRUE."),
         Column(
             "valid_from",
             "timestamp",
@@ -80,9 +74,7 @@ RULES = Table(
             "timestamp",
             "First event time for which it holds no longer; NULL: unbounded.",
         ),
-        Column(
-            "priority", "int", "For the readers of matches; deltatag does not use it."
-        ),
+        Column("priority", "int", "For the readers of matches; deltatag does not use it."),
         Column(
             "labels",
             "map<string,string>",
@@ -105,12 +97,8 @@ RULE_REJECTS = Table(
     (
         Column("scope", "string", "The rule's scope as written."),
         Column("rule_id", "string", "The rule's id as written."),
-        Column(
-            "rules_version", "bigint", "The version of `rules` that was compiled.", True
-        ),
-        Column(
-            "error", "string", "A stable code such as SYNTAX or UNKNOWN_COLUMN.", True
-        ),
+        Column("rules_version", "bigint", "The version of `rules` that was compiled.", True),
+        Column("error", "string", "A stable code such as SYNTAX or UNKNOWN_COLUMN.", True),
         Column("message", "string", "What is wrong and what to do.", True),
         Column("position", "int", "0-based offset in the expression; NULL if unknown."),
     ),
@@ -122,9 +110,7 @@ RULE_INDEX = Table(
     "one chunk of one scope's compiled rules",
     (
         Column("scope", "string", "The stream or the join.", True),
-        Column(
-            "rules_version", "bigint", "The version of `rules` that was compiled.", True
-        ),
+        Column("rules_version", "bigint", "The version of `rules` that was compiled.", True),
         Column("fingerprint", "string", "SHA-256 of what decides a match.", True),
         Column("engine", "string", "How the index organises the rules.", True),
         Column("format_version", "int", "Version of the bytes' layout.", True),
@@ -192,9 +178,7 @@ RUNS = Table(
     _DELTA_RS,
 )
 
-LAKE_TABLES: dict[str, Table] = {
-    table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)
-}
+LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
 """The tables that `deltatag init` makes."""
 
 ID_TYPES = ("string", "bigint")
@@ -222,9 +206,7 @@ def tagged_columns(id_type: str) -> tuple[Column, ...]:
             "The version of the source that added the row's file.",
             True,
         ),
-        Column(
-            "tagged_at", "timestamp", "When the row's micro-batch was planned.", True
-        ),
+        Column("tagged_at", "timestamp", "When the row's micro-batch was planned.", True),
     )
 
 

@@ -1,16 +1,44 @@
-"""The verb tag: what is new in a stream's source -> quarantine, matches and tagged rows, exactly once."""
+"""The verb tag: what is new in a stream's source -> quarantine, matches and tagged rows, exactly once.
+
+A micro-batch stands in `runs` with all that decides its rows before the first of them is written. The three
+tables are then written in a fixed order, each commit with the micro-batch's number as Delta's `txnVersion`;
+whatever is repeated after a crash is skipped by Delta itself.
+"""
 
 from __future__ import annotations
 
+import time
+import uuid
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
+import rules_index as ri
+from pipelines.columns import check_columns
+from pipelines.config import Stream
+from pipelines.errors import QuarantineShareError
+from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
+from pipelines.matching import Matcher, check_inputs
+from pipelines.quarantine import check_conditions, count_refused
+from pipelines.runs import DONE, PLANNED, RESET, MicroBatch, last_batch, record_done, record_plan
+from pipelines.schema import arrow_schema_of
+from pipelines.source import Position, Slice, Source, open_source, position_from_plan, slice_frame, slice_schema
 from pipelines.workspace import Workspace
+from pipelines.writing import Output, StreamTables
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 
 @dataclass(frozen=True, slots=True)
 class TagResult:
-    """What one run over a stream did; `batches` is 0 where nothing was due."""
+    """What one run over a stream did; `batches` is 0 where nothing was due.
+
+    `rows` are those taken from the source, `quarantined` those of them that were not tagged, `errors` counts
+    for each rule the rows on which one of its predicates raised.
+    """
 
     stream: str
     batches: int = 0
@@ -24,14 +52,210 @@ class TagResult:
     seconds: float = 0.0
 
 
-def tag_stream(workspace: Workspace, name: str) -> TagResult:
+def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_changes: bool = False) -> TagResult:
     """Tag everything that is new in the stream's source; ends when the source's newest version is done.
 
+    `restart` empties the stream's tables and begins again at its start. `skip_changes` passes over commits of
+    the source that changed or removed rows, instead of stopping at the first of them.
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
-    raise NotImplementedError
+    started = time.perf_counter()
+    result = TagResult(name)
+    tagger = _Tagger(workspace, workspace.configuration.stream(name))
+    for batch in tagger.batches(restart, skip_changes):
+        result = TagResult(
+            name,
+            result.batches + 1,
+            result.rows + (batch.rows or 0),
+            result.matches + (batch.matches or 0),
+            result.quarantined + (batch.quarantined or 0),
+            dict(Counter(result.errors) + Counter(batch.errors)),
+            batch.rules_version,
+            batch.fingerprint,
+            batch.source_version,
+        )
+    return replace(result, seconds=time.perf_counter() - started)
 
 
 def tag_is_due(workspace: Workspace, name: str) -> bool:
     """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished."""
-    raise NotImplementedError
+    last = last_batch(workspace.lake, name)
+    if last is None or last.state != DONE or last.plan.get("reset"):
+        return True
+    version = newest_source_version(workspace, workspace.configuration.stream(name))
+    return next_position(last).version <= version
+
+
+def newest_source_version(workspace: Workspace, stream: Stream) -> int:
+    """The newest version of the stream's source, without a JVM where possible; SourceError if there is no table."""
+    from pipelines.config import is_catalog_name
+    from pipelines.errors import MissingTableError, SourceError, TableError
+    from pipelines.lake import open_delta
+
+    if not is_catalog_name(stream.source):
+        try:
+            return int(open_delta(stream.source, None, "a source", "").version())
+        except MissingTableError:
+            raise SourceError(
+                f"The stream {stream.name} has no source: there is no Delta table at {stream.source}."
+            ) from None
+        except TableError:
+            pass
+    return open_source(workspace.spark, stream).version
+
+
+def next_position(last: MicroBatch) -> Position:
+    """Where the source goes on behind a micro-batch."""
+    return position_from_plan(last.plan["end"])
+
+
+class _Tagger:
+    """One run over one stream."""
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        self.workspace, self.stream = workspace, stream
+        self.lake, self.spark = workspace.lake, workspace.spark
+        self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Matcher]] = {}
+        self._prepared: tuple[StructType, str] | None = None
+
+    def batches(self, restart: bool, skip_changes: bool) -> Any:
+        """Do what is due, one micro-batch at a time; yields each as `runs` has it when it is done."""
+        last = last_batch(self.lake, self.stream.name)
+        source: Source | None = None
+        if restart and last is not None:
+            last = self._plan_reset(last)
+        if last is not None and last.state == RESET:
+            self._reset(last)
+            yield replace(last, state=DONE)
+            last = replace(last, state=DONE)
+        if last is not None and last.state == PLANNED:
+            source = open_source(self.spark, self.stream)
+            last = self._execute(source, source.retake(last.plan), last, resumed=True)
+            yield last
+        source = source or open_source(self.spark, self.stream)
+        while True:
+            planned = self._plan(source, last, skip_changes)
+            if planned is None:
+                return
+            taken, batch = planned
+            last = self._execute(source, taken, batch, resumed=False)
+            yield last
+
+    def _plan(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> tuple[Slice, MicroBatch] | None:
+        """Choose the next slice, check all that could stop it, and write the plan."""
+        stream = self.stream
+        anew = last is None or last.plan.get("reset", False)
+        position = source.first_position(stream.start) if anew or last is None else next_position(last)
+        table_id = None if anew or last is None else last.plan["table_id"]
+        taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes)
+        if taken is None:
+            return None
+        schema = slice_schema(source, taken.schema_version)
+        columns = arrow_schema_of(schema.json())
+        check_columns(stream, columns)
+        stored = index_to_tag_with(self.lake, stream.name)
+        _, compiled, _ = self._index(stored.fingerprint)
+        check_inputs(compiled, columns, stream.name)
+        series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
+        tables = self._tables(schema, self.lake.rule_id_type())
+        checks = {"key": list(stream.key), "checks": dict(stream.checks)}
+        rows, refused = self._refused(source, taken, checks)
+        plan = {
+            **taken.to_plan(),
+            **checks,
+            "series": series,
+            "id_type": tables.id_type,
+            "event_time": stream.event_time,
+            "output": stream.output,
+            "matches": stream.keeps_matches,
+            "rows": rows,
+            "quarantined": refused,
+        }
+        batch = MicroBatch(
+            scope=stream.name,
+            batch=0 if last is None else last.batch + 1,
+            state=PLANNED,
+            plan=plan,
+            rules_version=stored.rules_version,
+            fingerprint=stored.fingerprint,
+            source_version=taken.end.version - (0 if taken.end.index or taken.end.snapshot else 1),
+            started_at=datetime.now(UTC),
+        )
+        recorded = record_plan(self.lake, batch)
+        return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
+
+    def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
+        """Rows of the slice (None where nobody needs to count) and those of them for quarantine."""
+        if not self.stream.can_quarantine or not taken.files:
+            return (None if taken.files else 0), 0
+        frame = slice_frame(source, taken)
+        check_conditions(self.spark, self.stream, frame)
+        rows, refused = count_refused(self.spark, frame, checks["key"], checks["checks"])
+        limit = self.stream.max_quarantine_share
+        if rows and refused / rows > limit:
+            raise QuarantineShareError(
+                f"{refused} of the next {rows} rows of {self.stream.name} would go to quarantine, more than "
+                f"max_quarantine_share = {limit} allows; none of them was tagged. Correct the source or the checks, or "
+                f"raise the share in [streams.{self.stream.name}] of {self.workspace.configuration.path}."
+            )
+        return rows, refused
+
+    def _execute(self, source: Source, taken: Slice, batch: MicroBatch, resumed: bool) -> MicroBatch:
+        """Write what the plan says and record it as done."""
+        started = time.perf_counter()
+        self.workspace.progress(
+            f"{self.stream.name}: micro-batch {batch.batch}, {len(taken.files)} files, {taken.bytes / 2**20:,.1f} MiB"
+        )
+        figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
+        if taken.files:
+            assert batch.fingerprint is not None
+            tables = self._tables(slice_schema(source, taken.schema_version), batch.plan["id_type"])
+            stored, _, matcher = self._index(batch.fingerprint)
+            output = Output(tables, batch, matcher, stored)
+            figures = output.write(slice_frame(source, taken), resumed)
+        done = replace(
+            batch,
+            state=DONE,
+            rows=figures["rows"],
+            matches=figures["matches"],
+            quarantined=batch.plan["quarantined"],
+            errors=figures["errors"],
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        record_done(self.lake, done)
+        return done
+
+    def _tables(self, schema: StructType, id_type: str) -> StreamTables:
+        """The stream's tables, made and checked against the source's columns once for each set of columns."""
+        tables = StreamTables(self.workspace, self.stream, id_type)
+        if self._prepared != (schema, id_type):
+            tables.prepare(schema)
+            self._prepared = (schema, id_type)
+        return tables
+
+    def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Matcher]:
+        if fingerprint not in self._indexes:
+            stored = index_to_tag_with(self.lake, self.stream.name, fingerprint)
+            path = fetch_index(self.lake, stored)
+            compiled = ri.load(path)
+            matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type())
+            self._indexes[fingerprint] = (stored, compiled, matcher)
+        return self._indexes[fingerprint]
+
+    def _plan_reset(self, last: MicroBatch) -> MicroBatch:
+        """Plan to empty the stream's tables; an unfinished micro-batch is thereby given up."""
+        if last.state == RESET:
+            return last
+        if last.state == PLANNED:
+            record_done(self.lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
+        plan = {"reset": True, "series": uuid.uuid4().hex}
+        return record_plan(
+            self.lake,
+            MicroBatch(self.stream.name, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC)),
+        )
+
+    def _reset(self, batch: MicroBatch) -> None:
+        source = open_source(self.spark, self.stream)
+        tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
+        tables.prepare(slice_schema(source, source.version), anew=True)
+        record_done(self.lake, replace(batch, rows=0, matches=0, quarantined=0, seconds=0.0))

@@ -39,9 +39,7 @@ class Workspace:
         self.lake = Lake(configuration.lake, lambda: self.spark)
 
     @classmethod
-    def open(
-        cls, path: str | Path | None = None, spark: SparkSession | None = None
-    ) -> Workspace:
+    def open(cls, path: str | Path | None = None, spark: SparkSession | None = None) -> Workspace:
         """The workspace of a deltatag.toml (by default the one in the working directory)."""
         return cls(load_configuration(path), spark)
 

@@ -1,0 +1,128 @@
+"""The parts of Delta Lake that have no public name in Python: a table's snapshots, and frames over chosen files.
+
+A frame over chosen files is what Delta's own streaming source reads; it honours partition values, column
+mapping and deletion vectors. Only this module calls these internals, and it says so where they are missing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from pipelines.errors import SessionError, SourceError
+from pipelines.lake import first_line
+
+COMMIT_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+"""What Delta adds to a frame over chosen files; `_commit_version` is the version given for the file."""
+
+
+class TableLog:
+    """The log of one Delta table, through the session's own Delta library and credentials."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """SourceError if there is no Delta table at `uri`, SessionError if Delta is unknown or missing."""
+        self.uri = uri
+        self._spark = spark
+        self._session: Any = spark._jsparkSession
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        try:
+            self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, uri)
+        except TypeError:
+            raise SessionError(
+                "The running Spark session has no Delta Lake. Start it with the jars of delta-spark 4.4.0, or let "
+                "deltatag start its own session."
+            ) from None
+        except Py4JJavaError as error:
+            raise SourceError(f"The Delta table at {uri} cannot be opened: {java_message(error)}") from None
+        self._none: Any = jvm.scala.Option.empty()
+
+    def latest(self) -> Any:
+        """The newest snapshot; its `version()` is -1 where there is no table."""
+        return self._log.update(False, self._none, self._none)
+
+    def snapshot(self, version: int) -> Any:
+        """The snapshot of one version; SourceError where the log no longer holds it."""
+        try:
+            return self._log.getSnapshotAt(version, self._none, self._none, False)
+        except Py4JJavaError as error:
+            raise SourceError(
+                f"Version {version} of the Delta table at {self.uri} cannot be read: {java_message(error)}"
+            ) from None
+
+    def files(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The `add` actions of a snapshot's files, as the log writes them."""
+        return [json.loads(row) for row in snapshot.allFiles().toJSON().collectAsList()]
+
+    def commit(self, version: int) -> list[dict[str, Any]] | None:
+        """The actions of one commit; None where the log holds (or no longer holds) no such commit."""
+        path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), f"{version:020d}.json")
+        try:
+            stream = path.getFileSystem(self._session.sessionState().newHadoopConf()).open(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+                return None
+            raise SourceError(
+                f"The log of the Delta table at {self.uri} cannot be read: {java_message(error)}"
+            ) from None
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+
+    def commits(self) -> range:
+        """The versions whose commits the log still holds, up to the newest one."""
+        path = self._log.logPath()
+        system = path.getFileSystem(self._session.sessionState().newHadoopConf())
+        names = (status.getPath().getName() for status in system.listStatus(path))
+        versions = sorted(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))
+        return range(versions[0], versions[-1] + 1) if versions else range(0)
+
+    def frame(self, snapshot: Any, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> DataFrame:
+        """The rows of the files `adds` (version, add action) with the snapshot's schema and COMMIT_COLUMNS."""
+        cdc = self._jvm.org.apache.spark.sql.delta.commands.cdc
+        epoch = self._jvm.java.sql.Timestamp(0)
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        by_version: dict[int, list[Any]] = {}
+        for version, add in adds:
+            by_version.setdefault(version, []).append(from_json(json.dumps({"add": add})))
+        specs = [
+            getattr(cdc, "CDCReader$CDCDataSpec")(version, epoch, self._sequence(files), self._none)
+            for version, files in sorted(by_version.items())
+        ]
+        index = self._jvm.org.apache.spark.sql.delta.files.CdcAddFileIndex(
+            self._session, self._sequence(specs), self._log, self._log.dataPath(), snapshot, self._none
+        )
+        reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
+        return DataFrame(reader.scanIndex(self._session, index, False), self._spark)
+
+    def _sequence(self, items: Iterable[Any]) -> Any:
+        java_list = self._jvm.java.util.ArrayList()
+        for item in items:
+            java_list.add(item)
+        return self._jvm.PythonUtils.toSeq(java_list)
+
+
+def snapshot_schema(snapshot: Any) -> StructType:
+    """The columns of a snapshot."""
+    return StructType.fromJson(json.loads(snapshot.metadata().schemaString()))
+
+
+def _module(jvm: Any, name: str) -> Any:
+    """The one instance of a Scala object."""
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
+
+
+def java_message(error: Py4JError) -> str:
+    """The first line of a Java exception's own message."""
+    exception = getattr(error, "java_exception", None)
+    return first_line(exception.getMessage() or exception.toString()) if exception is not None else first_line(error)

@@ -1,0 +1,154 @@
+"""Compiled rules in `rule_index`: one commit per index, chunks of 8 MiB, checked against their SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.errors import IndexDamagedError, NoIndexError, TableError
+from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.session import scratch_folder
+from pipelines.tables import CHUNK_BYTES, RULE_INDEX
+
+_DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """What `rule_index` says about one index, without its bytes."""
+
+    scope: str
+    rules_version: int
+    fingerprint: str
+    engine: str
+    format_version: int
+    sha256: str
+    bytes: int
+    chunks: int
+    statistics: Mapping[str, Any]
+    created_at: datetime
+
+
+def newest_index(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex | None:
+    """The scope's newest index (or the newest of one fingerprint); None if there is none."""
+    filters: list[tuple[str, str, Any]] = [("scope", "=", scope), ("chunk", "=", 0)]
+    if fingerprint is not None:
+        filters.append(("fingerprint", "=", fingerprint))
+    with _damage(scope):
+        rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
+    if not rows:
+        return None
+    row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
+    return StoredIndex(**{**row, "statistics": json.loads(row["statistics"])})
+
+
+def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex:
+    """Like newest_index, but NoIndexError where there is none."""
+    found = newest_index(lake, scope, fingerprint)
+    if found is None:
+        which = f" with the fingerprint {fingerprint}" if fingerprint else ""
+        raise NoIndexError(
+            f"The stream {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}"
+        )
+    return found
+
+
+def store_index(
+    lake: Lake,
+    scope: str,
+    rules_version: int,
+    fingerprint: str,
+    engine: str,
+    path: Path,
+    statistics: Mapping[str, Any],
+    anew: bool = False,
+) -> StoredIndex:
+    """Write the index file at `path` as the scope's newest, in one commit.
+
+    `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged.
+    """
+    from deltalake import exceptions, write_deltalake
+
+    data = path.read_bytes()
+    chunks = [data[i : i + CHUNK_BYTES] for i in range(0, len(data), CHUNK_BYTES)]
+    created_at = datetime.now(UTC)
+    stored = StoredIndex(
+        scope, rules_version, fingerprint, engine, format_version_of(statistics), hashlib.sha256(data).hexdigest(),
+        len(data), len(chunks), statistics, created_at,
+    )  # fmt: skip
+    shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
+    shared["statistics"] = json.dumps(dict(statistics), sort_keys=True)
+    rows = [{**shared, "chunk": number, "data": chunk} for number, chunk in enumerate(chunks)]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULE_INDEX))
+    scope_text = scope.replace("'", "''")
+    overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = '{scope_text}'"}
+    try:
+        write_deltalake(delta_rs_uri(lake.uri("rule_index")), table, **(overwrite if anew else {"mode": "append"}))
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(
+            f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}"
+        ) from error
+    return stored
+
+
+def format_version_of(statistics: Mapping[str, Any]) -> int:
+    """The version of the bytes' layout that the index's own statistics name."""
+    return int(statistics.get("format_version", 1))
+
+
+def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
+    """A local file of the index, named by its SHA-256, so that a new index is a new file; checked each time."""
+    path = scratch_folder() / "indexes" / f"{stored.sha256}.index"
+    if path.is_file() and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = read_index(lake, stored)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read_index(lake: Lake, stored: StoredIndex) -> bytes:
+    """The index's bytes out of the table; IndexDamagedError if they are not those that were written."""
+    filters: list[tuple[str, str, Any]] = [("scope", "=", stored.scope), ("fingerprint", "=", stored.fingerprint)]
+    with _damage(stored.scope):
+        rows = lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk").to_pylist()
+    data = b"".join(row["data"] for row in rows if row["created_at"] == stored.created_at)
+    if hashlib.sha256(data).hexdigest() != stored.sha256:
+        raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))
+    return data
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _damage(scope: str) -> Any:
+    """Turn an unreadable file of `rule_index` into IndexDamagedError."""
+    try:
+        yield
+    except TableError as error:
+        raise IndexDamagedError(_advice(scope, str(error))) from error
+
+
+def _advice(scope: str, reason: str) -> str:
+    return f"The stored index of {scope} is damaged: {reason}. Compile it anew with: deltatag compile {scope} --force"

@@ -1,0 +1,133 @@
+"""The column of rule ids: an `arrow_udf` over just the columns that an index reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import AccumulatorParam, SparkFiles
+from pyspark.sql import Column, SparkSession, functions
+
+from pipelines.errors import IndexOutdatedError
+from rules_index.inputs import path_parts
+
+if TYPE_CHECKING:
+    import rules_index as ri
+    from rules_index.expressions.tree import Leaf
+
+Figures = dict[Any, int]
+"""Counts of one micro-batch: `rows`, `matches`, and per rule id, under ("error", id), rows that raised."""
+
+
+class Counts(AccumulatorParam[Figures]):
+    """Adds up figures; Spark merges a task's when the task has succeeded, so that a retried task counts once."""
+
+    def zero(self, value: Figures) -> Figures:
+        """No figures yet."""
+        return {}
+
+    def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802
+        """The sums of both."""
+        for key, count in value2.items():
+            value1[key] = value1.get(key, 0) + count
+        return value1
+
+
+class Matcher:
+    """One index, ready to be applied to frames of a stream."""
+
+    def __init__(self, spark: SparkSession, compiled: ri.CompiledRules, path: Path, id_type: str) -> None:
+        """`path` is a local file of the index that `compiled` was loaded from, named by its content."""
+        self._spark = spark
+        self._compiled = compiled
+        self._path = path
+        self._id_type = id_type
+        context = spark.sparkContext
+        if not re.fullmatch(r"local(\[.*\])?", str(context.master)):
+            # A name is shipped once per session; it tells the content, so a newer index has a newer name.
+            context.addFile(str(path))
+
+    @property
+    def constant(self) -> list[Any] | None:
+        """The rule ids of every row, where the index reads no column; else None."""
+        if self._compiled.inputs:
+            return None
+        ids: list[Any] = self._compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
+        return ids
+
+    def columns(self) -> list[Column]:
+        """The columns that the index reads, in its order: plain, nested, and those that only Spark evaluates."""
+        return [self._column(leaf) for leaf in self._compiled.inputs]
+
+    def _column(self, leaf: Leaf) -> Column:
+        if leaf.text is not None:
+            from pipelines.catalyst import derived_column
+
+            return derived_column(self._spark, leaf.text, leaf.type)
+        return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
+
+    def rule_ids(self, figures: Any = None) -> Column:
+        """The rule ids of a row. `figures` is an accumulator of Counts that learns what was matched, or None."""
+        element = {"string": "string", "bigint": "bigint"}[self._id_type]
+        constant = self.constant
+        if constant is not None:
+            return functions.array(*(functions.lit(i) for i in constant)).cast(f"array<{element}>")
+        names = tuple(leaf.name for leaf in self._compiled.inputs)
+        arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
+        function = arrow_udf(
+            _tagger(self._path.name, str(self._path), names, self._id_type, figures), f"array<{element}>"
+        )
+        # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
+        return function.asNondeterministic()(*self.columns())
+
+
+def _tagger(
+    name: str, path: str, names: tuple[str, ...], id_type: str, figures: Any
+) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+
+    def tag(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        import os
+
+        import pyarrow as pa
+
+        from rules_index import spark_worker
+
+        ids = {"string": pa.string(), "bigint": pa.int64()}[id_type]
+        compiled = spark_worker.open_index(path if os.path.isfile(path) else SparkFiles.get(name))
+        for batch in batches:
+            columns = (batch,) if len(names) == 1 else batch
+            matched, errors = spark_worker.match(compiled, names, columns, ids)
+            if figures is not None:
+                counts: Figures = {"rows": len(matched), "matches": len(matched.flatten())}
+                counts.update({("error", rule): rows for rule, rows in errors.items() if rows})
+                figures.add(counts)
+            yield matched
+
+    kinds = Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]]
+    tag.__annotations__ = {"batches": kinds, "return": Iterator[pa.Array]}
+    return tag
+
+
+def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> None:
+    """IndexOutdatedError if a column that the index reads is gone from `schema`, or has another type there."""
+    for leaf in compiled.inputs:
+        if leaf.text is not None:
+            continue
+        found = _find(schema, path_parts(leaf.name))
+        if found != leaf.type:
+            now = f"is {found} now" if found is not None else "is gone"
+            raise IndexOutdatedError(
+                f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
+                f"Compile them again with: deltatag compile {scope}"
+            )
+
+
+def _find(fields: Any, parts: list[str]) -> pa.DataType | None:
+    found = next((field for field in fields if field.name.casefold() == parts[0].casefold()), None)
+    if found is None or len(parts) == 1:
+        return None if found is None else found.type
+    return _find(found.type, parts[1:]) if pa.types.is_struct(found.type) else None

@@ -1,0 +1,113 @@
+"""Columns of Delta tables: as Arrow types for the rules, and what changed between a source and its tagged table."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+OPAQUE = pa.month_day_nano_interval()
+"""Stands for every type whose values only Spark can compare: variants, intervals, CHAR, collated strings, ..."""
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "long": pa.int64(),
+    "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
+_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+_COLLATIONS = "__COLLATIONS"
+_KEPT_METADATA = ("comment", _CHAR, _COLLATIONS)
+_UNWRITABLE = re.compile(r"[ ,;{}()\n\t=]")
+
+
+def arrow_schema_of(schema_json: str) -> pa.Schema:
+    """Arrow types of the columns in a Delta table's `schemaString`; every timestamp is in UTC."""
+    return pa.schema([_field(field) for field in json.loads(schema_json)["fields"]])
+
+
+def _field(field: Mapping[str, Any]) -> pa.Field:
+    metadata = field.get("metadata") or {}
+    kind = _type(field["type"])
+    if str(metadata.get(_CHAR, "")).lower().startswith("char") or metadata.get(_COLLATIONS):
+        kind = OPAQUE
+    return pa.field(field["name"], kind, field.get("nullable", True))
+
+
+def _type(kind: Any) -> pa.DataType:
+    if isinstance(kind, str):
+        decimal = _DECIMAL.match(kind)
+        return pa.decimal128(int(decimal[1]), int(decimal[2])) if decimal else _PRIMITIVES.get(kind, OPAQUE)
+    if kind["type"] == "struct":
+        return pa.struct([_field(field) for field in kind["fields"]])
+    if kind["type"] == "array":
+        return pa.list_(_type(kind["elementType"]))
+    if kind["type"] == "map":
+        return pa.map_(_type(kind["keyType"]), _type(kind["valueType"]))
+    return OPAQUE
+
+
+def plain_schema(schema: StructType) -> StructType:
+    """The columns as another table can have them: NULL allowed, and of the metadata only what the type needs."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = []
+    for field in schema.fields:
+        kept = {key: value for key, value in (field.metadata or {}).items() if key in _KEPT_METADATA}
+        fields.append(StructField(field.name, _nullable(field.dataType), True, kept))
+    return StructType(fields)
+
+
+def _nullable(kind: DataType) -> DataType:
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType), True) for f in kind.fields])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType), True)
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType), True)
+    return kind
+
+
+def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
+    """Sentences on columns that both have, case aside, with different types; NULL or not does not matter."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(old, StructType) and isinstance(new, StructType):
+        before = {field.name.lower(): field for field in old.fields}
+        found = []
+        for field in new.fields:
+            known = before.get(field.name.lower())
+            if known is not None:
+                path = f"{name}.{field.name}" if name else field.name
+                found += changed_types(known.dataType, field.dataType, path)
+        return found
+    if isinstance(old, ArrayType) and isinstance(new, ArrayType):
+        return changed_types(old.elementType, new.elementType, f"{name}.element")
+    if isinstance(old, MapType) and isinstance(new, MapType):
+        keys = changed_types(old.keyType, new.keyType, f"{name}.key")
+        return keys + changed_types(old.valueType, new.valueType, f"{name}.value")
+    if old == new:
+        return []
+    return [f"{name} was {old.simpleString()} and is now {new.simpleString()}"]
+
+
+def unwritable_columns(schema: StructType) -> list[str]:
+    """Columns whose names a Delta table without column mapping cannot have."""
+    return [field.name for field in schema.fields if _UNWRITABLE.search(field.name)]

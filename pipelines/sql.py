@@ -1,0 +1,144 @@
+"""The verb sql: any Spark SQL statement, with deltatag's tables and the streams' sources by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+
+from pipelines.config import Configuration, is_catalog_name, scope_tables
+from pipelines.errors import MissingTableError, StatementError
+from pipelines.lake import first_line
+from pipelines.tables import LAKE_TABLES
+from pipelines.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_DATABASE = "deltatag"
+
+
+def run_statement(workspace: Workspace, statement: str) -> DataFrame:
+    """The statement's result; a statement that changes a table has been executed when this returns.
+
+    StatementError gives Spark's reason in one paragraph.
+    """
+    spark = workspace.spark
+    register_tables(workspace, statement)
+    try:
+        return spark.sql(statement)
+    except PySparkException as error:
+        raise StatementError(_explain(workspace, statement, error)) from error
+
+
+def statement_result(workspace: Workspace, statement: str) -> pa.Table:
+    """Like run_statement, with the result's rows as an Arrow table; types that Arrow has not are texts."""
+    frame = run_statement(workspace, statement)
+    try:
+        return _as_arrow(frame)
+    except PySparkException as error:
+        raise StatementError(_explain(workspace, statement, error)) from error
+
+
+def _as_arrow(frame: DataFrame) -> pa.Table:
+    from pyspark.sql import functions
+    from pyspark.sql.types import CalendarIntervalType, DayTimeIntervalType, VariantType, YearMonthIntervalType
+
+    foreign = (VariantType, YearMonthIntervalType, DayTimeIntervalType, CalendarIntervalType)
+    columns = []
+    for index, field in enumerate(frame.schema.fields):
+        column = functions.col(f"`{index}`")
+        columns.append(column.cast("string") if isinstance(field.dataType, foreign) else column)
+    # Columns go by number here, because a result may have two of one name.
+    numbered = frame.toDF(*(str(index) for index in range(len(frame.columns)))).select(*columns)
+    return numbered.toArrow().rename_columns(frame.columns) if frame.columns else pa.table({})
+
+
+def table_names(configuration: Configuration) -> list[str]:
+    """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
+    names = [*LAKE_TABLES, *configuration.streams]
+    names += [table for name in configuration.streams for table in scope_tables(name)]
+    return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
+
+
+def register_tables(workspace: Workspace, statement: str | None = None) -> None:
+    """Make the tables known to the session by name: all of them, or those that a statement seems to mention."""
+    spark, configuration = workspace.spark, workspace.configuration
+    if configuration.lake.catalog is not None:
+        spark.sql(f"USE {configuration.lake.catalog}")
+    else:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_DATABASE}")
+        spark.sql(f"USE {_DATABASE}")
+    for name, location in _locations(workspace, statement):
+        if is_catalog_name(location):
+            if name in configuration.streams:
+                spark.table(location).createOrReplaceTempView(name)
+        else:
+            _register(spark, name, location)
+
+
+def _register(spark: SparkSession, name: str, location: str) -> None:
+    """Know the Delta table at a location by name; the entry lives as long as the session's catalog."""
+    known = f"{_DATABASE}.`{name}`"
+    if spark.catalog.tableExists(known):
+        spark.sql(f"DROP TABLE {known}")
+    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {known} USING DELTA LOCATION '{escaped}'")
+
+
+def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[str, str]]:
+    """Name and place of each table that exists and that the statement may mean."""
+    words = None if statement is None else {word.lower() for word in re.findall(r"\w+", statement)}
+    if words is not None and words & {"show", "describe", "desc"}:
+        words = None
+    lake = workspace.lake
+    for name in table_names(workspace.configuration):
+        if words is not None and name.lower() not in words:
+            continue
+        stream = workspace.configuration.streams.get(name)
+        if stream is not None:
+            from deltalake import DeltaTable
+
+            from pipelines.lake import delta_rs_uri
+
+            if is_catalog_name(stream.source) or DeltaTable.is_deltatable(delta_rs_uri(stream.source)):
+                yield name, stream.source
+        elif lake.settings.root is not None and lake.exists(name):
+            yield name, lake.uri(name)
+
+
+def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
+    """Spark's message in one paragraph; for one of deltatag's tables that is not there yet, how to get it."""
+    condition = error.getCondition() if hasattr(error, "getCondition") else None
+    if condition == "TABLE_OR_VIEW_NOT_FOUND":
+        words = {word.lower() for word in re.findall(r"\w+", statement)}
+        for name in table_names(workspace.configuration):
+            if name.lower() in words and not workspace.lake.settings.catalog and not _exists(workspace, name):
+                return _missing(workspace, name)
+        known = ", ".join(table_names(workspace.configuration))
+        return f"{first_line(error)} The tables that go by name are: {known}."
+    text = " ".join(line.strip() for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip())
+    return text.split("; line ")[0] if len(text) > 2000 else text
+
+
+def _exists(workspace: Workspace, name: str) -> bool:
+    stream = workspace.configuration.streams.get(name)
+    if stream is None:
+        return workspace.lake.exists(name)
+    from deltalake import DeltaTable
+
+    return DeltaTable.is_deltatable(stream.source)
+
+
+def _missing(workspace: Workspace, name: str) -> str:
+    stream = workspace.configuration.streams.get(name)
+    if stream is not None:
+        return f"The stream {name} has no source yet: there is no Delta table at {stream.source}."
+    try:
+        workspace.lake.delta(name)
+    except MissingTableError as error:
+        return str(error)
+    return f"There is no table {name}."

@@ -1,0 +1,238 @@
+"""The tables of one stream: how they are made, and how a micro-batch's rows get into them exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructField, StructType
+
+from pipelines.config import Stream
+from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
+from pipelines.lake import first_line
+from pipelines.matching import Counts, Matcher
+from pipelines.quarantine import quoted, reason, sound
+from pipelines.schema import changed_types, plain_schema, unwritable_columns
+from pipelines.tables import (
+    QUARANTINE_COLUMNS,
+    Column,
+    matches_columns,
+    matches_table,
+    quarantine_table,
+    tagged_columns,
+    tagged_table,
+)
+
+if TYPE_CHECKING:
+    from pipelines.index_store import StoredIndex
+    from pipelines.runs import MicroBatch
+    from pipelines.workspace import Workspace
+
+_PROPERTIES = {"delta.enableDeletionVectors": "false"}
+
+
+class StreamTables:
+    """`<stream>_tagged`, `<stream>_matches` and `quarantine_<stream>`."""
+
+    def __init__(self, workspace: Workspace, stream: Stream, id_type: str) -> None:
+        """`id_type` is the type of rule ids: "string" or "bigint"."""
+        self.workspace, self.stream, self.id_type = workspace, stream, id_type
+        self.lake, self.spark = workspace.lake, workspace.spark
+
+    def prepare(self, source: StructType, anew: bool = False) -> None:
+        """Make the tables that are missing; SourceChangedError if the source's columns no longer fit them.
+
+        `anew` empties those that are there and gives them the source's columns as they are now; their history
+        keeps what they held.
+        """
+        unwritable = unwritable_columns(source)
+        if unwritable:
+            raise SourceError(
+                f"The source of the stream {self.stream.name} has columns with names that only column mapping allows "
+                f"({', '.join(unwritable)}), and deltatag's tables do without it. Rename them in the source."
+            )
+        columns = plain_schema(source)
+        tagged = _with(columns, tagged_columns(self.id_type))
+        self._prepare(tagged_table(self.stream), tagged, self.stream.cluster_by, True, anew)
+        matches = self._matches_schema(columns)
+        self._prepare(matches_table(self.stream), matches, ("rule_id",), self.stream.keeps_matches, anew)
+        quarantine = _with(columns, QUARANTINE_COLUMNS)
+        self._prepare(quarantine_table(self.stream), quarantine, (), self.stream.can_quarantine, anew)
+
+    def _matches_schema(self, columns: StructType) -> StructType:
+        first, *last = matches_columns(self.id_type)
+        named = {field.name.lower(): field for field in columns.fields}
+        kept = [named[name.lower()] for name in matches_keys(self.stream.key, self.stream.event_time)]
+        return StructType([*_fields([first]), *kept, *_fields(last)])
+
+    def _prepare(self, name: str, wanted: StructType, cluster_by: tuple[str, ...], kept: bool, anew: bool) -> None:
+        exists = self.lake.exists(name)
+        if exists and anew:
+            self._create(name, wanted, cluster_by, replace=True)
+        elif not exists and kept:
+            self._create(name, wanted, cluster_by)
+        elif exists and kept:
+            changes = changed_types(self.lake.frame(name).schema, wanted)
+            if changes:
+                raise SourceChangedError(
+                    f"A column of the source of the stream {self.stream.name} changed its type, and the table {name} "
+                    f"cannot hold both: {'; '.join(changes)}. Give the source its old type back, or tag the whole "
+                    f"source anew with its new types: deltatag tag {self.stream.name} --restart"
+                )
+
+    def _create(self, name: str, columns: StructType, cluster_by: tuple[str, ...], replace: bool = False) -> None:
+        from delta.tables import DeltaTable
+
+        builder = DeltaTable.replace(self.spark) if replace else DeltaTable.createIfNotExists(self.spark)
+        if self.lake.settings.root is not None:
+            builder = builder.location(self.lake.uri(name))
+        else:
+            builder = builder.tableName(self.lake.sql_name(name))
+        builder = builder.addColumns(columns)
+        for key, value in _PROPERTIES.items():
+            builder = builder.property(key, value)
+        if cluster_by:
+            builder = builder.clusterBy(*cluster_by)
+        run(builder.execute, f"make the table {name} at {self.lake.settings.root or self.lake.settings.catalog}")
+
+
+def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
+    """The columns of the source that `<stream>_matches` has: the key, and the event time if it is not part of it."""
+    keys = list(key)
+    if event_time is not None and event_time.lower() not in {name.lower() for name in keys}:
+        keys.append(event_time)
+    return keys
+
+
+class Output:
+    """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
+
+    def __init__(self, tables: StreamTables, batch: MicroBatch, matcher: Matcher, index: StoredIndex) -> None:
+        """`batch` is the recorded plan; `matcher` applies the index that it names."""
+        self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
+        self.plan = batch.plan
+
+    def write(self, frame: DataFrame, resumed: bool) -> dict[str, Any]:
+        """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
+
+        `resumed`: an earlier run may have written some of it already. Its commits are found and left alone.
+        """
+        spark, plan = self.tables.spark, self.plan
+        stream = self.tables.stream
+        accepted = frame
+        if plan["quarantined"]:
+            refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
+            refused = refused.filter(functions.col("reason") != "").drop("source_version")
+            refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
+            self._append(quarantine_table(stream), refused, resumed)
+            accepted = frame.filter(sound(spark, plan["key"], plan["checks"]))
+        if plan["matches"]:
+            self._append(matches_table(stream), self._pairs(accepted), resumed)
+        figures = spark.sparkContext.accumulator({}, Counts())
+        tagged = accepted.select(
+            *self._source_columns(accepted),
+            self.matcher.rule_ids(figures).alias("rule_ids"),
+            *self._versions(),
+            functions.lit(self.index.fingerprint).alias("index_fingerprint"),
+            "source_version",
+            functions.lit(self.batch.started_at).alias("tagged_at"),
+        )
+        if plan["output"] == "matched":
+            tagged = tagged.filter(functions.size("rule_ids") > 0)
+        written = self._append(tagged_table(stream), tagged, resumed)
+        if not written:
+            # The earlier run wrote the rows but did not live to tell its figures: match again, write nothing.
+            tagged.select("rule_ids").write.format("noop").mode("overwrite").save()
+        return self._figures(figures.value, accepted)
+
+    def _source_columns(self, frame: DataFrame) -> list[Any]:
+        return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]
+
+    def _versions(self) -> list[Any]:
+        return [functions.lit(self.index.rules_version).cast("bigint").alias("rules_version")]
+
+    def _pairs(self, frame: DataFrame) -> DataFrame:
+        keys = [functions.col(quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
+        matched = frame.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
+        return matched.select(
+            functions.explode("rule_ids").alias("rule_id"), *keys, *self._versions(), "source_version"
+        )
+
+    def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
+        """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
+        tables = self.tables
+        app = f"deltatag/{self.plan['series']}/{name}"
+        if resumed and self._is_written(name, app):
+            return False
+        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+        writer = writer.option("txnAppId", app).option("txnVersion", self.batch.batch)
+        root = tables.lake.settings.root
+        save: Callable[[], Any] = (
+            (lambda: writer.save(tables.lake.uri(name)))
+            if root is not None
+            else (lambda: writer.saveAsTable(tables.lake.sql_name(name)))
+        )
+        try:
+            run(save, f"write micro-batch {self.batch.batch} to {name}")
+        except PipelineError as error:
+            # Two runs of one stream at once: whoever commits first has written the micro-batch for both.
+            if not _is_conflict(error.__cause__) or not self._is_written(name, app):
+                raise
+            return False
+        return True
+
+    def _is_written(self, name: str, app: str) -> bool:
+        version = self.tables.lake.delta(name).transaction_version(app)
+        return version is not None and version >= self.batch.batch
+
+    def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:
+        constant = self.matcher.constant
+        if constant is not None:
+            rows = accepted.count()
+            counted = {"rows": rows, "matches": rows * len(constant)}
+        errors = {str(key[1]): count for key, count in counted.items() if isinstance(key, tuple)}
+        rows = counted.get("rows", 0) + self.plan["quarantined"]
+        return {"rows": rows, "matches": counted.get("matches", 0), "errors": errors}
+
+
+def _fields(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
+    schema = ", ".join(f"{column.name} {column.type}" for column in columns)
+    parsed = StructType.fromDDL(schema)
+    assert isinstance(parsed, StructType)
+    types = {field.name: field.dataType for field in parsed.fields}
+    return [StructField(c.name, types[c.name], True, {"comment": c.comment}) for c in columns]
+
+
+def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
+    return StructType([*columns.fields, *_fields(added)])
+
+
+def run(action: Callable[[], Any], what: str) -> Any:
+    """Do something in Spark; TableError, in one sentence, if it fails."""
+    try:
+        return action()
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "No space left on device" in text or "Disk quota exceeded" in text:
+            raise TableError(
+                f"Could not {what}: the disk is full. Make room and run the same command again: it goes on where it "
+                "stopped."
+            ) from error
+        raise TableError(f"Could not {what}: {_root_cause(error)}") from error
+
+
+def _root_cause(error: Exception) -> str:
+    """The message of the innermost Java exception, else the first line of the Python one."""
+    cause = getattr(error, "java_exception", None)
+    if cause is None:
+        return first_line(error)
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return first_line(cause.getMessage() or cause.toString())
+
+
+def _is_conflict(error: BaseException | None) -> bool:
+    return error is not None and "Concurrent" in f"{type(error).__name__} {error}"
