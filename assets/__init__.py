@@ -1,0 +1,1 @@
+"""Dagster definitions, which only assemble what the other layers do."""
