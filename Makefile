@@ -6,6 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
+REPORT := .venv/layers.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check format bench lock clean
@@ -28,11 +29,14 @@ test: setup  ## run all tests, the fast ones first
 	@$(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 
 check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes
-	@$(BIN)/ruff format --check --quiet .
-	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python -m pytest tests/unit $(PYTEST_ARGUMENTS)
+	@failed=; \
+	$(BIN)/ruff format --check --output-format concise . || failed="$$failed format"; \
+	$(BIN)/ruff check --output-format concise . || failed="$$failed lint"; \
+	$(BIN)/mypy || failed="$$failed types"; \
+	$(BIN)/lint-imports --no-cache >$(REPORT) 2>&1 || { cat $(REPORT); failed="$$failed layers"; }; \
+	$(BIN)/python -m pytest tests/unit $(PYTEST_ARGUMENTS) || failed="$$failed unit-tests"; \
+	if [ -n "$$failed" ]; then echo "make check: not in order:$$failed" >&2; exit 1; fi; \
+	echo "make check: all in order"
 
 format: setup  ## format the code and repair what lint can repair
 	@$(BIN)/ruff format .
