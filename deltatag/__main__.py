@@ -1,0 +1,58 @@
+"""`deltatag`: read the arguments, call the verb, turn what it raises into one paragraph and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0: done or nothing was due, 1: something failed, 2: usage or configuration."""
+    from deltatag.arguments import parser
+
+    try:
+        parsed = parser().parse_args(arguments)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else USAGE
+    try:
+        from deltatag import verbs
+
+        return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
+    except KeyboardInterrupt:
+        print("deltatag: stopped; the next run goes on where this one was.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except Exception as error:
+        return _explain(error, parsed.verbose)
+
+
+def _explain(error: Exception, verbose: bool) -> int:
+    """Tell an error on standard error; the stack trace only where it is asked for."""
+    from deltatag.output import paragraph
+    from pipelines.errors import ConfigurationError, PipelineError
+    from pipelines.runtime import RuntimeNotFoundError
+    from rules_index.errors import RulesIndexError
+
+    if verbose:
+        import traceback
+
+        traceback.print_exc()
+    expected = (PipelineError, RuntimeNotFoundError, RulesIndexError)
+    text = paragraph(str(error))
+    if isinstance(error, OSError) and not isinstance(error, expected):
+        text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
+    elif not isinstance(error, expected):
+        text = f"{type(error).__name__}: {text or 'no message'}"
+        text += "" if verbose else " This is not supposed to happen: add --verbose to see where."
+    print(f"deltatag: {text}", file=sys.stderr)
+    return USAGE if isinstance(error, ConfigurationError) else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

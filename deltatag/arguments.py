@@ -1,0 +1,82 @@
+"""What the command line accepts: one sub-command for each verb, each with a help text and an example."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+_CONFIG_HELP = "the configuration file (default: deltatag.toml in the working directory)"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all verbs; `verb` names the one that was given."""
+    top = argparse.ArgumentParser(
+        prog="deltatag",
+        description="Tag every row of a Delta table with the ids of all rules that it satisfies.",
+        epilog="Start with: deltatag init    Help on a verb: deltatag VERB --help",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    init = _verb(verbs, "init", "make a configuration and empty tables; what is there stays", "deltatag init my_lake")
+    init.add_argument("folder", nargs="?", metavar="DIR", help="where deltatag.toml goes (default: here)")
+    init.add_argument("--id-type", choices=("string", "bigint"), default="string", help="the type of rule ids")
+
+    validate = _verb(
+        verbs,
+        "validate",
+        "would this rule compile?",
+        "deltatag validate \"dep_delay > 60 AND carrier = 'UA'\" --scope flights",
+    )
+    validate.add_argument("expression", metavar="EXPR", help="a Boolean Spark SQL expression")
+    validate.add_argument("--scope", required=True, help="the stream whose columns it reads")
+
+    compile_ = _verb(verbs, "compile", "rules table -> rule_index, rule_rejects", "deltatag compile flights")
+    compile_.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams (default: all)")
+    compile_.add_argument("--force", action="store_true", help="write the index anew even if nothing changed")
+
+    tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
+    tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
+    tag.add_argument("--restart", action="store_true", help="empty the stream's tables and tag the whole source anew")
+    tag.add_argument(
+        "--skip-changes", action="store_true", help="pass over commits of the source that changed or removed rows"
+    )
+
+    _verb(verbs, "run", "quality gates, compile and tag whatever is due, once", "deltatag run")
+
+    sql = _verb(
+        verbs,
+        "sql",
+        "any Spark SQL statement, tables by name",
+        'deltatag sql "SELECT * FROM rule_rejects" --format json',
+    )
+    sql.add_argument("statement", metavar="STATEMENT", help="one statement; - reads it from standard input")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default=None, help="of the result (default: table)")
+
+    _verb(verbs, "status", "where each stream stands", "deltatag status --json")
+
+    demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo")
+    demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
+    return top
+
+
+def _verb(verbs: Any, name: str, text: str, example: str) -> argparse.ArgumentParser:
+    verb: argparse.ArgumentParser = verbs.add_parser(
+        name, help=text, description=f"{name}: {text}", epilog=f"Example: {example}", allow_abbrev=False
+    )
+    verb.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
+    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+    verb.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
+    return verb
+
+
+class _Version(argparse.Action):
+    """Prints the installed version, looked up only when it is asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print it and stop."""
+        from importlib.metadata import version
+
+        print(f"deltatag {version('deltatag')}")
+        parser.exit()

@@ -1,0 +1,277 @@
+"""The verbs: each opens the workspace, calls the job and prints what came of it; gives the exit status."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from deltatag.output import ProgressLine, jsonable, paragraph, print_csv, print_json, print_table
+
+if TYPE_CHECKING:
+    from pipelines.compile import ScopeResult
+    from pipelines.tag import TagResult
+    from pipelines.workspace import Workspace
+
+DONE, FAILED = 0, 1
+
+
+@contextmanager
+def _workspace(args: Namespace) -> Iterator[Workspace]:
+    from pipelines.config import load_configuration
+    from pipelines.workspace import Workspace
+
+    progress = ProgressLine()
+    try:
+        yield Workspace(load_configuration(args.config), quiet=not args.verbose, progress=progress)
+    finally:
+        progress.clear()
+
+
+def init_verb(args: Namespace) -> int:
+    """Make deltatag.toml and the four tables of a lake."""
+    from pathlib import Path
+
+    from pipelines.config import FILE_NAME
+    from pipelines.initialise import initialise
+    from pipelines.workspace import Workspace
+
+    path = Path(args.config) if args.config else Path(args.folder or ".") / FILE_NAME
+    made = initialise(path, args.id_type, lambda configuration: Workspace(configuration, quiet=not args.verbose))
+    if args.json:
+        print_json({"configuration": str(path), "made": made})
+    elif made:
+        print(f"Made {', '.join(made)}.")
+        print(f"Next: name a source table under [streams] in {path}, then: deltatag compile")
+    else:
+        print(f"Everything was there already: {path} and its tables.")
+    return DONE
+
+
+def validate_verb(args: Namespace) -> int:
+    """Tell whether one expression would compile as a rule."""
+    from pipelines.validate import validate_expression
+
+    with _workspace(args) as workspace:
+        found = validate_expression(workspace, args.expression, args.scope)
+    if args.json:
+        print_json(asdict(found))
+        return DONE if found.error is None else FAILED
+    if found.error is not None:
+        print(f"{found.error}: {paragraph(found.message or '')}", file=sys.stderr)
+        if found.position is not None:
+            line_start = args.expression.rfind("\n", 0, found.position) + 1
+            line = args.expression[line_start:].split("\n", 1)[0]
+            print(f"  {line}\n  {' ' * (found.position - line_start)}^", file=sys.stderr)
+        return FAILED
+    print("The rule compiles.")
+    for title, values in (("indexed", found.indexed), ("evaluated by Spark", found.derived)):
+        for value in values:
+            print(f"  {title}: {value}")
+    return DONE
+
+
+def compile_verb(args: Namespace) -> int:
+    """Compile the rules of the scopes."""
+    from pipelines.compile import compile_scopes
+
+    with _workspace(args) as workspace:
+        results = compile_scopes(workspace, args.scopes or None, args.force)
+    _print_results(args, results, _compile_line)
+    return FAILED if any(result.error for result in results) else DONE
+
+
+def _compile_line(result: ScopeResult) -> str:
+    if result.error is not None:
+        return ""
+    states = {
+        "compiled": "compiled",
+        "unchanged": "unchanged",
+        "held": "held back because of rejected rules (on_reject = hold)",
+    }
+    rejects = f", {result.rejects} rejected (see the table rule_rejects)" if result.rejects else ""
+    engine = f", engine {result.engine}" if result.engine else ""
+    size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
+    return (
+        f"{result.scope}: {states[result.state]}, {result.rules} rules{rejects}{engine}{size}, "
+        f"rules version {result.rules_version}, {result.seconds:.1f} s"
+    )
+
+
+def tag_verb(args: Namespace) -> int:
+    """Tag what is new in the streams."""
+    from pipelines.tag import tag_stream
+
+    with _workspace(args) as workspace:
+        streams = args.streams or list(workspace.configuration.streams)
+        for name in streams:
+            workspace.configuration.stream(name)
+        results: list[Any] = []
+        failures: dict[str, str] = {}
+        for name in streams:
+            with _failure_of(name, failures, args):
+                results.append(tag_stream(workspace, name, args.restart, args.skip_changes))
+    _print_results(args, results, _tag_line, failures)
+    return FAILED if failures else DONE
+
+
+@contextmanager
+def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterator[None]:
+    """Note one stream's failure, so that the others are still done."""
+    from pipelines.errors import ConfigurationError, PipelineError
+    from rules_index.errors import RulesIndexError
+
+    try:
+        yield
+    except ConfigurationError:
+        raise
+    except (PipelineError, RulesIndexError) as error:
+        if args.verbose:
+            import traceback
+
+            traceback.print_exc()
+        failures[name] = str(error)
+
+
+def _tag_line(result: TagResult) -> str:
+    if not result.batches:
+        return f"{result.stream}: nothing new"
+    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
+    raised = f", errors on rows of {len(result.errors)} rules" if result.errors else ""
+    return (
+        f"{result.stream}: {result.rows:,} rows, {result.matches:,} matches{quarantined}{raised}, rules version "
+        f"{result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
+    )
+
+
+def run_verb(args: Namespace) -> int:
+    """Gates, compile and tag of whatever is due."""
+    from pipelines.run import run_due
+
+    with _workspace(args) as workspace:
+        report = run_due(workspace, _gates())
+    if args.json:
+        print_json(
+            {
+                "compiled": [asdict(result) for result in report.compiled],
+                "tagged": [asdict(result) for result in report.tagged],
+                "failures": report.failures,
+            }
+        )
+    else:
+        for compiled in report.compiled:
+            print(_compile_line(compiled) or f"{compiled.scope}: not compiled")
+        for tagged in report.tagged:
+            print(_tag_line(tagged))
+        if not report.compiled and not report.tagged and not report.failures:
+            print("Nothing was due.")
+    _print_failures(report.failures)
+    return FAILED if report.failures else DONE
+
+
+def _gates() -> Any:
+    """The quality gates."""
+    from pipelines.run import OpenGates
+
+    return OpenGates()
+
+
+def sql_verb(args: Namespace) -> int:
+    """Execute one statement and print its result."""
+    from pipelines.sql import statement_result
+
+    statement = sys.stdin.read() if args.statement == "-" else args.statement
+    with _workspace(args) as workspace:
+        workspace.progress("starting Spark")
+        result = statement_result(workspace, statement)
+    style = args.format or ("json" if args.json else "table")
+    names = list(result.column_names)
+    columns = [column.to_pylist() for column in result.columns]
+    rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
+    if style == "json":
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif style == "csv":
+        print_csv(names, rows)
+    elif names:
+        print_table(names, rows)
+        print(f"({len(rows)} row{'' if len(rows) == 1 else 's'})")
+    return DONE
+
+
+def status_verb(args: Namespace) -> int:
+    """Tell where each stream stands."""
+    from pipelines.status import status
+
+    with _workspace(args) as workspace:
+        standing = status(workspace)
+    if args.json:
+        print_json([asdict(one) for one in standing])
+    elif not standing:
+        print("No stream is configured yet: name one under [streams] in the configuration.")
+    else:
+        names = ["stream", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
+        rows = [
+            [
+                one.scope,
+                _version(one.rules_version),
+                _version(one.index_version) + (" (compile is due)" if one.compile_due else ""),
+                one.engine or "-",
+                one.rejects,
+                _version(one.source_version),
+                _version(one.tagged_version),
+                _lag(one.lag_versions, one.lag_rows),
+                one.last_started_at.strftime("%Y-%m-%d %H:%M") if one.last_started_at else "never",
+                one.last_state or "-",
+            ]
+            for one in standing
+        ]
+        print_table(names, rows)
+    for one in standing:
+        if one.problem:
+            print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
+    return FAILED if any(one.problem for one in standing) else DONE
+
+
+def _version(version: int | None) -> str:
+    return "-" if version is None else f"v{version}"
+
+
+def _lag(versions: int | None, rows: int | None) -> str:
+    if versions is None:
+        return "-"
+    if versions == 0:
+        return "nothing"
+    return f"{versions} version{'s' if versions > 1 else ''}" + (f", {rows:,} rows" if rows is not None else "")
+
+
+def demo_verb(args: Namespace) -> int:
+    """Make the demonstration lake."""
+    from deltatag.demo import demo
+
+    return int(demo(args.folder, verbose=args.verbose))
+
+
+def _print_results(
+    args: Namespace, results: Sequence[Any], line: Callable[[Any], str], failures: Mapping[str, str] | None = None
+) -> None:
+    """One line or JSON object for each result on standard output, failures on standard error."""
+    failures = dict(failures or {})
+    failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
+    if args.json:
+        listed = [asdict(result) for result in results]
+        names = {result.get("scope", result.get("stream")) for result in listed}
+        listed += [{"stream": name, "error": text} for name, text in failures.items() if name not in names]
+        print_json(jsonable(listed))
+    else:
+        for result in results:
+            if text := line(result):
+                print(text)
+    _print_failures(failures)
+
+
+def _print_failures(failures: Mapping[str, str]) -> None:
+    for name, text in failures.items():
+        print(f"deltatag: {name}: {paragraph(text)}", file=sys.stderr)

@@ -1,0 +1,58 @@
+"""The verb init: a configuration to start from and the lake's empty tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from pipelines.config import FILE_NAME, Configuration, load_configuration
+from pipelines.errors import ConfigurationError
+from pipelines.lake import first_line
+from pipelines.tables import LAKE_TABLES
+from pipelines.workspace import Workspace
+
+TEMPLATE = """\
+# What deltatag tags, and where its own tables are. Paths are relative to this file; ${NAME} comes from the environment.
+
+[lake]
+root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
+
+# [spark]                           # any Spark setting; nothing here means local[*]
+# "spark.sql.shuffle.partitions" = "8"
+
+# [rules]
+# time_zone = "UTC"                 # of timestamp literals and functions
+# on_reject = "drop"                # a rule that does not compile is off and reported; "hold" keeps the last good index
+# max_reject_share = 1.0            # above it the scope's compile fails
+
+# [streams.flights]
+# source = "lake/flights"           # path, URI or catalog name of a Delta table
+# start = "earliest"                # or a version, or a timestamp: where the first run begins
+# key = ["flight_id"]               # names a row for people, for flights_matches and for quarantine
+# event_time = "departed_at"        # TIMESTAMP, TIMESTAMP_NTZ (in time_zone) or DATE
+# max_bytes_per_batch = "1g"
+# output = "all"                    # or "matched": write only rows with at least one rule
+# matches = true                    # keep flights_matches
+# cluster_by = ["origin"]           # of the tagged table
+# checks = { sane_delay = "dep_delay IS NULL OR dep_delay > -120" }   # where one is not TRUE the row goes to quarantine
+# max_quarantine_share = 1.0
+
+# [joins.flights_weather]
+# streams = ["flights", "weather"]  # two to six
+# on = ["origin"]                   # equal in all; or { flights = ["origin"], weather = ["station"] }
+# window = "1 hour"                 # or per stream: { flights = "0 s", weather = "3 hours" }
+"""
+
+
+def initialise(path: Path, id_type: str, workspace: Callable[[Configuration], Workspace]) -> list[str]:
+    """Make what is missing of the configuration file at `path` and of the lake's tables; gives their names."""
+    made = []
+    if not path.exists():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(TEMPLATE, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"{path}: {FILE_NAME} cannot be written: {first_line(error)}.") from None
+        made.append(str(path))
+    lake = workspace(load_configuration(path)).lake
+    return made + [name for name in LAKE_TABLES if lake.create(name, id_type)]
