@@ -40,6 +40,11 @@ MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
 _DTYPES = {"int32", "int64", "uint8"}
+_MALFORMED = (
+    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError,
+    pa.ArrowException,
+)  # fmt: skip
+"""What reading a header or a section that is not as it should be may raise."""
 
 
 def dumps(compiled: CompiledRules) -> bytes:
@@ -110,15 +115,7 @@ def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
         return _assemble(header, view)
     except ArtifactError:
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RecursionError,
-        TypeError,
-        ValueError,
-        pa.ArrowException,
-    ) as error:
+    except _MALFORMED as error:
         raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
 
 

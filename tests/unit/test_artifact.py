@@ -1,0 +1,107 @@
+"""Whatever the bytes are, loading gives the same index or `ArtifactError`."""
+
+import hashlib
+import random
+import struct
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+from rules_index import artifact
+
+SCHEMA = pa.schema(
+    [("a", pa.int32()), ("big", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(30, 2))]
+)
+RULES = [
+    ("range", "a BETWEEN 3 AND 9 AND x < 2.5"),
+    ("set", "a IN (1, 5, 7) AND NOT s = 'b'"),
+    ("prefix", "s LIKE 'ab%' OR s IS NULL"),
+    ("pattern", "s LIKE '%a%b'"),
+    ("computed", "a + 1 < big"),
+    ("decimal", "d >= 100.25"),
+    ("ors", " AND ".join(f"(a = {i} OR big = {i} OR x > {i})" for i in range(9))),
+    ("broken", "a ="),
+    *((f"account {i}", f"s = 'account-{i}' AND a > {i % 7}") for i in range(20)),
+    *((f"far {i}", f"big >= {i * 10**15}") for i in range(20)),
+]
+
+
+def batch(rows: int = 400) -> pa.Table:
+    draw = np.random.default_rng(3)
+    strings = ["ab", "b", None, "account-3", "xaxb", ""]
+    return pa.table(
+        {
+            "a": pa.array(draw.integers(0, 12, rows), pa.int32()),
+            "big": draw.integers(0, 20, rows) * 10**15 // 7,
+            "x": draw.normal(3, 3, rows),
+            "s": [strings[i] for i in draw.integers(0, len(strings), rows)],
+            "d": pa.array(draw.integers(0, 200, rows)).cast(pa.decimal128(30, 2)),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["asc", "scan"])
+def compiled(request: pytest.FixtureRequest) -> ri.CompiledRules:
+    return ri.compile_rules(RULES, SCHEMA, engine=request.param)
+
+
+def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path) -> None:
+    compiled.save(tmp_path / "index")
+    loaded = ri.load(tmp_path / "index")
+    assert loaded.match(batch()).equals(compiled.match(batch()))
+    assert loaded.errors == compiled.errors
+    assert loaded.rejects.equals(compiled.rejects)
+    assert (loaded.fingerprint, loaded.engine, loaded.inputs) == (
+        compiled.fingerprint,
+        compiled.engine,
+        compiled.inputs,
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_damaged_bytes_are_refused(compiled: ri.CompiledRules) -> None:
+    data = artifact.dumps(compiled)
+    random.seed(1)
+    for _ in range(500):
+        damaged = bytearray(data)
+        for _ in range(random.choice([1, 1, 5])):
+            damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+        if random.random() < 0.3:
+            del damaged[random.randrange(len(damaged)) :]
+        if bytes(damaged) != data:
+            with pytest.raises(ri.ArtifactError):
+                ri.loads(bytes(damaged))
+
+
+def test_foreign_bytes_with_a_right_checksum_are_refused_or_harmless(compiled: ri.CompiledRules) -> None:
+    data = artifact.dumps(compiled)
+    rows = batch(100)
+    random.seed(2)
+    refused = 0
+    for _ in range(400):
+        body = bytearray(data[48:])
+        at = random.randrange(len(body))
+        width = random.choice([1, 4, 8])
+        body[at : at + width] = struct.pack("<q", random.choice([-1, 0, 1, 255, 2**31 - 1, 2**62]))[:width]
+        forged = data[:16] + hashlib.sha256(body).digest() + bytes(body)
+        try:
+            ri.loads(forged).match(rows)
+        except (ri.ArtifactError, ri.SchemaError):
+            refused += 1
+    assert refused > 50
+
+
+@pytest.mark.parametrize("content", [b"", b"x", b"PAR1" * 100, b"DELTATAG", b"DELTATAG" + bytes(500)])
+def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    path.write_bytes(content)
+    with pytest.raises(ri.ArtifactError, match="index"):
+        ri.load(path)
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ri.ArtifactError, match="cannot be read"):
+        ri.load(tmp_path / "none")

@@ -1,0 +1,195 @@
+"""The library as its users call it: rules in, lists of ids out, mistakes named one by one."""
+
+from datetime import UTC, date, datetime
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+
+SCHEMA = pa.schema(
+    [
+        ("a", pa.int32()),
+        ("b", pa.int64()),
+        ("s", pa.string()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("day", pa.date32()),
+        ("wall", pa.timestamp("us")),
+        ("nested", pa.struct([("x", pa.int32())])),
+    ]
+)
+
+
+def rows(**columns: object) -> pa.Table:
+    given = {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
+    return pa.table(given)
+
+
+def test_ids_ascend_and_rows_without_a_match_have_an_empty_list() -> None:
+    compiled = ri.compile_rules([("z", "a > 1"), ("é", "a > 1"), ("B", "a > 2"), ("a", "a > 1")], SCHEMA)
+    assert compiled.match(rows(a=[1, 2, 3])).to_pylist() == [[], ["a", "z", "é"], ["B", "a", "z", "é"]]
+    assert compiled.match(rows(a=[])).to_pylist() == []
+
+
+def test_integer_ids_give_lists_of_integers() -> None:
+    compiled = ri.compile_rules([(10, "a > 1"), (9, "a > 1")], SCHEMA)
+    assert compiled.match(rows(a=[2])).type.value_type == pa.int64()
+    assert compiled.match(rows(a=[2])).to_pylist() == [[9, 10]]
+
+
+@pytest.mark.parametrize("frame", [pa.table, pl.DataFrame])
+def test_rules_come_as_tables_too(frame: type) -> None:
+    rules = frame({"rule_id": ["on", "off", "unset"], "expression": ["a = 1"] * 3, "enabled": [True, False, None]})
+    assert ri.compile_rules(rules, SCHEMA).match(rows(a=[1])).to_pylist() == [["on", "unset"]]
+
+
+def test_mistakes_of_one_rule_touch_no_other() -> None:
+    rules = [
+        ("good", "a = 1"),
+        ("twice", "a = 1"),
+        ("twice", "a = 2"),
+        ("unknown", "b = 1 AND aa = 1"),
+        ("empty", None),
+        ("number", "a + 1"),
+    ]
+    compiled = ri.compile_rules(rules, SCHEMA)
+    assert compiled.match(rows(a=[1], b=[1])).to_pylist() == [["good"]]
+    rejects = {(r["rule_id"], r["error"], r["position"]) for r in compiled.rejects.to_pylist()}
+    assert rejects == {
+        ("twice", "DUPLICATE_ID", None),
+        ("unknown", "UNKNOWN_COLUMN", 10),
+        ("empty", "NO_EXPRESSION", None),
+        ("number", "NOT_BOOLEAN", 0),
+    }
+    assert compiled.rejects.num_rows == 5
+
+
+def test_mixed_ids_and_missing_columns_are_refused() -> None:
+    with pytest.raises(ri.RulesIndexError, match="all strings or all integers"):
+        ri.compile_rules([("a", "a = 1"), (1, "a = 1")], SCHEMA)
+    with pytest.raises(ri.RulesIndexError, match="no column expression"):
+        ri.compile_rules(pa.table({"rule_id": ["a"]}), SCHEMA)
+    with pytest.raises(ri.RulesIndexError, match="no engine"):
+        ri.compile_rules([("a", "a = 1")], SCHEMA, engine="magic")
+
+
+def test_batches_of_another_shape_are_refused() -> None:
+    compiled = ri.compile_rules([("a", "a = 1 AND nested.x = 2")], SCHEMA)
+    with pytest.raises(ri.SchemaError, match="lacks the column a"):
+        compiled.match(pa.table({"b": [1]}))
+    with pytest.raises(ri.SchemaError, match="compiled for int32"):
+        compiled.match(pa.table({"a": [1], "nested": [{"x": 1}]}))
+    with pytest.raises(ri.SchemaError, match="no field x"):
+        compiled.match(pa.table({"a": pa.array([1], pa.int32()), "nested": [{"y": 1}]}))
+
+
+def test_nested_fields_come_within_their_struct_or_alone() -> None:
+    compiled = ri.compile_rules([("r", "nested.x = 2")], SCHEMA)
+    whole = pa.table({"nested": pa.array([{"x": 2}, None, {"x": None}], SCHEMA.field("nested").type)})
+    alone = pa.table({"nested.x": pa.array([2, None, None], pa.int32())})
+    assert compiled.match(whole).to_pylist() == compiled.match(alone).to_pylist() == [["r"], [], []]
+
+
+def test_variants_of_types_and_polars_frames_are_accepted() -> None:
+    compiled = ri.compile_rules([("r", "s = 'x'")], SCHEMA)
+    for column in (pa.array(["x", "y"], pa.large_string()), pa.array(["x", "y"]).dictionary_encode()):
+        assert compiled.match(pa.table({"s": column, "other": [1, 2]})).to_pylist() == [["r"], []]
+    assert compiled.match(pl.DataFrame({"s": ["x", "y"]})).to_pylist() == [["r"], []]
+
+
+def test_rows_on_which_a_predicate_raised_are_counted_for_each_rule() -> None:
+    compiled = ri.compile_rules([("sum", "a + 1 > 0"), ("other", "a > 0"), ("either", "a > 5 OR a + 1 > 0")], SCHEMA)
+    assert compiled.match(rows(a=[2**31 - 1, 1, None])).to_pylist() == [
+        ["either", "other"],
+        ["either", "other", "sum"],
+        [],
+    ]
+    assert compiled.errors == {"sum": 1, "either": 1}
+    compiled.match(rows(a=[1]))
+    assert compiled.errors == {}
+
+
+def test_derived_columns_are_asked_for_by_name() -> None:
+    compiled = ri.compile_rules(
+        [
+            ("r", "coalesce(a / 2 > 1, a > 7) IS TRUE"),
+            ("not", "NOT (coalesce(a / 2 > 1, a > 7) IS TRUE)"),
+        ],
+        SCHEMA,
+    )
+    (leaf,) = compiled.derived
+    for column in (pa.array([True, False, None, None]), pa.array([1, 0, 2, 3], pa.int8())):
+        expected = [["r"], ["not"], [], []]
+        assert compiled.match(pa.table({leaf.name: column})).to_pylist() == expected
+    assert compiled.errors == {"not": 1, "r": 1}
+    with pytest.raises(ri.SchemaError, match="derived column"):
+        compiled.match(pa.table({"b": [1]}))
+
+
+def bounded(event_time: str | None, zone: str = "UTC") -> ri.CompiledRules:
+    since, until = datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 3, 31, 2, tzinfo=UTC)
+    rules = pa.table(
+        {
+            "rule_id": ["both", "from", "always"],
+            "expression": ["a = 1"] * 3,
+            "valid_from": pa.array([since, since, None], pa.timestamp("us", tz="UTC")),
+            "valid_to": pa.array([until, None, None], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    return ri.compile_rules(rules, SCHEMA, event_time=event_time, time_zone=zone)
+
+
+def test_validity_is_half_open_on_event_time() -> None:
+    at = [datetime(2024, 3, 31, hour, tzinfo=UTC) for hour in (0, 1, 2)]
+    found = bounded("at").match(rows(a=[1] * 4, at=[*at, None])).to_pylist()
+    assert found == [["always"], ["always", "both", "from"], ["always", "from"], ["always"]]
+
+
+def test_a_date_stands_for_its_midnight_in_the_time_zone() -> None:
+    days = [date(2024, 3, 30), date(2024, 3, 31), date(2024, 4, 1)]
+    found = bounded("day", "America/Los_Angeles").match(rows(a=[1] * 3, day=days)).to_pylist()
+    assert found == [["always"], ["always", "from"], ["always", "from"]]
+
+
+def test_a_wall_time_stands_for_its_instant_in_the_time_zone() -> None:
+    # clocks in Berlin went from 02:00 to 03:00 at 01:00 UTC; wall times between are an hour later
+    walls = [
+        datetime(2024, 3, 31, 1, 59),
+        datetime(2024, 3, 31, 2, 30),
+        datetime(2024, 3, 31, 3, 30),
+        datetime(2024, 3, 31, 4),
+    ]
+    found = bounded("wall", "Europe/Berlin").match(rows(a=[1] * 4, wall=walls)).to_pylist()
+    assert found == [["always"], ["always", "both", "from"], ["always", "both", "from"], ["always", "from"]]
+
+
+def test_a_bounded_rule_needs_an_event_time() -> None:
+    rejects = bounded(None).rejects.to_pylist()
+    assert [(r["rule_id"], r["error"]) for r in rejects] == [("both", "NO_EVENT_TIME"), ("from", "NO_EVENT_TIME")]
+
+
+def test_the_fingerprint_follows_what_decides_a_match() -> None:
+    def fingerprint(rules: list[tuple[str, str]], schema: pa.Schema = SCHEMA, zone: str = "UTC") -> str:
+        return ri.compile_rules(rules, schema, time_zone=zone).fingerprint
+
+    rules = [("a", "a = 1"), ("b", "b = 1")]
+    same = fingerprint(rules)
+    assert fingerprint(rules[::-1]) == same
+    assert fingerprint(rules, SCHEMA.append(pa.field("more", pa.string()))) == same
+    assert fingerprint([("a", "a = 2"), rules[1]]) != same
+    assert fingerprint([("c", "a = 1"), rules[1]]) != same
+    assert fingerprint(rules, zone="Asia/Tokyo") != same
+    assert fingerprint(rules, SCHEMA.set(0, pa.field("a", pa.int64()))) != same
+
+
+def test_a_rule_that_always_or_never_holds() -> None:
+    compiled = ri.compile_rules(
+        [("always", "TRUE"), ("never", "FALSE"), ("null", "NULL"), ("is", "a = a OR TRUE")], SCHEMA
+    )
+    assert compiled.match(pa.table({"a": pa.array([None, 1], pa.int32())})).to_pylist() == [["always", "is"]] * 2
+
+
+def test_no_rules_at_all() -> None:
+    compiled = ri.compile_rules([], SCHEMA)
+    assert compiled.match(pa.table({"a": [1, 2]})).to_pylist() == [[], []]
