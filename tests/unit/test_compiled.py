@@ -119,9 +119,10 @@ def test_derived_columns_are_asked_for_by_name() -> None:
         SCHEMA,
     )
     (leaf,) = compiled.derived
-    for column in (pa.array([True, False, None, None]), pa.array([1, 0, 2, 3], pa.int8())):
-        expected = [["r"], ["not"], [], []]
-        assert compiled.match(pa.table({leaf.name: column})).to_pylist() == expected
+    plain = pa.table({leaf.name: [True, False, None]})
+    assert compiled.match(plain).to_pylist() == [["r"], ["not"], ["not"]]
+    coded = pa.table({leaf.name: pa.array([1, 0, 2, 3], pa.int8())})
+    assert compiled.match(coded).to_pylist() == [["r"], ["not"], ["not"], []]
     assert compiled.errors == {"not": 1, "r": 1}
     with pytest.raises(ri.SchemaError, match="derived column"):
         compiled.match(pa.table({"b": [1]}))
