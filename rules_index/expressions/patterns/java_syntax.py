@@ -46,14 +46,27 @@ class _Class:
 
     literals: list[ValueSet] = field(default_factory=list)
     others: ValueSet | None = None
+    last: ValueSet | None = None
     pending: bool = False
 
+    def add(self, literal: ValueSet) -> None:
+        """A single character of the first 256, which Java holds in a bit set of its own."""
+        self.literals.append(literal)
+        self.last, self.pending = None, True
+
     def join(self, more: ValueSet) -> None:
+        """A range, an escape, a property or a class."""
         self.others = more if self.others is None else self.others | more
+        self.last = more
 
     def settle(self) -> None:
+        """Joins the literals with the rest."""
         if self.pending:
-            self.join(union(self.literals))
+            literals = union(self.literals)
+            if self.others is None:
+                self.others = self.last = literals
+            else:
+                self.others |= literals
             self.pending = False
 
 
@@ -268,7 +281,7 @@ class _Reader:
             self.cursor = start
             self.fail("this group lacks its ')'")
         self.flags = saved
-        return node
+        return Sequence((node,))  # even around a single set: Java repeats a group otherwise than a set
 
     def refuse_group(self, start: int, what: str) -> NoReturn:
         self.cursor = start
@@ -489,8 +502,7 @@ class _Reader:
             code = self.next()
         while True:
             if code == ord("["):
-                last = self.character_class(True)
-                found.join(last)
+                found.join(self.character_class(True))
             elif code == ord("&") and self.intersect(found):
                 pass
             elif code == ord("]") and (found.others is not None or found.pending):
@@ -524,12 +536,10 @@ class _Reader:
             right = members if right is None else right | members
             code = self.peek()
         found.settle()
-        if found.others is None and right is None:
+        found.last = found.last if right is None else right
+        if found.last is None:
             self.fail("'&&' has nothing to intersect")
-        if found.others is None:
-            found.others = right
-        elif right is not None:
-            found.others = found.others & right
+        found.others = found.last if found.others is None else found.others & found.last
         return True
 
     def class_member(self, found: _Class) -> None:
@@ -553,8 +563,10 @@ class _Reader:
             self.next()
             found.join(self.class_range(code))
             return
-        found.literals.append(self.single(code))
-        found.pending = True
+        if code < 256:
+            found.add(self.single(code))
+        else:
+            found.join(self.single(code))
 
     def class_range(self, low: int) -> ValueSet:
         high = self.peek()

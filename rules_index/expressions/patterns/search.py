@@ -336,6 +336,7 @@ def _search(  # type: ignore[no-untyped-def]
         np.zeros(memory[1].shape[1], np.uint64),
     )
     places = False
+    no = membership[0, 0] & False
     for slot in slots:
         places = places or slot >= 0
     edges = slots[_EDGE] >= 0 or slots[_EDGE_UNICODE] >= 0
@@ -346,7 +347,7 @@ def _search(  # type: ignore[no-untyped-def]
         last = _last_terminator(data, begin, end) if places else end
         position, node, previous, code_class = begin, 0, np.int32(-1), 0
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
-        word = word_unicode = base = np.bool_(False)
+        word = word_unicode = base = no
         while True:
             after = position
             code = np.int32(-1)
@@ -359,7 +360,7 @@ def _search(  # type: ignore[no-untyped-def]
             if places:
                 bits = _line_bits(slots, data, begin, end, last, position, previous, code)
                 if edges:
-                    plain = unicode = left = np.bool_(False)
+                    plain = unicode = left = no
                     if code >= 0:
                         mark = membership[MARK, code_class] and base
                         plain = membership[WORD, code_class] or mark
