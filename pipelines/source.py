@@ -241,14 +241,21 @@ class Source:
         """The first commit at or after a moment; the newest snapshot where the moment lies before the log's rest."""
         held = self.log.commits()
         for version in held:
-            actions = self.log.commit(version) or []
-            info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-            committed = info.get("inCommitTimestamp", info.get("timestamp"))
-            if committed is not None and int(committed) * 1000 >= microseconds:
+            committed = _committed_at(self.log.commit(version) or [])
+            if committed is not None and committed * 1000 >= microseconds:
                 if version == held.start and version > 0:
                     return Position(self.version, 0, snapshot=True)
                 return Position(version)
         return Position(self.version + 1)
+
+
+def _committed_at(actions: list[dict[str, Any]]) -> int | None:
+    """Milliseconds of a commit; where its writer left them out, those of its newest file; None where there is none."""
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    told = info.get("inCommitTimestamp", info.get("timestamp"))
+    if told is not None:
+        return int(told)
+    return max((int(a["add"]["modificationTime"]) for a in actions if "add" in a), default=None)
 
 
 def _fit(files: list[Add], max_bytes: int, size: int, count: int) -> list[Add]:

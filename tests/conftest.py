@@ -1,0 +1,78 @@
+"""One Spark session for all tests, and lakes in folders of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.workspace import Workspace
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run."""
+    from pipelines.config import parse_configuration
+    from pipelines.session import open_session
+
+    folder = tmp_path_factory.mktemp("spark")
+    settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
+    settings["spark.local.dir"] = str(folder / "local")
+    document = {"lake": {"root": "lake"}, "spark": settings}
+    session = open_session(parse_configuration(document, folder / "deltatag.toml"))
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Files that can be made again go to the test run's own folder, not to the user's."""
+    monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path_factory.getbasetemp() / "scratch"))
+
+
+@pytest.fixture
+def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Workspace]:
+    """Makes a lake with empty tables below the test's folder, over the given streams; Spark only where wanted."""
+
+    def make(
+        streams: Mapping[str, Any] | None = None,
+        rules: Mapping[str, Any] | None = None,
+        id_type: str = "string",
+        spark: bool = True,
+    ) -> Workspace:
+        from pipelines.config import parse_configuration
+        from pipelines.tables import LAKE_TABLES
+        from pipelines.workspace import Workspace
+
+        document = {"lake": {"root": "lake"}, "streams": streams or {}, "rules": rules or {}}
+        configuration = parse_configuration(document, tmp_path / "deltatag.toml")
+        workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)
+        for name in LAKE_TABLES:
+            workspace.lake.create(name, id_type)
+        return workspace
+
+    return make
+
+
+@pytest.fixture
+def add_rules() -> Callable[..., None]:
+    """Appends rules to a workspace's table: (rule_id, scope, expression) or mappings of columns."""
+
+    def add(workspace: Workspace, *rules: Any) -> None:
+        import pyarrow as pa
+        from deltalake import write_deltalake
+
+        from pipelines.lake import arrow_schema
+        from pipelines.tables import RULES
+
+        schema = arrow_schema(RULES, workspace.lake.rule_id_type())
+        names = ("rule_id", "scope", "expression")
+        rows = [rule if isinstance(rule, Mapping) else dict(zip(names, rule, strict=True)) for rule in rules]
+        write_deltalake(workspace.lake.uri("rules"), pa.Table.from_pylist(rows, schema=schema), mode="append")
+
+    return add

@@ -1,0 +1,237 @@
+"""Rules table to index without a JVM: what is compiled, refused, kept and written."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from deltalake import write_deltalake
+
+import rules_index as ri
+from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.errors import IndexDamagedError, TableError
+from pipelines.index_store import fetch_index, newest_index, read_index
+from pipelines.tables import CHUNK_BYTES
+
+STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    found = new_workspace(STREAM, spark=False)
+    rows = pl.DataFrame({"x": [1, 2], "s": ["a", None]}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    rows.write_delta(found.configuration.streams["s"].source)
+    return found
+
+
+def rejects(workspace) -> list[tuple]:
+    columns = ["scope", "rule_id", "error", "position"]
+    return workspace.lake.arrow("rule_rejects", columns).to_pandas().itertuples(index=False, name=None)
+
+
+def table(workspace, name: str) -> pl.DataFrame:
+    return pl.DataFrame(pl.from_arrow(workspace.lake.arrow(name)))
+
+
+def test_a_scope_without_rules_gets_an_empty_index(workspace) -> None:
+    (result,) = compile_scopes(workspace)
+    assert (result.state, result.rules) == ("compiled", 0)
+    stored = newest_index(workspace.lake, "s")
+    assert stored is not None
+    assert len(ri.load(fetch_index(workspace.lake, stored))) == 0
+
+
+def test_the_stored_index_matches(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"), ("b", "s", "s IS NULL"), ("c", "s", "s = 'a'"))
+    (result,) = compile_scopes(workspace)
+    assert (result.state, result.rules, result.rejects, result.rules_version) == ("compiled", 3, 0, 1)
+    compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
+    assert compiled.match(pl.DataFrame({"x": [1, 2], "s": ["a", None]})).to_pylist() == [["c"], ["a", "b"]]
+
+
+def test_each_rule_that_is_refused_is_told_apart(workspace, add_rules) -> None:
+    add_rules(
+        workspace,
+        ("good", "s", "x > 1"),
+        ("column", "s", "y > 1"),
+        ("syntax", "s", "x > > 1"),
+        ("scope", "ss", "x > 1"),
+        ("twice", "s", "x = 1"),
+        ("twice", "other", "x = 2"),
+        ("null", "s", None),
+        (None, "s", "x = 1"),
+        ("nowhere", None, "x = 1"),
+        {"rule_id": "off", "scope": "s", "expression": "rubbish", "enabled": False},
+        {"rule_id": "good", "scope": "s", "expression": "rubbish", "enabled": False},
+    )
+    (result,) = compile_scopes(workspace)
+    assert (result.state, result.rules, result.rejects) == ("compiled", 6, 5)
+    found = table(workspace, "rule_rejects").sort("rule_id", "scope", nulls_last=True)
+    assert found.select("rule_id", "scope", "error").rows() == [
+        ("column", "s", "UNKNOWN_COLUMN"),
+        ("nowhere", None, "MISSING_VALUE"),
+        ("null", "s", "MISSING_VALUE"),
+        ("scope", "ss", "UNKNOWN_SCOPE"),
+        ("syntax", "s", "SYNTAX"),
+        ("twice", "other", "DUPLICATE_ID"),
+        ("twice", "s", "DUPLICATE_ID"),
+        (None, "s", "MISSING_VALUE"),
+    ]
+    assert found["rules_version"].unique().to_list() == [1]
+    assert found.filter(pl.col("rule_id") == "column")["position"].item() == 0
+
+
+def test_a_bounded_rule_needs_an_event_time(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source)
+    bound = pl.datetime(2024, 1, 1, time_zone="UTC")
+    rule = {"rule_id": "r", "scope": "s", "expression": "x = 1", "valid_from": pl.select(bound).item()}
+    add_rules(workspace, rule)
+    compile_scopes(workspace)
+    assert table(workspace, "rule_rejects")["error"].to_list() == ["NO_EVENT_TIME"]
+
+
+def test_nothing_new_writes_nothing(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"), ("bad", "s", "y > 1"))
+    assert compile_is_due(workspace, "s")
+    first = compile_scopes(workspace)[0]
+    versions = {name: workspace.lake.version(name) for name in ("rule_index", "rule_rejects")}
+    assert not compile_is_due(workspace, "s")
+    again = compile_scopes(workspace)[0]
+    assert (again.state, again.fingerprint, again.rejects) == ("unchanged", first.fingerprint, 1)
+    assert {name: workspace.lake.version(name) for name in versions} == versions
+
+
+def test_a_rule_of_another_scope_changes_no_index(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    compile_scopes(workspace)
+    version = workspace.lake.version("rule_index")
+    add_rules(workspace, ("b", "elsewhere", "x > 1"))
+    assert compile_scopes(workspace)[0].state == "unchanged"
+    assert workspace.lake.version("rule_index") == version
+
+
+def test_a_new_column_changes_nothing_unless_a_rule_waits_for_it(workspace, add_rules) -> None:
+    source = workspace.configuration.streams["s"].source
+    add_rules(workspace, ("a", "s", "x > 1"))
+    compile_scopes(workspace)
+    pl.DataFrame({"x": [1], "y": [1]}).write_delta(source, mode="append", delta_write_options={"schema_mode": "merge"})
+    assert not compile_is_due(workspace, "s")
+    add_rules(workspace, ("b", "s", "z > 1"))
+    compile_scopes(workspace)
+    pl.DataFrame({"x": [1], "z": [1]}).write_delta(source, mode="append", delta_write_options={"schema_mode": "merge"})
+    assert compile_is_due(workspace, "s")
+    result = compile_scopes(workspace)[0]
+    assert (result.state, result.rejects) == ("compiled", 0)
+
+
+def test_an_edit_and_its_undoing_give_the_newest_index_each_time(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    first = compile_scopes(workspace)[0]
+    rules = workspace.lake.delta("rules")
+    rules.update(new_values={"expression": "x > 5"})
+    second = compile_scopes(workspace)[0]
+    workspace.lake.delta("rules").update(new_values={"expression": "x > 1"})
+    third = compile_scopes(workspace)[0]
+    assert [r.state for r in (first, second, third)] == ["compiled"] * 3
+    assert third.fingerprint == first.fingerprint != second.fingerprint
+    stored = newest_index(workspace.lake, "s")
+    assert (stored.fingerprint, stored.rules_version) == (first.fingerprint, 3)
+
+
+def test_hold_keeps_the_last_good_index(new_workspace, workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    good = compile_scopes(workspace)[0]
+    holding = new_workspace(STREAM, {"on_reject": "hold"}, spark=False)
+    add_rules(holding, ("b", "s", "x > 2"), ("bad", "s", "y > 1"))
+    held = compile_scopes(holding)[0]
+    assert (held.state, held.fingerprint, held.rejects) == ("held", good.fingerprint, 1)
+    assert table(holding, "rule_rejects")["rule_id"].to_list() == ["bad"]
+
+
+def test_too_many_rejects_fail_the_scope(new_workspace, workspace, add_rules) -> None:
+    strict = new_workspace(STREAM, {"max_reject_share": 0.4}, spark=False)
+    add_rules(strict, ("a", "s", "x > 1"), ("bad", "s", "y > 1"))
+    result = compile_scopes(strict)[0]
+    assert result.state == "failed"
+    assert "1 of the 2 rules of s" in result.error
+    assert newest_index(strict.lake, "s") is None
+    assert table(strict, "rule_rejects")["rule_id"].to_list() == ["bad"]
+
+
+def test_a_missing_source_fails_its_scope_only(new_workspace, workspace) -> None:
+    streams = {**STREAM, "gone": {"source": "lake/gone"}}
+    results = compile_scopes(new_workspace(streams, spark=False))
+    assert [(result.scope, result.state) for result in results] == [("s", "compiled"), ("gone", "failed")]
+    assert "no Delta table at" in results[1].error
+
+
+def test_one_scope_leaves_the_rejects_of_others(new_workspace, workspace, add_rules) -> None:
+    both = new_workspace({**STREAM, "t": {"source": "lake/source"}}, spark=False)
+    add_rules(both, ("a", "s", "y > 1"), ("b", "t", "y > 1"))
+    compile_scopes(both)
+    both.lake.delta("rules").delete("rule_id = 'a'")
+    compile_scopes(both, ["s"])
+    assert table(both, "rule_rejects")["rule_id"].to_list() == ["b"]
+
+
+@pytest.mark.parametrize("how", ["bytes", "file"])
+def test_a_damaged_index_is_found_and_compiled_anew(workspace, add_rules, how: str) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    compile_scopes(workspace)
+    stored = newest_index(workspace.lake, "s")
+    if how == "bytes":
+        rows = workspace.lake.arrow("rule_index").to_pylist()
+        rows[0]["data"] = bytes([rows[0]["data"][0] ^ 1]) + rows[0]["data"][1:]
+        schema = workspace.lake.arrow("rule_index").schema
+        import pyarrow as pa
+
+        write_deltalake(workspace.lake.uri("rule_index"), pa.Table.from_pylist(rows, schema), mode="overwrite")
+    else:
+        from pathlib import Path
+
+        for path in Path(workspace.lake.uri("rule_index")).rglob("*.parquet"):
+            path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(IndexDamagedError, match="deltatag compile s --force"):
+        read_index(workspace.lake, stored)
+    failed = compile_scopes(workspace)[0]
+    assert failed.state == "failed"
+    assert "damaged" in failed.error
+    again = compile_scopes(workspace, ["s"], force=True)[0]
+    assert again.state == "compiled"
+    assert ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s"))).fingerprint == stored.fingerprint
+
+
+def test_a_large_index_is_stored_in_chunks(workspace, tmp_path) -> None:
+    from pipelines.index_store import store_index
+
+    path = tmp_path / "index"
+    data = bytes(range(256)) * (CHUNK_BYTES // 256 * 2 + 5)
+    path.write_bytes(data)
+    stored = store_index(workspace.lake, "s", 1, "f" * 64, "asc", path, {})
+    assert stored.chunks == 3
+    assert max(len(c) for c in workspace.lake.arrow("rule_index", ["data"])["data"].to_pylist()) == CHUNK_BYTES
+    assert read_index(workspace.lake, newest_index(workspace.lake, "s")) == data
+
+
+def test_a_rules_table_without_its_columns(workspace) -> None:
+    write_deltalake(
+        workspace.lake.uri("rules"), pl.DataFrame({"rule_id": ["a"]}), mode="overwrite", schema_mode="overwrite"
+    )
+    with pytest.raises(TableError, match="no column scope"):
+        compile_scopes(workspace)
+
+
+def test_a_source_with_a_column_of_ours_is_refused(new_workspace) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    pl.DataFrame({"Rule_IDs": [1]}).write_delta(workspace.configuration.streams["s"].source)
+    assert "Rule_IDs" in compile_scopes(workspace)[0].error
+
+
+def test_bigint_ids(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}}, id_type="bigint", spark=False)
+    pl.DataFrame({"x": [1]}).write_delta(workspace.configuration.streams["s"].source)
+    add_rules(workspace, (10, "s", "x = 1"), (9, "s", "x = 1"), (8, "s", "y = 1"))
+    compile_scopes(workspace)
+    compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
+    assert compiled.match(pl.DataFrame({"x": [1]})).to_pylist() == [[9, 10]]
+    assert table(workspace, "rule_rejects")["rule_id"].to_list() == ["8"]

@@ -1,0 +1,176 @@
+"""deltatag.toml: what is accepted, and which mistake is reported at which key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.config import Start, load_configuration, parse_duration, parse_size
+from pipelines.errors import ConfigurationError
+
+MINIMAL = '[lake]\nroot = "lake"\n'
+STREAM = MINIMAL + '[streams.flights]\nsource = "lake/flights"\n'
+PAIR = STREAM + 'event_time = "t"\n[streams.weather]\nsource = "lake/weather"\nevent_time = "t"\n'
+
+
+def load(folder: Path, text: str):
+    path = folder / "deltatag.toml"
+    path.write_text(text)
+    return load_configuration(path)
+
+
+def test_every_key_of_the_contract_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE", "here")
+    found = load(
+        tmp_path,
+        """
+        [lake]
+        root = "${LAKE}/lake"
+        [spark]
+        "spark.sql.shuffle.partitions" = 8
+        [rules]
+        time_zone = "America/New_York"
+        on_reject = "hold"
+        max_reject_share = 0.1
+        [streams.flights]
+        source = "lake/flights"
+        start = 12
+        key = ["flight_id"]
+        event_time = "departed_at"
+        max_bytes_per_batch = "512m"
+        output = "matched"
+        matches = false
+        cluster_by = ["origin"]
+        checks = { sane_delay = "dep_delay > -120" }
+        max_quarantine_share = 0.5
+        [streams.weather]
+        source = "s3://bucket/weather"
+        event_time = "time_hour"
+        [joins.flights_weather]
+        streams = ["flights", "weather"]
+        on = { flights = ["origin"], weather = ["station"] }
+        window = { flights = "0 s", weather = "3 hours" }
+        """,
+    )
+    assert found.lake.root == str(tmp_path / "here" / "lake")
+    assert found.spark == {"spark.sql.shuffle.partitions": "8"}
+    assert (found.rules.time_zone, found.rules.on_reject, found.rules.max_reject_share) == (
+        "America/New_York",
+        "hold",
+        0.1,
+    )
+    flights = found.streams["flights"]
+    assert flights.source == str(tmp_path / "lake" / "flights")
+    assert flights.start == Start("version", 12)
+    assert (flights.key, flights.event_time, flights.max_bytes_per_batch) == (("flight_id",), "departed_at", 512 << 20)
+    assert (flights.output, flights.keeps_matches, flights.cluster_by) == ("matched", False, ("origin",))
+    assert flights.checks == {"sane_delay": "dep_delay > -120"}
+    assert flights.max_quarantine_share == 0.5
+    assert found.streams["weather"].source == "s3://bucket/weather"
+    join = found.joins["flights_weather"]
+    assert join.on == {"flights": ("origin",), "weather": ("station",)}
+    assert join.window == {"flights": 0, "weather": 3 * 3600 * 10**6}
+
+
+def test_defaults(tmp_path: Path) -> None:
+    flights = load(tmp_path, STREAM).streams["flights"]
+    assert flights.start == Start("earliest")
+    assert flights.max_bytes_per_batch == 1 << 30
+    assert (flights.output, flights.matches, flights.max_quarantine_share) == ("all", True, 1.0)
+    assert not flights.keeps_matches  # without a key there is nothing that names a row
+    assert not flights.can_quarantine
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"earliest"', Start("earliest")),
+        ("0", Start("version", 0)),
+        ('"7"', Start("version", 7)),
+        ("2024-03-01T00:00:00Z", Start("timestamp", 1_709_251_200_000_000)),
+        ("2024-03-01T01:00:00+01:00", Start("timestamp", 1_709_251_200_000_000)),
+        ('"2024-03-01"', Start("timestamp", 1_709_251_200_000_000)),
+        ('"2024-03-01 00:00:00"', Start("timestamp", 1_709_251_200_000_000)),
+    ],
+)
+def test_start(tmp_path: Path, text: str, expected: Start) -> None:
+    assert load(tmp_path, f"{STREAM}start = {text}\n").streams["flights"].start == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("[lake", "deltatag.toml", "not valid TOML"),
+        ("", "[lake] root", "either root or catalog"),
+        ('[lake]\nroot = "a"\ncatalog = "b"', "[lake] root", "either root or catalog"),
+        (MINIMAL + "[lakes]\n", "lakes", "no such key"),
+        (MINIMAL + '[rules]\ntime_zone = "Mars/Olympus"', "[rules] time_zone", "no time zone"),
+        (MINIMAL + '[rules]\non_reject = "keep"', "[rules] on_reject", "drop, hold"),
+        (MINIMAL + "[rules]\nmax_reject_share = 2", "[rules] max_reject_share", "from 0 to 1"),
+        (MINIMAL + "[streams.a]\n", "[streams.a] source", "missing"),
+        (STREAM + "sorce = 1\n", "[streams.flights] sorce", "no such key"),
+        (STREAM + 'start = "soon"\n', "[streams.flights] start", "earliest"),
+        (STREAM + "start = -1\n", "[streams.flights] start", "earliest"),
+        (STREAM + 'max_bytes_per_batch = "1 parsec"\n', "[streams.flights] max_bytes_per_batch", "a size"),
+        (STREAM + "max_bytes_per_batch = 0\n", "[streams.flights] max_bytes_per_batch", "above zero"),
+        (STREAM + 'key = "id"\n', "[streams.flights] key", "a list"),
+        (STREAM + 'key = ["id", "ID"]\n', "[streams.flights] key", "twice"),
+        (STREAM + "matches = 1\n", "[streams.flights] matches", "true or false"),
+        (STREAM + "checks = { a = 1 }\n", "[streams.flights] checks.a", "a condition"),
+        (STREAM + 'key = ["rule_id"]\n', "[streams.flights] key", "named like one that deltatag adds"),
+        (STREAM + 'source2 = "${NOT_SET_ANYWHERE}"\n', "streams.flights.source2", "NOT_SET_ANYWHERE is not set"),
+        (MINIMAL + '[streams.rules]\nsource = "x"\n', "[streams.rules]", "already taken"),
+        (STREAM + '[streams.flights_tagged]\nsource = "x"\n', "[streams.flights_tagged]", "already taken"),
+        (MINIMAL + '[streams."a b"]\nsource = "x"\n', "[streams.a b]", "letters, digits"),
+        (PAIR + '[joins.j]\nstreams = ["flights"]\n', "[joins.j] streams", "two to six"),
+        (PAIR + '[joins.j]\nstreams = ["flights", "snow"]\n', "[joins.j] streams", "no stream 'snow'"),
+        (PAIR + '[joins.j]\nstreams = ["flights", "weather"]\nwindow = "1 h"\n', "[joins.j] on", "number of key"),
+        (
+            PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\nwindow = "1 moon"\n',
+            "[joins.j] window",
+            "us, ms, s",
+        ),
+    ],
+)
+def test_a_mistake_names_the_file_and_the_key(tmp_path: Path, text: str, where: str, what: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load(tmp_path, text)
+    message = str(raised.value)
+    assert "deltatag.toml" in message
+    assert where in message
+    assert what in message
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="deltatag init"):
+        load_configuration(tmp_path / "deltatag.toml")
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("0 s", 0),
+        ("5us", 5),
+        ("7 ms", 7_000),
+        ("15min", 900_000_000),
+        ("1 hour", 3_600_000_000),
+        ("3 hours", 10_800_000_000),
+        ("2 Days", 172_800_000_000),
+        ("1 minute", 60_000_000),
+        ("4 microseconds", 4),
+    ],
+)
+def test_durations(text: str, microseconds: int) -> None:
+    assert parse_duration(text) == microseconds
+
+
+@pytest.mark.parametrize("text", ["", "1", "hour", "-1 s", "1.5 h", "1 fortnight", None, 5])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="integer"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "size"), [(5, 5), ("5", 5), ("1k", 1024), ("1g", 1 << 30), ("2 GiB", 2 << 30)])
+def test_sizes(text: str | int, size: int) -> None:
+    assert parse_size(text) == size

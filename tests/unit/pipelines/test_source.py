@@ -1,0 +1,173 @@
+"""Slices of a source: every added file in exactly one of them, and each repeatable from its plan."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pipelines.config import Start
+from pipelines.errors import SourceChangedError, SourceError
+from pipelines.source import Position, Slice, Source, position_from_plan, rows_of
+
+
+class FakeLog:
+    """A Delta log in memory: one list of actions for each version."""
+
+    uri = "/lake/source"
+
+    def __init__(self, *commits: list[dict[str, Any]]) -> None:
+        first = [{"metaData": {"id": "t1"}}]
+        self.versions: list[list[dict[str, Any]] | None] = [first, *commits]
+
+    def latest(self) -> Any:
+        return self.snapshot(len(self.versions) - 1)
+
+    def snapshot(self, version: int) -> Any:
+        return SimpleNamespace(version=lambda: version, metadata=lambda: SimpleNamespace(id=lambda: "t1"))
+
+    def files(self, snapshot: Any) -> list[dict[str, Any]]:
+        live: dict[str, dict[str, Any]] = {}
+        for actions in self.versions[: snapshot.version() + 1]:
+            for action in actions or []:
+                if "add" in action:
+                    live[action["add"]["path"]] = action["add"]
+                elif "remove" in action:
+                    live.pop(action["remove"]["path"], None)
+        return list(reversed(live.values()))
+
+    def commit(self, version: int) -> list[dict[str, Any]] | None:
+        return self.versions[version] if version < len(self.versions) else None
+
+    def commits(self) -> range:
+        held = [version for version, actions in enumerate(self.versions) if actions is not None]
+        return range(held[0], held[-1] + 1)
+
+
+def add(path: str, size: int = 10, data_change: bool = True, at: int = 0) -> dict[str, Any]:
+    return {"add": {"path": path, "size": size, "dataChange": data_change, "modificationTime": at}}
+
+
+def remove(path: str, data_change: bool = True) -> dict[str, Any]:
+    return {"remove": {"path": path, "dataChange": data_change}}
+
+
+def info(operation: str, timestamp: int = 0) -> dict[str, Any]:
+    return {"commitInfo": {"operation": operation, "timestamp": timestamp}}
+
+
+def paths(taken: Slice) -> list[str]:
+    return [file["path"] for _, file in taken.files]
+
+
+def drain(source: Source, position: Position, max_bytes: int) -> tuple[list[Slice], Position]:
+    slices = []
+    while (taken := source.take(position, "t1", max_bytes)) is not None:
+        slices.append(taken)
+        position = taken.end
+    return slices, position
+
+
+@pytest.mark.parametrize("max_bytes", [1, 10, 25, 1000])
+@pytest.mark.parametrize("start", [Start("earliest"), Start("version", 0), Start("version", 2), Start("timestamp", 0)])
+def test_every_file_is_in_exactly_one_slice(max_bytes: int, start: Start) -> None:
+    log = FakeLog([add("a", at=1), add("b", at=1)], [add("c", 30, at=2)], [], [add("d", at=3), add("e", 1, at=4)])
+    source = Source("s", log)
+    slices, end = drain(source, source.first_position(start), max_bytes)
+    expected = ["c", "d", "e"] if start.value == 2 else ["a", "b", "c", "d", "e"]
+    assert [path for taken in slices for path in paths(taken)] == expected
+    assert all(taken.bytes <= max_bytes or len(taken.files) == 1 for taken in slices)
+    assert source.take(end, "t1", max_bytes) is None
+    for taken in slices:
+        again = Source("s", log).retake(taken.to_plan())
+        assert again == taken
+
+
+def test_files_added_after_the_snapshot_come_next() -> None:
+    log = FakeLog([add("a"), add("b")])
+    first = Source("s", log)
+    slices, end = drain(first, first.first_position(Start()), 10)
+    assert [paths(taken) for taken in slices] == [["a"], ["b"]]
+    log.versions.append([add("c")])
+    later = Source("s", log)
+    assert [paths(taken) for taken in drain(later, end, 10)[0]] == [["c"]]
+    # The middle of the old snapshot is still the middle when the table has grown.
+    middle = position_from_plan(slices[0].to_plan()["end"])
+    assert paths(later.take(middle, "t1", 10)) == ["b"]
+
+
+def test_optimize_adds_no_rows() -> None:
+    log = FakeLog([add("a")])
+    source = Source("s", log)
+    _, end = drain(source, source.first_position(Start()), 100)
+    log.versions.append([info("OPTIMIZE"), remove("a", False), add("big", data_change=False)])
+    slices, end = drain(Source("s", log), end, 100)
+    assert [paths(taken) for taken in slices] == [[]]
+    assert end == Position(3)
+
+
+def test_a_snapshot_after_optimize_has_its_files_once_with_the_version_that_added_them() -> None:
+    log = FakeLog([add("a", at=1)], [add("b", at=2)], [remove("a", False), add("c", data_change=False, at=3)])
+    source = Source("s", log)
+    taken = source.take(source.first_position(Start()), None, 1000)
+    assert taken is not None
+    assert [(version, file["path"]) for version, file in taken.files] == [(2, "b"), (3, "c")]
+
+
+@pytest.mark.parametrize("operation", ["UPDATE", "DELETE", "MERGE"])
+def test_a_change_stops_the_stream_after_the_rows_before_it(operation: str) -> None:
+    log = FakeLog([add("a")], [add("b")], [info(operation), remove("a"), add("a2")], [add("c")])
+    source = Source("s", log)
+    before = source.take(Position(1), "t1", 1000)
+    assert before is not None
+    assert paths(before) == ["a", "b"]
+    assert before.end == Position(3)
+    with pytest.raises(SourceChangedError, match=f"Version 3 .*{operation}.*--restart.*--skip-changes"):
+        source.take(before.end, "t1", 1000)
+    skipped = source.take(before.end, "t1", 1000, skip_changes=True)
+    assert skipped is not None
+    assert (paths(skipped), skipped.end, skipped.skipped) == ([], Position(4), True)
+    assert Source("s", log).retake(skipped.to_plan()) == skipped
+    assert paths(source.take(skipped.end, "t1", 1000)) == ["c"]
+
+
+def test_a_table_made_again_stops_the_stream() -> None:
+    source = Source("s", FakeLog([add("a")]))
+    with pytest.raises(SourceChangedError, match="dropped and made again"):
+        source.take(Position(1), "another id", 1000)
+
+
+def test_versions_that_the_log_no_longer_holds() -> None:
+    log = FakeLog([add("a")], [add("b")], [add("c")])
+    log.versions[0] = log.versions[1] = None
+    source = Source("s", log)
+    with pytest.raises(SourceError, match="no longer holds version 1"):
+        source.take(Position(1), "t1", 1000)
+
+
+def test_start_at_a_timestamp_begins_with_the_first_commit_at_or_after_it() -> None:
+    log = FakeLog([info("WRITE", 1000), add("a")], [info("WRITE", 2000), add("b")], [info("WRITE", 3000), add("c")])
+    source = Source("s", log)
+    taken = source.take(source.first_position(Start("timestamp", 2_000_000)), None, 1000)
+    assert taken is not None
+    assert paths(taken) == ["b", "c"]
+    assert source.take(source.first_position(Start("timestamp", 9_000_000)), None, 1000) is None
+
+
+def test_a_start_in_the_future_waits() -> None:
+    source = Source("s", FakeLog([add("a")]))
+    assert source.take(source.first_position(Start("version", 7)), None, 1000) is None
+
+
+def test_no_table() -> None:
+    log = FakeLog()
+    log.latest = lambda: log.snapshot(-1)  # type: ignore[method-assign]
+    with pytest.raises(SourceError, match="no source yet"):
+        Source("s", log)
+
+
+def test_rows_by_the_logs_statistics() -> None:
+    with_stats = {"path": "a", "stats": '{"numRecords": 7}', "deletionVector": {"cardinality": 2}}
+    assert rows_of(((1, with_stats),)) == 5
+    assert rows_of(((1, with_stats), (1, {"path": "b"}))) is None
