@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numba
-import numpy as np
 
 _jit = numba.njit(nogil=True, cache=True, boundscheck=False)
 
@@ -45,7 +44,7 @@ def _sort_lists(rows, begin, offsets, ordinals):
                 ascending = False
                 break
         if not ascending:
-            ordinals[start:end] = np.sort(ordinals[start:end])
+            _sort(ordinals, start, end)
         first = write
         for i in range(start, end):
             if write == first or ordinals[i] != ordinals[write - 1]:
@@ -54,3 +53,20 @@ def _sort_lists(rows, begin, offsets, ordinals):
         start = end
         offsets[row + 1] = write
     return write
+
+
+@_jit
+def _sort(values, begin, end):
+    """Shell sort of values[begin:end] in place: lists are short, and mostly in order already."""
+    gap = 1
+    while gap < (end - begin) // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(begin + gap, end):
+            value = values[i]
+            to = i
+            while to >= begin + gap and values[to - gap] > value:
+                values[to] = values[to - gap]
+                to -= gap
+            values[to] = value
+        gap //= 3
