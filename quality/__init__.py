@@ -1,1 +1,1 @@
-"""Great Expectations suites for the rules table, the sources and the tagged tables."""
+"""Great Expectations suites over the rules, the sources and the tagged tables, and the gates made of them."""

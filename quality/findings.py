@@ -1,0 +1,101 @@
+"""What a gate expects and what it found: plain values that need no Great Expectations to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ERROR = "error"
+"""Severity of a fault of structure or of a share above its limit: it shuts the gate."""
+WARNING = "warning"
+"""Severity of a fault of single rules or rows, which are rejected or quarantined one by one: the gate stays open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """One expectation about a frame.
+
+    `kind` is the name of an expectation class of Great Expectations, `arguments` are what it takes.
+    """
+
+    name: str
+    severity: str
+    description: str
+    kind: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What became of one expectation. `observed` is the value that was judged; `message` is for people."""
+
+    expectation: str
+    severity: str
+    success: bool
+    observed: Any
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What one gate found.
+
+    `gate` is the name of the table that was judged. `measures` are the counts and shares behind the findings.
+    `counts` has the matches of each rule id, most first, where a tagged table was judged. `report` is the page
+    of Data Docs, None where no page could be written.
+    """
+
+    gate: str
+    findings: tuple[Finding, ...]
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    counts: tuple[tuple[Any, int], ...] = ()
+    report: Path | None = None
+
+    @property
+    def passed(self) -> bool:
+        """True unless an expectation of severity ERROR failed."""
+        return not self.failures
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """The findings that shut the gate."""
+        return tuple(f for f in self.findings if not f.success and f.severity == ERROR)
+
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """The failed expectations that do not shut the gate."""
+        return tuple(f for f in self.findings if not f.success and f.severity == WARNING)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the gate is shut, in one paragraph; None where it is open."""
+        if self.passed:
+            return None
+        messages = " ".join(f"{finding.expectation}: {_sentence(finding.message)}" for finding in self.failures)
+        where = f" Data Docs: {self.report}" if self.report else ""
+        return f"The quality gate of {self.gate} is shut. {messages}{where}"
+
+    def table(self) -> str:
+        """The findings as a Markdown table, failed ones first."""
+        rows = sorted(self.findings, key=lambda finding: (finding.success, finding.severity != ERROR))
+        return markdown_table(
+            ("expectation", "result", "severity", "message"),
+            [(f.expectation, "passed" if f.success else "FAILED", f.severity, f.message) for f in rows],
+        )
+
+
+def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """A Markdown table; `|` and line ends inside of values do not break it."""
+    lines = [" | ".join(names), " | ".join("---" for _ in names)]
+    lines += [" | ".join(_cell(value) for value in row) for row in rows]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).replace("|", "\\|").split())
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,0 +1,123 @@
+"""The gates between the steps of a run: before compiling, before tagging, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.tables import tagged_table
+from quality import rules, sources, tagged
+from quality.findings import ERROR, Expectation, Finding, GateResult
+from quality.validation import Suite, validate
+
+if TYPE_CHECKING:
+    from pipelines.config import Configuration, Stream
+    from pipelines.workspace import Workspace
+
+
+def documents_folder(configuration: Configuration) -> Path:
+    """Where Data Docs are written: beside the configuration, `index.html` being the first page."""
+    return configuration.path.absolute().parent / ".deltatag" / "data_docs"
+
+
+def rules_gate(workspace: Workspace) -> GateResult:
+    """Judge the newest version of the rules table."""
+    workspace.progress("judging the rules table")
+    try:
+        judged, measures = rules.suites(workspace)
+    except PipelineError as error:
+        return _unjudged(rules.NAME, rules_expectations(workspace.configuration), error)
+    return _judge(workspace, rules.NAME, judged, measures)
+
+
+def source_gate(workspace: Workspace, stream: str) -> GateResult:
+    """Judge a stream's source, and the rows in it that were not tagged yet."""
+    workspace.progress(f"judging the source of {stream}")
+    configured = workspace.configuration.stream(stream)
+    try:
+        judged, measures = sources.suites(workspace, configured)
+    except PipelineError as error:
+        return _unjudged(stream, source_expectations(configured), error)
+    return _judge(workspace, stream, judged, measures)
+
+
+def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResult:
+    """Judge what the `newest` last micro-batches of a stream wrote to its tables."""
+    workspace.progress(f"judging the tagged rows of {stream}")
+    configured = workspace.configuration.stream(stream)
+    name = tagged_table(configured)
+    try:
+        judged, measures, counts = tagged.suites(workspace, configured, newest)
+    except PipelineError as error:
+        return _unjudged(name, tagged_expectations(configured), error)
+    return _judge(workspace, name, judged, measures, counts)
+
+
+def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
+    """All that `rules_gate` expects."""
+    return (*rules.structure_expectations(configuration), *rules.row_expectations(configuration))
+
+
+def source_expectations(stream: Stream) -> tuple[Expectation, ...]:
+    """All that `source_gate` expects."""
+    return sources.expectations(stream)
+
+
+def tagged_expectations(stream: Stream) -> tuple[Expectation, ...]:
+    """All that `tagged_gate` expects."""
+    return tagged.expectations(stream)
+
+
+class QualityGates:
+    """The gates of one run, as `pipelines.run` asks for them; `results` keeps what they found, in order."""
+
+    def __init__(self) -> None:
+        self.results: list[GateResult] = []
+        self._batches: dict[str, int] = {}
+
+    def before_compile(self, workspace: Workspace) -> str | None:
+        """Judge the rules table; None to pass, else why not."""
+        return self._keep(rules_gate(workspace))
+
+    def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
+        """Judge a stream's source; None to pass, else why not."""
+        self._batches[stream.name] = _last_number(workspace, stream)
+        return self._keep(source_gate(workspace, stream.name))
+
+    def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
+        """Judge what was tagged since `before_tag`; None if it is right, else what is wrong."""
+        newest = _last_number(workspace, stream) - self._batches.get(stream.name, -1)
+        return self._keep(tagged_gate(workspace, stream.name, max(newest, 1)))
+
+    def _keep(self, result: GateResult) -> str | None:
+        self.results.append(result)
+        return result.reason
+
+
+def _last_number(workspace: Workspace, stream: Stream) -> int:
+    from pipelines.runs import last_batch
+
+    last = last_batch(workspace.lake, stream.name)
+    return -1 if last is None else last.batch
+
+
+def _judge(
+    workspace: Workspace,
+    name: str,
+    judged: Sequence[Suite],
+    measures: Mapping[str, Any],
+    counts: tuple[tuple[Any, int], ...] = (),
+) -> GateResult:
+    findings, report = validate(documents_folder(workspace.configuration), judged)
+    return GateResult(name, findings, measures, counts, report)
+
+
+def _unjudged(name: str, expected: Sequence[Expectation], error: PipelineError) -> GateResult:
+    """A table that cannot be read at all: every expectation failed, the first one says why."""
+    if isinstance(error, ConfigurationError):
+        raise error
+    findings = [Finding(expected[0].name, ERROR, False, None, str(error))]
+    findings += [Finding(e.name, e.severity, False, None, "This could not be judged.") for e in expected[1:]]
+    return GateResult(name, tuple(findings))

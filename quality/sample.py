@@ -1,0 +1,123 @@
+"""Tries a sample of tagged rows again: each rule's whole expression by Spark, beside what the index found."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+from quality.rules import enabled_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipelines.config import Stream
+    from pipelines.runs import MicroBatch
+    from pipelines.workspace import Workspace
+
+ROWS = 400
+"""Most rows in a sample: half of them any rows, half of them rows that a rule of the sample matched."""
+RULES = 40
+"""Most rules in a sample: half of them any rules, half of them rules that matched rows."""
+_RAISED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    rule_id: Any
+    expression: str
+    valid_from: datetime | None
+    valid_to: datetime | None
+
+
+def disagreements(
+    workspace: Workspace, stream: Stream, batch: MicroBatch, tagged: DataFrame, pairs: pl.DataFrame
+) -> tuple[list[str], dict[str, int]]:
+    """Rules that Spark's WHERE answers differently on sampled rows, and how large the sample was.
+
+    `tagged` are rows that include those of `batch`; `pairs` has their rule_id, rules_version and matches. A row
+    on which Spark raises an error for a rule says nothing about that rule.
+    """
+    from pyspark.sql import functions as f
+
+    rules = _choose(workspace, stream, batch, pairs)
+    if not rules:
+        return [], {"sampled_rows": 0, "sampled_rules": 0}
+    rows = tagged.filter(f.col("index_fingerprint") == f.lit(batch.fingerprint))
+    sample = _rows(rows, batch, [rule.rule_id for rule in rules])
+    tried = [(rule, column) for rule in rules if (column := _disagrees(workspace, stream, rule, sample)) is not None]
+    if not tried:
+        return [], {"sampled_rows": 0, "sampled_rules": 0}
+    columns = [f.count_if(column).alias(str(number)) for number, (_, column) in enumerate(tried)]
+    row = sample.agg(f.count(f.lit(1)).alias("rows"), *columns).first()
+    assert row is not None
+    faults = [f"{rule.rule_id} ({row[str(i)]} rows)" for i, (rule, _) in enumerate(tried) if row[str(i)]]
+    return faults, {"sampled_rows": int(row["rows"]), "sampled_rules": len(tried)}
+
+
+def _choose(workspace: Workspace, stream: Stream, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:
+    """Rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark."""
+    import rules_index as ri
+    from pipelines.index_store import fetch_index, newest_index
+
+    stored = newest_index(workspace.lake, stream.name, batch.fingerprint) if batch.fingerprint else None
+    if stored is None:
+        return []
+    ids = ri.load(fetch_index(workspace.lake, stored)).ids.to_pylist()
+    chance = random.Random(f"{batch.fingerprint} {batch.batch}")
+    held = set(ids)
+    matched = sorted(i for i in set(pairs["rule_id"].to_list()) if i in held)
+    chosen = set(chance.sample(matched, min(len(matched), RULES // 2)))
+    chosen |= set(chance.sample(ids, min(len(ids), RULES - len(chosen))))
+    rules = enabled_rules(workspace, stream, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
+    return [
+        _Rule(row["rule_id"], row["expression"], row.get("valid_from"), row.get("valid_to"))
+        for row in rules.sort("rule_id").iter_rows(named=True)
+    ]
+
+
+def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
+    """The same rows whenever it is called for the same micro-batch."""
+    from pyspark.sql import functions as f
+
+    fraction = min(1.0, 2 * ROWS / max(batch.rows or 0, 1))
+    anywhere = tagged.sample(fraction=fraction, seed=batch.batch).limit(ROWS // 2)
+    wanted = f.array(*(f.lit(i) for i in ids))
+    return anywhere.unionByName(tagged.filter(f.arrays_overlap("rule_ids", wanted)).limit(ROWS // 2))
+
+
+def _disagrees(workspace: Workspace, stream: Stream, rule: _Rule, sample: DataFrame) -> Column | None:
+    """TRUE on a row that has the rule's id without satisfying it, or the other way; None if Spark cannot say."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions as f
+
+    from pipelines.catalyst import derived_column
+    from rules_index import RuleError
+
+    try:
+        truth = derived_column(workspace.spark, rule.expression, pa.bool_())
+        sample.select(truth)
+    except (PySparkException, RuleError):
+        return None
+    satisfied = (truth == 1) & _is_valid(stream, rule)
+    return (truth != _RAISED) & (satisfied != f.array_contains("rule_ids", f.lit(rule.rule_id)))
+
+
+def _is_valid(stream: Stream, rule: _Rule) -> Column:
+    """TRUE where the row's event time lies within the rule's bounds; never NULL."""
+    from pyspark.sql import functions as f
+
+    from pipelines.quarantine import quoted
+
+    bounds = [(rule.valid_from, True), (rule.valid_to, False)]
+    valid = f.lit(True)
+    for bound, is_start in bounds:
+        if bound is not None and stream.event_time is not None:
+            moment = f.lit(bound.replace(tzinfo=bound.tzinfo or UTC))
+            at = f.col(quoted(stream.event_time)).cast("timestamp")
+            valid = valid & ((at >= moment) if is_start else (at < moment))
+    return f.coalesce(valid, f.lit(False))

@@ -1,0 +1,158 @@
+"""What is expected of a stream's source, and of the rows in it that were not tagged yet, before they are tagged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipelines.columns import check_columns, source_columns
+from pipelines.errors import CheckError, PipelineError, SourceError
+from quality.findings import WARNING, Expectation
+from quality.validation import Suite, between, measured, none_of, one_of
+
+if TYPE_CHECKING:
+    from pipelines.config import Stream
+    from pipelines.workspace import Workspace
+
+FINE = "yes"
+MISSING = "missing"
+_EVENT_TIMES = ["timestamp", "timestamp_ntz", "date"]
+_ALL_BYTES = 1 << 62
+
+
+def expectations(stream: Stream) -> tuple[Expectation, ...]:
+    """What holds for the source as a whole, and how many of its new rows may fail."""
+    keys, checks = list(enumerate(stream.key)), list(enumerate(stream.checks))
+    listed = [
+        one_of("followed", "The source is a Delta table that only grew since it was tagged last", "followed", [FINE]),
+        one_of(
+            "columns", "The source has the columns that the stream names, and none of deltatag's", "columns", [FINE]
+        ),
+    ]
+    if stream.event_time is not None:
+        text = f"The event time {stream.event_time} is a TIMESTAMP, a TIMESTAMP_NTZ or a DATE"
+        listed.append(one_of("event_time_type", text, "event_time_type", _EVENT_TIMES))
+    if stream.checks:
+        listed.append(one_of("checks_valid", "Every check is a condition over the source's columns", "checks", [FINE]))
+    for number, name in keys:
+        text = f"No new row has NULL in its key {name}"
+        listed.append(none_of(f"key_{_word(name)}_not_null", text, f"null_key_{number}", WARNING))
+    for number, name in checks:
+        text = f"The check {name} is TRUE on every new row"
+        listed.append(none_of(f"check_{_word(name)}_holds", text, f"failed_check_{number}", WARNING))
+    if stream.can_quarantine:
+        text = "Share of new rows that go to quarantine"
+        listed.append(between("quarantine_share", text, "quarantine_share", 0, stream.max_quarantine_share))
+    return tuple(_distinct(listed))
+
+
+def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str, Any]]:
+    """The suite over the source as it is now, and the measures behind it."""
+    measures: dict[str, Any] = {"followed": FINE, "columns": FINE, "checks": FINE, "event_time_type": MISSING}
+    try:
+        schema = source_columns(workspace, stream)
+    except PipelineError as error:
+        schema = None
+        measures["followed"] = str(error)
+    if schema is not None:
+        measures |= _structure(stream, schema)
+    broken = schema is None or measures["columns"] != FINE
+    measures |= _no_rows(stream) if broken else _new_rows(workspace, stream)
+    return [Suite(stream.name, expectations(stream), measured(measures))], measures
+
+
+def _structure(stream: Stream, schema: pa.Schema) -> dict[str, str]:
+    found = {"columns": FINE}
+    names = {name.lower(): name for name in schema.names}
+    if stream.event_time is not None and stream.event_time.lower() in names:
+        found["event_time_type"] = _sql_type(schema.field(names[stream.event_time.lower()]).type)
+    try:
+        check_columns(stream, schema)
+    except SourceError as error:
+        if found.get("event_time_type", "date") in _EVENT_TIMES:
+            found["columns"] = str(error)
+        else:
+            # The event time's type has an expectation of its own; the other columns are judged without it.
+            found |= _structure(replace(stream, event_time=None), schema)
+    return found
+
+
+def _sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz is not None else "timestamp_ntz"
+    return "date" if pa.types.is_date(kind) else str(kind)
+
+
+def _no_rows(stream: Stream) -> dict[str, Any]:
+    counts = {f"null_key_{number}": 0 for number, _ in enumerate(stream.key)}
+    counts |= {f"failed_check_{number}": 0 for number, _ in enumerate(stream.checks)}
+    return {"new_rows": 0, "refused": 0, "quarantine_share": 0.0, **counts}
+
+
+def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
+    """Counts over the rows that no micro-batch has taken yet: one aggregation that reads only the columns judged."""
+    from pipelines.quarantine import check_conditions
+    from pipelines.source import open_source, slice_frame
+
+    measures = _no_rows(stream)
+    try:
+        source = open_source(workspace.spark, stream)
+        taken = _what_is_new(workspace, stream, source)
+        measures["source_version"] = source.version
+        if taken is None or not stream.can_quarantine:
+            return measures
+        frame = slice_frame(source, taken)
+        check_conditions(workspace.spark, stream, frame)
+    except CheckError as error:
+        return {**measures, "checks": str(error)}
+    except SourceError as error:
+        return {**measures, "followed": str(error)}
+    counted = _count(workspace, stream, frame)
+    rows, refused = counted["new_rows"], counted["refused"]
+    return {**measures, **counted, "quarantine_share": refused / rows if rows else 0.0}
+
+
+def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
+    """The files behind the last planned micro-batch as one slice (at most as many as a slice holds), or None."""
+    from pipelines.runs import last_batch
+    from pipelines.tag import next_position
+
+    last = last_batch(workspace.lake, stream.name)
+    if last is None or last.plan.get("reset"):
+        return source.take(source.first_position(stream.start), None, _ALL_BYTES)
+    return source.take(next_position(last), last.plan["table_id"], _ALL_BYTES)
+
+
+def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
+    from pyspark.sql import functions
+
+    from pipelines.quarantine import quoted, sound
+
+    spark = workspace.spark
+    counts = [functions.count(functions.lit(1)).alias("new_rows")]
+    counts.append(functions.count_if(~sound(spark, stream.key, stream.checks)).alias("refused"))
+    for number, name in enumerate(stream.key):
+        counts.append(functions.count_if(functions.col(quoted(name)).isNull()).alias(f"null_key_{number}"))
+    for number, (name, condition) in enumerate(stream.checks.items()):
+        failed = ~sound(spark, (), {name: condition})
+        counts.append(functions.count_if(failed).alias(f"failed_check_{number}"))
+    row = frame.agg(*counts).first()
+    assert row is not None
+    return {name: int(count) for name, count in row.asDict().items()}
+
+
+def _distinct(listed: list[Expectation]) -> list[Expectation]:
+    """The expectations with a number behind each name that another one has already."""
+    taken: set[str] = set()
+    for number, expectation in enumerate(listed):
+        if expectation.name in taken:
+            listed[number] = replace(expectation, name=f"{expectation.name}_{number}")
+        taken.add(listed[number].name)
+    return listed
+
+
+def _word(name: str) -> str:
+    """The name with only letters, digits and underscores, as an expectation's name has them."""
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)

@@ -1,0 +1,203 @@
+"""Runs suites through Great Expectations, on small frames that were measured before, and writes Data Docs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quality.findings import ERROR, Expectation, Finding
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+EXAMPLES = 5
+"""Most values that a message names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """Expectations about one frame; `name` is that of its page in Data Docs."""
+
+    name: str
+    expectations: Sequence[Expectation]
+    frame: pd.DataFrame
+
+
+def measured(measures: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame of one row with a column for each measure."""
+    import pandas as pd
+
+    return pd.DataFrame({name: pd.Series([value], dtype=_dtype(value)) for name, value in measures.items()})
+
+
+def _dtype(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {int: "int64", float: "float64"}.get(type(value), "object")
+
+
+def between(
+    name: str,
+    description: str,
+    measure: str,
+    low: float | None = None,
+    high: float | None = None,
+    severity: str = ERROR,
+) -> Expectation:
+    """The measure lies between two bounds, both included."""
+    arguments = {"column": measure, "min_value": low, "max_value": high}
+    return Expectation(name, severity, description, "ExpectColumnMaxToBeBetween", arguments)
+
+
+def none_of(name: str, description: str, measure: str, severity: str = ERROR) -> Expectation:
+    """The measure, a count, is 0."""
+    return between(name, description, measure, 0, 0, severity)
+
+
+def equal(name: str, description: str, measure: str, other: str, severity: str = ERROR) -> Expectation:
+    """Two measures are equal."""
+    arguments = {"column_A": measure, "column_B": other}
+    return Expectation(name, severity, description, "ExpectColumnPairValuesToBeEqual", arguments)
+
+
+def one_of(name: str, description: str, column: str, values: Sequence[str], severity: str = ERROR) -> Expectation:
+    """Every value of the column is one of `values`."""
+    arguments = {"column": column, "value_set": list(values)}
+    return Expectation(name, severity, description, "ExpectColumnValuesToBeInSet", arguments)
+
+
+NONE = "none"
+"""What a measure that lists faults says where there are none."""
+
+
+def listing(faults: Sequence[str]) -> str:
+    """The faults as a measure: NONE, or the first of them by name."""
+    more = f" and {len(faults) - EXAMPLES} more" if len(faults) > EXAMPLES else ""
+    return ", ".join(faults[:EXAMPLES]) + more if faults else NONE
+
+
+def nothing(name: str, description: str, measure: str) -> Expectation:
+    """The measure, a listing of faults, has none."""
+    return one_of(name, description, measure, [NONE])
+
+
+def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Finding, ...], Path | None]:
+    """The findings of every suite, in order, and the page of the first one in Data Docs below `folder`."""
+    findings: list[Finding] = []
+    pages: list[Path | None] = []
+    for suite in suites:
+        result = _run(suite)
+        by_name = {found.expectation_config.meta["name"]: found for found in result.results}
+        own = [_finding(expectation, by_name[expectation.name]) for expectation in suite.expectations]
+        findings += own
+        if folder is not None:
+            from quality.documents import write_page
+
+            pages.append(write_page(folder, suite.name, own, result))
+    return tuple(findings), next((page for page in pages if page is not None), None)
+
+
+@lru_cache(maxsize=1)
+def _context() -> Any:
+    """A context of Great Expectations that keeps nothing on disk and tells nobody."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
+
+    context = gx.get_context(mode="ephemeral")
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    return context
+
+
+def _run(suite: Suite) -> Any:
+    """Great Expectations' result of one suite."""
+    import great_expectations as gx
+
+    context = _context()
+    asset = context.data_sources.add_or_update_pandas(suite.name).add_dataframe_asset(suite.name)
+    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": suite.frame})
+    expectations = [_expectation(expectation) for expectation in suite.expectations]
+    result = batch.validate(gx.ExpectationSuite(suite.name, expectations=expectations), result_format="SUMMARY")
+    for found in result.results:
+        # Its own pages cannot print the numbers of NumPy that it found.
+        if "observed_value" in found.result:
+            found.result["observed_value"] = _plain(found.result["observed_value"])
+    return result
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if hasattr(value, "item") else value
+
+
+def _expectation(expectation: Expectation) -> Any:
+    from great_expectations import expectations as kinds
+
+    return getattr(kinds, expectation.kind)(
+        **expectation.arguments,
+        description=expectation.description,
+        severity="critical" if expectation.severity == ERROR else "warning",
+        meta={"name": expectation.name},
+    )
+
+
+def _finding(expectation: Expectation, found: Any) -> Finding:
+    """What people read of one result; an expectation that could not be evaluated has failed, whatever it is."""
+    problem = _exception(found.exception_info)
+    if problem is not None:
+        message = f"{expectation.description}. This could not be judged: {problem}"
+        return Finding(expectation.name, ERROR, False, None, message)
+    result = dict(found.result)
+    observed = _observed(result)
+    message = expectation.description if found.success else _message(expectation, result)
+    return Finding(expectation.name, expectation.severity, bool(found.success), observed, message)
+
+
+def _exception(info: Mapping[str, Any] | None) -> str | None:
+    """The message of an exception; Great Expectations gives one record, or one for each metric."""
+    if not info:
+        return None
+    records = [info] if "raised_exception" in info else [r for r in info.values() if isinstance(r, Mapping)]
+    messages = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
+    return messages[0] if messages else None
+
+
+def _observed(result: Mapping[str, Any]) -> Any:
+    return _plain(result.get("observed_value", result.get("unexpected_count")))
+
+
+def _message(expectation: Expectation, result: Mapping[str, Any]) -> str:
+    arguments = expectation.arguments
+    if "column_A" in arguments:
+        pairs = result.get("partial_unexpected_list") or []
+        found = f"{pairs[0][0]} is not {pairs[0][1]}" if pairs else "they differ"
+    elif "observed_value" in result:
+        found = f"found {_number(_observed(result))}, {_allowed(arguments)}"
+    else:
+        found = _unexpected(result)
+    return f"{expectation.description}: {found}"
+
+
+def _unexpected(result: Mapping[str, Any]) -> str:
+    listed = dict.fromkeys(str(value) for value in result.get("partial_unexpected_list") or [])
+    examples = ", ".join(list(listed)[:EXAMPLES])
+    more = f", such as {examples}" if examples and examples != "None" else ""
+    if result.get("element_count") == 1:
+        return f"found {examples}"
+    return f"not so for {result.get('unexpected_count')} of {result.get('element_count')}{more}"
+
+
+def _allowed(arguments: Mapping[str, Any]) -> str:
+    low, high = arguments.get("min_value"), arguments.get("max_value")
+    if low == high:
+        return f"expected {_number(low)}"
+    if high is None:
+        return f"at least {_number(low)} is expected"
+    return f"at most {_number(high)} is allowed"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
