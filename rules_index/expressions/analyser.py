@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.expressions import calls, constants, local
 from rules_index.expressions.coercion import (
+    BINARY,
     BOOLEAN,
     NULL,
     STRING,
@@ -34,6 +35,9 @@ from rules_index.expressions.syntax import Node
 from rules_index.expressions.tokens import Tokens
 from rules_index.expressions.tree import Constant, Expression, Leaf
 
+FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+"""The operator that says the same with its sides exchanged."""
+
 MAX_BRACKETS = 100
 """Deepest nesting of brackets in a text handed to Spark."""
 MAX_OPERATORS = 1000
@@ -48,8 +52,8 @@ _CHAINED = frozenset(("AND", "OR", "+", "-", "*", "/", "||", "%", "|", "&", "^",
 class Value:
     """What a node is: its type, and its tree where it can be evaluated without Spark.
 
-    `type` is None where only Spark knows it. `collated` says that a collation other than the binary one may
-    have been given to its strings, so that only Spark may compare it.
+    `type` is None where only Spark knows it. `collated` says that only Spark may compare it: its strings may
+    have a collation other than the binary one, or may be bytes that are no proper UTF-8.
     """
 
     node: Node
@@ -277,10 +281,21 @@ class Analyser:
         """The value of a comparison."""
         first, second = self.value(left), self.value(right)
         common = self.common(node, first, second)
-        tree = None
+        tree: Expression | None = None
+        decided = self.decided(operator, first, second)
+        if decided is not None:
+            return Value(node, BOOLEAN, Constant(decided, BOOLEAN))
         if common is not None and first.local is not None and second.local is not None:
             tree = local.compared(operator, first.local, second.local, common, self.scope.time_zone)
         return Value(node, BOOLEAN, tree)
+
+    def decided(self, operator: str, left: Value, right: Value) -> bool | None:
+        """The truth of an integer's comparison with a DECIMAL literal beyond every BIGINT, else None."""
+        if is_integer(left.type) and right.node.kind == "literal":
+            return local.beyond_integers(FLIPPED[operator], right.node.value)
+        if is_integer(right.type) and left.node.kind == "literal":
+            return local.beyond_integers(operator, left.node.value)
+        return None
 
     def common(self, node: Node, left: Value, right: Value) -> Type:
         """The type in which two values are compared, None where only Spark may compare them."""
@@ -327,16 +342,17 @@ class Analyser:
     def pattern(self, node: Node) -> str | None:
         """The text of a pattern, which must be constant; None for NULL."""
         value = self.value(node)
-        if isinstance(value.local, Constant) and (value.local.value is None or value.type == STRING):
-            text = value.local.value
-            return None if text is None else str(text)
+        if isinstance(value.local, Constant):
+            text = constants.cast(value.local, STRING, self.scope.time_zone)
+            if text is not None:
+                return None if text.value is None else str(text.value)
         raise self.error("PATTERN", "A pattern must be a constant string: it is checked before any row is read.", node)
 
     def subject(self, node: Node, value: Value) -> Expression | None:
         """The STRING that a pattern is matched with, as an attribute; None where Spark must match."""
-        if value.collated or is_nested(value.type):
-            if is_nested(value.type):
-                raise self.error("TYPE_MISMATCH", f"{name_of(value.type)} cannot be matched with a pattern.", node)
+        if is_nested(value.type):
+            raise self.error("TYPE_MISMATCH", f"{name_of(value.type)} cannot be matched with a pattern.", node)
+        if value.collated or value.type in (BINARY, None):
             return None
         if value.type == STRING and value.local is not None:
             return value.local
@@ -443,7 +459,7 @@ class Analyser:
 
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:
         """The value of an explicit cast; `quiet` for TRY_CAST."""
-        if target is None or value.collated:
+        if target is None or value.collated or (target == STRING and value.type == BINARY):
             return Value(node, target, None, True)
         tree = None
         if value.local is not None and not quiet:

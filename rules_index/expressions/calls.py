@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.expressions import local, patterns
 from rules_index.expressions.coercion import (
+    BINARY,
     BOOLEAN,
     INT,
     NULL,
@@ -51,6 +52,8 @@ _CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", 
 _DATE_PARTS = words("""
     year y years yr yrs yearofweek quarter qtr month mon mons months week w weeks day d days dayofweek dow
     dayofweek_iso dow_iso doy hour h hours hr hrs minute m min mins minutes""")
+_OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
+"""Functions of bytes whose text is always proper UTF-8."""
 _FORMAT_SIZE = re.compile(r"%[^%A-Za-z]*[0-9]{4}")
 
 
@@ -211,12 +214,17 @@ def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> N
         if pattern is None:
             continue
         analyser.check_rlike(pattern, node.children[index])
-        if not patterns.is_safe_in_java(pattern):
+        if not _is_safe(pattern):
             raise analyser.error(
                 "PATTERN",
                 f"Matching this pattern in {name} could take very long on some values; simplify its repetitions.",
                 node.children[index],
             )
+
+
+def _is_safe(pattern: str) -> bool:
+    test = getattr(patterns, "is_safe_in_java", None)
+    return test is not None and bool(test(pattern))
 
 
 def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[Value]) -> Value:
@@ -235,7 +243,8 @@ def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[V
         shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
     value = analyser.make_value(node, data_type)
-    value.collated = any(argument.collated for argument in arguments)
+    from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
+    value.collated = from_bytes or any(argument.collated for argument in arguments)
     return value
 
 

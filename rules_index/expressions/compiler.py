@@ -18,7 +18,7 @@ class Compiler:
     def compile(self, text: str) -> Formula:
         """The formula of one rule; raises `RuleError` where it is refused."""
         node, tokens = parse(text, self.scope.time_zone)
-        return Splitter(Analyser(tokens, self.scope)).formula(node)
+        return Splitter(Analyser(tokens, self.scope)).rule(node)
 
 
 def compile_expression(text: str, scope: Scope) -> Formula:

@@ -222,7 +222,7 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
         return times.parse_date(text)
     if target in (TIMESTAMP, TIMESTAMP_NTZ):
         parsed = times.parse_timestamp(text)
-        if parsed is None:
+        if parsed is None or (parsed.zone is not None and not times.is_known(parsed.zone)):
             return None
         return parsed.local if target == TIMESTAMP_NTZ else times.to_instant(parsed.local, parsed.zone or zone)
     return None

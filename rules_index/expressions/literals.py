@@ -29,7 +29,7 @@ _LARGEST_DOUBLE = Decimal("1.7976931348623157E308")
 _LARGEST_FLOAT = Decimal("3.4028234663852886E38")
 _LONGEST_NUMBER = 1000
 _MOVING = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_EPOCH = re.compile(r"\s*epoch\s*(?:$|\s)", re.IGNORECASE)
+_EPOCH = re.compile(r"\s*epoch\s*", re.IGNORECASE)
 _YEAR_UNITS = words("YEAR YEARS MONTH MONTHS")
 _DAY_UNITS = words(
     "WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND MILLISECONDS "
@@ -174,7 +174,7 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
 
 
 def _date(text: str, position: int) -> Constant:
-    if _EPOCH.match(text):
+    if _EPOCH.fullmatch(text):
         return Constant(0, pa.date32())
     if _MOVING.match(text):
         _refuse_moving("DATE", text, position)
@@ -187,15 +187,21 @@ def _date(text: str, position: int) -> Constant:
 def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataType:
     local = kind == "TIMESTAMP_NTZ"
     data_type = TIMESTAMP_NTZ if local else TIMESTAMP
-    if _EPOCH.match(text):
+    if _EPOCH.fullmatch(text):
         return Constant(0, data_type)
     if not local or _MOVING.match(text):
         _refuse_moving(kind, text, position)
     parsed = times.parse_timestamp(text)
     if parsed is None:
         raise RuleError("LITERAL", f"{kind} '{text}' is not a timestamp like 2024-12-31 23:59:59.", position)
+    if parsed.zone is not None and not times.is_known(parsed.zone):
+        return data_type
     micros = parsed.local if local else times.to_instant(parsed.local, parsed.zone or zone)
-    return data_type if micros is None else Constant(micros, data_type)
+    if micros is None:
+        return data_type
+    if not -(1 << 63) <= micros < 1 << 63:
+        raise RuleError("LITERAL", f"{kind} '{text}' is beyond the range of timestamps.", position)
+    return Constant(micros, data_type)
 
 
 def interval(parser: Parser) -> pa.DataType | None:

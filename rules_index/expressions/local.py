@@ -113,6 +113,20 @@ def compared(operator: str, left: Expression, right: Expression, common: pa.Data
     return Operation(operator, (first, second), BOOLEAN)
 
 
+def beyond_integers(operator: str, left: Constant) -> bool | None:
+    """What `left operator integer` is where `left` is a DECIMAL literal beyond every BIGINT, NULL or not.
+
+    Spark's analyser decides such a comparison before it looks at the row, so that it is never NULL. None where
+    the rule does not apply.
+    """
+    if operator not in ("<", "<=", ">", ">=") or not is_decimal(left.type) or left.value is None:
+        return None
+    unit = 10**left.type.scale
+    if left.value > ((1 << 63) - 1) * unit:
+        return operator in (">", ">=")
+    return operator in ("<", "<=") if left.value < -(1 << 63) * unit else None
+
+
 def truth(operator: str, left: Constant, right: Constant) -> bool | None:
     """A comparison of two constants of one type."""
     if left.value is None or right.value is None:

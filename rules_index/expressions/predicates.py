@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules_index.expressions import calls, constants, local
-from rules_index.expressions.analyser import Analyser, Value
+from rules_index.expressions.analyser import FLIPPED, Analyser, Value
 from rules_index.expressions.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.expressions.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.expressions.patterns import like_prefix
@@ -11,7 +11,6 @@ from rules_index.expressions.syntax import Node
 from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 from rules_index.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
 
-_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
 _CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
@@ -35,8 +34,18 @@ class Splitter:
         self.analyser = analyser
         self.zone = analyser.scope.time_zone
 
+    def rule(self, node: Node) -> Formula:
+        """The formula of a whole rule, which must be BOOLEAN as it stands."""
+        if node.kind not in _CONDITIONS:
+            value = self.analyser.value(node)
+            if value.type not in (BOOLEAN, None):
+                raise self.analyser.error(
+                    "NOT_BOOLEAN", f"A rule must be a condition, and this is {name_of(value.type)}.", node
+                )
+        return self.formula(node)
+
     def formula(self, node: Node) -> Formula:
-        """The formula of a node that must be BOOLEAN."""
+        """The formula of a node that must be BOOLEAN, or a STRING or NULL that Spark casts to it."""
         kind = node.kind
         if kind == "and":
             return And(tuple(self.formula(child) for child in node.children))
@@ -47,8 +56,7 @@ class Splitter:
         if kind == "compare":
             return self._comparison(node, node.value, node.children[0], node.children[1])
         if kind == "distinct":
-            formula = self._comparison(node, "<=>", node.children[0], node.children[1])
-            return formula if node.value else negate(formula)
+            return self._distinct(node)
         if kind == "between":
             return self._between(node)
         if kind == "in":
@@ -96,11 +104,25 @@ class Splitter:
         first, second = self.analyser.value(left), self.analyser.value(right)
         return self.compare(node, operator, first, second) or self._whole(node)
 
+    def _distinct(self, node: Node) -> Formula:
+        left, right = node.children
+        formula = None
+        if left.kind == "row" and right.kind == "row":
+            formula = self._rows_equal(node, left, right)
+        if formula is None:
+            formula = self.compare(node, "<=>", self.analyser.value(left), self.analyser.value(right))
+        if formula is None:
+            return self._whole(node)
+        return formula if node.value else negate(formula)
+
     def compare(self, node: Node, operator: str, left: Value, right: Value) -> Formula | None:
         """A comparison as a predicate on the side that is not constant; None where it must be evaluated whole."""
         common = self.analyser.common(node, left, right)
+        decided = self.analyser.decided(operator, left, right)
+        if decided is not None:
+            return Fixed(Truth(int(decided)))
         if isinstance(left.local, Constant):
-            left, right, operator = right, left, _FLIPPED[operator]
+            left, right, operator = right, left, FLIPPED[operator]
         constant = right.local
         if common is None or not isinstance(constant, Constant) or isinstance(left.local, Constant):
             return None

@@ -14,10 +14,12 @@ DAY = 86_400_000_000
 _DATE = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _TIMESTAMP = re.compile(
     r"([+-]?)([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T]"
-    r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]{0,9}))?)?)?[ ]?([A-Za-z+-][^ ]*)?)?)?)?"
+    r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?[ ]*([A-Za-z+-].*)?)?)?)?)?)?",
+    re.DOTALL,
 )
 _TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
-_OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?)?")
+_OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{2}))?|([0-9]{2})([0-9]{2})?)?")
+_REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
 _BLANK = "".join(map(chr, range(33)))
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
@@ -64,10 +66,7 @@ def parse_timestamp(text: str) -> LocalTime | None:
     if days is None or hour > 23 or minute > 59 or second > 59:
         return None
     fraction = int(((found[8] or "") + "000000")[:6])
-    zone = found[9]
-    if zone is not None and zone_offset(zone) is None and not _is_region(zone):
-        return None
-    return LocalTime(days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction, zone)
+    return LocalTime(days * DAY + ((hour * 60 + minute) * 60 + second) * 1_000_000 + fraction, found[9])
 
 
 def is_time_of_day(text: str) -> bool:
@@ -87,7 +86,7 @@ def zone_offset(zone: str) -> int | None:
     found = _OFFSET.fullmatch(name)
     if found is None:
         return None
-    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    hours, minutes, seconds = int(found[2]), int(found[3] or found[5] or 0), int(found[4] or found[6] or 0)
     if minutes > 59 or seconds > 59 or hours * 3600 + minutes * 60 + seconds > 18 * 3600:
         return None
     return (-1 if found[1] == "-" else 1) * ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
@@ -95,14 +94,17 @@ def zone_offset(zone: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def _region(zone: str) -> ZoneInfo | None:
+    if not _REGION.fullmatch(zone):
+        return None
     try:
         return ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
         return None
 
 
-def _is_region(zone: str) -> bool:
-    return _region(zone) is not None
+def is_known(zone: str) -> bool:
+    """True for a zone whose meaning here is surely the one that it has for Spark."""
+    return zone_offset(zone) is not None or _region(zone) is not None
 
 
 def to_instant(local: int, zone: str) -> int | None:
