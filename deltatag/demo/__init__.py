@@ -1,0 +1,16 @@
+"""The demonstration: a lake of real flights, tagged, edited and tagged again, told step by step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def demo(folder: str, verbose: bool = False) -> int:
+    """Make the demonstration's lake in `folder` and tell on standard output what happens; gives the exit status.
+
+    What an earlier demonstration left in the folder is made anew; a folder with anything else in it is refused
+    with ConfigurationError.
+    """
+    from deltatag.demo.story import Story
+
+    return Story(Path(folder), verbose).tell()

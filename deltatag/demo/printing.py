@@ -1,0 +1,106 @@
+"""How the demonstration speaks: headings, paragraphs, indented SQL, and tables that fit a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from deltatag.output import ProgressLine, print_table
+
+WIDTH = 100
+"""Columns of text where standard output is no terminal, and the most that are used on one."""
+
+
+class Narrator:
+    """Prints the story and counts its chapters; `progress` shows on a terminal what is being done."""
+
+    def __init__(self) -> None:
+        """The clock starts here."""
+        self.progress = ProgressLine()
+        self._chapters = 0
+        self._started = time.perf_counter()
+        self._bold = sys.stdout.isatty()
+
+    def title(self, text: str) -> None:
+        """The first line of all."""
+        print(self._strong(text))
+
+    def chapter(self, text: str) -> None:
+        """A numbered heading."""
+        self.progress.clear()
+        self._chapters += 1
+        heading = f"{self._chapters}. {text}"
+        print(f"\n{self._strong(heading)}\n{'-' * len(heading)}", flush=True)
+
+    def say(self, text: str, indent: str = "") -> None:
+        """A paragraph."""
+        self.progress.clear()
+        print(textwrap.fill(text, _width(), initial_indent=indent, subsequent_indent=indent), flush=True)
+
+    def sql(self, title: str, text: str) -> None:
+        """A statement under what it is for."""
+        self.progress.clear()
+        print(f"\n-- {title}")
+        print(f"{textwrap.indent(text, '   ')};", flush=True)
+
+    def verbatim(self, lines: Iterable[str]) -> None:
+        """Lines as they are, indented."""
+        self.progress.clear()
+        for line in lines:
+            print(f"  {line}".rstrip(), flush=True)
+
+    def line_break(self) -> None:
+        """An empty line."""
+        print()
+
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+        """A table; in its widest text columns what does not fit is cut."""
+        self.progress.clear()
+        print()
+        print_table(names, _fitted(names, rows))
+        sys.stdout.flush()
+
+    @contextmanager
+    def timed(self, message: str) -> Iterator[None]:
+        """Says on a terminal what is being done."""
+        self.progress(f"{message} ...")
+        try:
+            yield
+        finally:
+            self.progress.clear()
+
+    @property
+    def seconds(self) -> float:
+        """Since the story began."""
+        return time.perf_counter() - self._started
+
+    def _strong(self, text: str) -> str:
+        return f"\033[1m{text}\033[0m" if self._bold else text
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH) if sys.stdout.isatty() else WIDTH
+
+
+def _fitted(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    """The rows with long texts cut so that a row fits the width, as far as cutting the widest column can do it."""
+    fitted = [[" ".join(cell.split()) if isinstance(cell, str) else cell for cell in row] for row in rows]
+    if not fitted:
+        return fitted
+    widths = [max(len(name), *(len(_text(row[i])) for row in fitted)) for i, name in enumerate(names)]
+    widest = max(range(len(widths)), key=widths.__getitem__)
+    room = max(_width() - (sum(widths) - widths[widest]) - 2 * (len(widths) - 1), len(names[widest]), 12)
+    for row in fitted:
+        text = _text(row[widest])
+        if len(text) > room:
+            row[widest] = text[: room - 1] + "…"
+    return fitted
+
+
+def _text(value: Any) -> str:
+    return "NULL" if value is None else str(value)
