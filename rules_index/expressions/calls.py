@@ -84,8 +84,8 @@ def refusal(name: str, position: int) -> RuleError:
     if name in NOT_ALLOWED:
         return RuleError("NOT_ALLOWED", f"The function {name} is not among those that a rule may call.", position)
     close = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}.", position)
+    hint = f"; did you mean {close[0]}?" if close else "."
+    return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}", position)
 
 
 def call(analyser: Analyser, node: Node) -> Value:

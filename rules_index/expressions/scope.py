@@ -36,7 +36,7 @@ class Scope:
         """The column's own spelling and its type (None where only Spark knows it)."""
         found = self._columns.get(name.lower())
         if found is None:
-            raise RuleError("UNKNOWN_COLUMN", f"There is no column {name!r}{self._hint(name)}.", position)
+            raise RuleError("UNKNOWN_COLUMN", f"There is no column {name!r}{self._hint(name)}", position)
         if len(found) > 1:
             raise RuleError(
                 "AMBIGUOUS_COLUMN",
@@ -47,7 +47,7 @@ class Scope:
 
     def _hint(self, name: str) -> str:
         close = difflib.get_close_matches(name.lower(), list(self._columns)[:2000], n=1, cutoff=0.5)
-        return f"; did you mean {self._columns[close[0]][0]!r}?" if close else ""
+        return f"; did you mean {self._columns[close[0]][0]!r}?" if close else "."
 
 
 def quote(part: str) -> str:
@@ -60,8 +60,8 @@ def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type
     found = [each for each in struct if each.name.lower() == name.lower()]
     if not found:
         close = difflib.get_close_matches(name.lower(), [each.name.lower() for each in struct], n=1, cutoff=0.5)
-        hint = f"; did you mean {next(e.name for e in struct if e.name.lower() == close[0])!r}?" if close else ""
-        raise RuleError("UNKNOWN_COLUMN", f"There is no field {name!r}{hint}.", position)
+        hint = f"; did you mean {next(e.name for e in struct if e.name.lower() == close[0])!r}?" if close else "."
+        raise RuleError("UNKNOWN_COLUMN", f"There is no field {name!r}{hint}", position)
     if len(found) > 1:
         raise RuleError("AMBIGUOUS_COLUMN", f"The name {name!r} fits {len(found)} fields of the struct.", position)
     return found[0].name, normalise(found[0].type)
