@@ -23,6 +23,18 @@ CODE_POINTS = sys.maxunicode + 1
 ALL = interval(0, CODE_POINTS)
 UNICODE_VERSION = "13.0"
 
+_JOINED_LATER: dict[str, tuple[tuple[int, int], ...]] = {
+    "Alphabetic": (
+        *((0x363, 0x36F), (0xC04, 0xC04), (0xF82, 0xF83), (0x1DD3, 0x1DE6)),
+        (0x11080, 0x11081),
+    ),
+    "Lowercase": ((0x10FC, 0x10FC), (0xAB69, 0xAB69)),
+    "sc=HAN": ((0x16FE2, 0x16FE3),),
+}
+"""Code points that had been assigned for long when a later version of Unicode gave them the property."""
+_MARKS_MOVED = (0x1734,)
+"""Code points that were non-spacing marks and are spacing marks now."""
+
 LINE_TERMINATORS = points((0x0A, 0x0D, 0x85, 0x2028, 0x2029))
 ASCII_DIGIT = interval(0x30, 0x3A)
 ASCII_UPPER = interval(0x41, 0x5B)
@@ -113,7 +125,8 @@ def _assigned() -> ValueSet:
 def _known(name: str) -> ValueSet:
     """The members of a property among the assigned code points."""
     members = _unicode(name)
-    return ValueSet(False, ()) if members is None else members & _assigned()
+    removed = union([interval(low, high + 1) for low, high in _JOINED_LATER.get(name, ())])
+    return ValueSet(False, ()) if members is None else members & _assigned() & ~removed
 
 
 @cache
@@ -123,6 +136,7 @@ def _category_codes() -> npt.NDArray[np.uint8]:
     cuts = np.array((0, *_assigned().cuts, CODE_POINTS))
     for low, high in zip(cuts[0:-1:2], cuts[1::2], strict=False):
         codes[low:high] = order["Cn"]
+    codes[list(_MARKS_MOVED)] = order["Mn"]
     return codes
 
 
@@ -303,9 +317,13 @@ def _general_property(name: str, ignore_case: bool) -> ValueSet | None:
 def _script(name: str) -> ValueSet | None:
     if not is_script(name):
         return None
-    if name.upper() in ("UNKNOWN", "ZZZZ"):
-        return complement(_assigned())
-    return _unicode(f"sc={name}") and _known(f"sc={name}")
+    upper = {"ZZZZ": "UNKNOWN", "HANI": "HAN", "ZYYY": "COMMON"}.get(name.upper(), name.upper())
+    if upper == "UNKNOWN":
+        return category("Cn", "Co", "Cs")
+    if _unicode(f"sc={upper}") is None:
+        return None
+    members = _known(f"sc={upper}")
+    return members | interval(0x16FE2, 0x16FE4) if upper == "COMMON" else members
 
 
 def _block(name: str) -> ValueSet | None:

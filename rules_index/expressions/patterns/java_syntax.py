@@ -27,6 +27,12 @@ from rules_index.values import ValueSet, points, union
 DEPTH_LIMIT = 100
 _WHITE = frozenset(map(ord, " \t\n\x0b\f\r"))
 _END = 0
+_PAIR = Sequence((Characters(points((0x0D,))), Characters(points((0x0A,)))))
+_LINE_BREAK = Choice((_PAIR, Characters(cp.VERTICAL_SPACE)))
+_WHOLE_LINE_BREAK = Choice(
+    (_PAIR, Sequence((Characters(cp.VERTICAL_SPACE), Assertion(Place.INSIDE_PAIR, negated=True))))
+)
+r"""What \R matches where a quantifier follows it: Java never gives back half of a pair then."""
 _PLAIN_ESCAPES = {"a": 0x07, "e": 0x1B, "f": 0x0C, "n": 0x0A, "r": 0x0D, "t": 0x09}
 
 
@@ -228,7 +234,7 @@ class _Reader:
             self.fail("possessive quantifiers are not supported; write the repetition without the '+'")
         if code == ord("?"):
             self.next()
-        return Repeat(node, low, high)
+        return Repeat(_WHOLE_LINE_BREAK if node is _LINE_BREAK else node, low, high)
 
     def counts(self) -> tuple[int, int | None]:
         """The bounds of `{n}`, `{n,}` or `{n,m}`; leaves the cursor on the closing brace."""
@@ -339,8 +345,7 @@ class _Reader:
             return places[letter]
         if letter == "R":
             self.cursor += 2
-            pair = Sequence((Characters(points((0x0D,))), Characters(points((0x0A,)))))
-            return Choice((pair, Characters(cp.VERTICAL_SPACE)))
+            return _LINE_BREAK
         if letter == "b":
             self.cursor += 2
             if self.peek() == ord("{"):

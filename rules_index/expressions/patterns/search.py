@@ -35,6 +35,7 @@ _START, _LAST = int(Place.START), int(Place.END)
 _DOLLAR, _DOLLAR_UNIX = int(Place.DOLLAR), int(Place.DOLLAR_UNIX)
 _DOLLAR_MULTI, _DOLLAR_MULTI_UNIX = int(Place.DOLLAR_MULTI), int(Place.DOLLAR_MULTI_UNIX)
 _CARET_MULTI, _CARET_MULTI_UNIX = int(Place.CARET_MULTI), int(Place.CARET_MULTI_UNIX)
+_INSIDE_PAIR = int(Place.INSIDE_PAIR)
 _EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
 
 
@@ -173,7 +174,8 @@ def _line_bits(slots, data, begin, end, last, position, previous, code):  # type
     """Bits of the assertions on lines that hold between `previous` and `code` (-1: none)."""
     at_end = position == end
     inside_pair = previous == 0x0D and code == 0x0A
-    bits = _bit(slots, _START, position == begin) | _bit(slots, _LAST, at_end)
+    bits = _bit(slots, _INSIDE_PAIR, inside_pair)
+    bits |= _bit(slots, _START, position == begin) | _bit(slots, _LAST, at_end)
     bits |= _bit(slots, _DOLLAR, at_end or position == last)
     bits |= _bit(slots, _DOLLAR_UNIX, at_end or (code == 0x0A and position == end - 1))
     bits |= _bit(slots, _DOLLAR_MULTI, at_end or (_is_terminator(code) and not inside_pair))

@@ -9,7 +9,10 @@ from rules_index.values import ValueSet
 
 
 class Place(IntEnum):
-    """A condition on the place between two code points; `MULTI` is the flag (?m), `UNIX` the flag (?d)."""
+    """A condition on the place between two code points; `MULTI` is the flag (?m), `UNIX` the flag (?d).
+
+    INSIDE_PAIR is the place between a carriage return and its line feed.
+    """
 
     START = 0
     END = 1
@@ -21,6 +24,7 @@ class Place(IntEnum):
     CARET_MULTI_UNIX = 7
     WORD_EDGE = 8
     WORD_EDGE_UNICODE = 9
+    INSIDE_PAIR = 10
 
 
 @dataclass(frozen=True, slots=True)
