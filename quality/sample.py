@@ -52,8 +52,10 @@ def disagreements(
     tried = [(rule, column) for rule in rules if (column := _disagrees(workspace, stream, rule, sample)) is not None]
     if not tried:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
-    columns = [f.count_if(column).alias(str(number)) for number, (_, column) in enumerate(tried)]
-    row = sample.agg(f.count(f.lit(1)).alias("rows"), *columns).first()
+    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
+    flagged = sample.select(*(column.alias(str(number)) for number, (_, column) in enumerate(tried)))
+    counts = [f.count_if(f.col(name)).alias(name) for name in flagged.columns]
+    row = flagged.agg(f.count(f.lit(1)).alias("rows"), *counts).first()
     assert row is not None
     faults = [f"{rule.rule_id} ({row[str(i)]} rows)" for i, (rule, _) in enumerate(tried) if row[str(i)]]
     return faults, {"sampled_rows": int(row["rows"]), "sampled_rules": len(tried)}

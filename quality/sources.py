@@ -131,14 +131,15 @@ def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
     from pipelines.quarantine import quoted, sound
 
     spark = workspace.spark
-    counts = [functions.count(functions.lit(1)).alias("new_rows")]
-    counts.append(functions.count_if(~sound(spark, stream.key, stream.checks)).alias("refused"))
+    flags = {"refused": ~sound(spark, stream.key, stream.checks)}
     for number, name in enumerate(stream.key):
-        counts.append(functions.count_if(functions.col(quoted(name)).isNull()).alias(f"null_key_{number}"))
+        flags[f"null_key_{number}"] = functions.col(quoted(name)).isNull()
     for number, (name, condition) in enumerate(stream.checks.items()):
-        failed = ~sound(spark, (), {name: condition})
-        counts.append(functions.count_if(failed).alias(f"failed_check_{number}"))
-    row = frame.agg(*counts).first()
+        flags[f"failed_check_{number}"] = ~sound(spark, (), {name: condition})
+    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
+    flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
+    counts = [functions.count_if(functions.col(name)).alias(name) for name in flags]
+    row = flagged.agg(functions.count(functions.lit(1)).alias("new_rows"), *counts).first()
     assert row is not None
     return {name: int(count) for name, count in row.asDict().items()}
 
