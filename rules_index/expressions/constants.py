@@ -31,6 +31,9 @@ from rules_index.values import NAN_KEY, Key, ValueSet, float_key, interval, is_i
 _INTEGER = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,300}\.?[0-9]{0,300}|\.[0-9]{1,300})(?:[eE][+-]?[0-9]{1,4})?")
 _TRUTHS = dict.fromkeys(("t", "true", "y", "yes", "1"), True) | dict.fromkeys(("f", "false", "n", "no", "0"), False)
+_SPECIAL = {"nan": float("nan")} | {
+    sign + name: float(sign + "inf") for sign in ("", "+", "-") for name in ("inf", "infinity")
+}
 _LOWEST_FLOAT_KEY = float_key(float("-inf"))
 
 
@@ -212,7 +215,11 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
             return None
         bits, whole = INTEGER_BITS[target], int(text)
         return whole if -(1 << bits) <= whole < 1 << bits else None
+    if is_decimal(target):
+        return _decimal_from_text(text, target)
     if is_float(target):
+        if text.lower() in _SPECIAL:
+            return _SPECIAL[text.lower()]
         if not _NUMBER.fullmatch(text):
             return None
         return float(text) if target == DOUBLE else nearest_float32(Fraction(Decimal(text)))
@@ -226,6 +233,19 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
             return None
         return parsed.local if target == TIMESTAMP_NTZ else times.to_instant(parsed.local, parsed.zone or zone)
     return None
+
+
+def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    exact = Decimal(text)
+    if exact and abs(exact.adjusted()) > 100:
+        return None
+    scaled = abs(Fraction(exact)) * 10**target.scale
+    unscaled = (scaled + Fraction(1, 2)).__floor__()
+    if unscaled >= 10**target.precision:
+        return None
+    return -unscaled if exact < 0 else unscaled
 
 
 def has_keys(data_type: pa.DataType) -> bool:

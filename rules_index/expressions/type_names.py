@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rules_index.errors import RuleError
+from rules_index.expressions.syntax import MAX_VALUE_DEPTH, too_deep
 from rules_index.expressions.tokens import NUMBER, STRING
 
 if TYPE_CHECKING:
@@ -81,7 +82,12 @@ def read_type(parser: Parser) -> pa.DataType | None:
     if kind == "INTERVAL":
         return _interval(parser)
     if kind in ("ARRAY", "MAP", "STRUCT"):
-        return _nested(parser, kind)
+        parser.level += 1
+        if parser.level > MAX_VALUE_DEPTH:
+            raise too_deep(tokens, first)
+        nested = _nested(parser, kind)
+        parser.level -= 1
+        return nested
     spelling = tokens.spelling(first)
     raise RuleError("SYNTAX", f"{spelling or 'Nothing'} is not a type of Spark SQL.", tokens.starts[first])
 

@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from rules_index.expressions.tree import Expression, Leaf, Operation
 from rules_index.values import float_key
 
 RAISED = 3
+_WIDE = Context(prec=60)
 
 
 def session(spark: SparkSession, time_zone: str) -> SparkSession:
@@ -41,6 +42,7 @@ def session(spark: SparkSession, time_zone: str) -> SparkSession:
 def try_eval(spark: SparkSession, text: str) -> Column:
     """The expression's value in a one-field struct, which is NULL where evaluating it raised."""
     jvm = spark._jvm
+    assert jvm is not None
     parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(f"named_struct('v', ({text}))")
     wrapped = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
     return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(wrapped))
@@ -63,8 +65,9 @@ def collect(
         values = [column.getField("v").alias(f"v{i}") for i, column in enumerate(columns)]
         raised = [column.isNull().alias(f"r{i}") for i, column in enumerate(columns)]
         table = frame.select(*values, *raised).toArrow()
-        for i in range(len(columns)):
-            found.append((table.column(f"v{i}").combine_chunks(), table.column(f"r{i}").to_pylist()))
+        found += [
+            (table.column(f"v{i}").combine_chunks(), table.column(f"r{i}").to_pylist()) for i in range(len(columns))
+        ]
     return found
 
 
@@ -104,15 +107,6 @@ def keys(values: pa.Array) -> list[Any]:
     if pa.types.is_boolean(kind):
         return [None if v is None else int(v) for v in values.to_pylist()]
     return values.to_pylist()
-
-
-def _wide() -> Any:
-    import decimal
-
-    return decimal.Context(prec=60)
-
-
-_WIDE = _wide()
 
 
 def truth(formula: Formula, answers: Mapping[int, Sequence[Truth]], row: int) -> Truth:
@@ -161,9 +155,8 @@ def compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zon
             RAISED if failed else int(Truth.NULL) if value is None else int(value)
             for failed, value in zip(raised, values.to_pylist(), strict=True)
         ]
-    derived = {
-        leaf.name: leaf for o in valid if o.formula for p in predicates(o.formula) for leaf in leaves(p.attribute)
-    }
+    parts = [predicate for outcome in valid if outcome.formula for predicate in predicates(outcome.formula)]
+    derived = {leaf.name: leaf for predicate in parts for leaf in leaves(predicate.attribute)}
     asked = [leaf for leaf in derived.values() if leaf.text is not None]
     inputs: dict[str, Evaluated] = {}
     for leaf, (values, failed) in zip(asked, collect(spark, frame, [leaf.text or "" for leaf in asked]), strict=True):
@@ -181,7 +174,7 @@ def compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zon
 
 
 def _path(table: pa.Table, name: str) -> pa.Array:
-    first, *rest = name.split(".")
+    first, *rest = [part.strip("`") for part in name.split(".")]
     column = table.column(first).combine_chunks()
     for part in rest:
         column = pa.compute.struct_field(column, part)
