@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.conjunctions import can_raise, leaves_of
+from rules_index.conjunctions import leaves_of
 from rules_index.engines import Engine
 from rules_index.errors import RulesIndexError
 from rules_index.expressions.evaluate import Evaluated, evaluate
@@ -156,14 +156,3 @@ class CompiledRules:
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
     for start in range(0, table.num_rows, CHUNK_ROWS):
         yield table.slice(start, CHUNK_ROWS)
-
-
-def raising_attributes(
-    used: Sequence[Sequence[int]], attributes: Sequence[Expression]
-) -> tuple[np.ndarray, np.ndarray]:
-    """CSR arrays: for each rule the attributes it uses whose evaluation may fail."""
-    raising = [can_raise(attribute) for attribute in attributes]
-    kept = [[number for number in numbers if raising[number]] for numbers in used]
-    starts = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum([len(numbers) for numbers in kept], out=starts[1:])
-    return starts, np.array([number for numbers in kept for number in numbers], np.int64)

@@ -78,6 +78,11 @@ class Expansion:
         """The conjunctions whose union is where `formula` is TRUE; `ALWAYS` and `NEVER` are the extremes."""
         return self._expand(formula, wanted=True)
 
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """All gates by number; a gate names only gates before it."""
+        return tuple(self._gates.values())
+
     def number_of(self, attribute: Expression) -> int:
         """The attribute's number, a new one for an attribute not met before."""
         number = self._by_identity.get(id(attribute))

@@ -98,26 +98,41 @@ class Layout:
     point_codes: dict[Key, int]
     count: int
 
-    def intervals(self, values: ValueSet) -> list[tuple[int, int]]:
-        """The codes of a value set (one of those that the layout was made from) as closed, disjoint,
-        ascending, non-adjacent intervals; the code of NULL is not among them."""
-        points, cuts = _split(values.cuts) if self.points else ((), values.cuts)
-        toggles = [self.cut_codes[key] for key in cuts]
+    def intervals(self, values: ValueSet) -> list[int]:
+        """The codes of a value set (one of those that the layout was made from) as the ends low, high, low,
+        high, ... of closed, disjoint, ascending, non-adjacent intervals; the code of NULL is not among them."""
+        cuts = values.cuts
+        if not self.points:
+            edges = [self.cut_codes[key] for key in cuts]
+        elif len(cuts) == 2 and not values.start and cuts[1] == successor(cuts[0]):
+            code = self.point_codes[cuts[0]]
+            return [code, code]
+        else:
+            edges = self._edges(cuts)
+        if values.start:
+            edges = edges[1:] if edges and edges[0] == 0 else [0, *edges]
+        if edges and edges[-1] == self.count:
+            edges.pop()
+        if len(edges) % 2:
+            edges.append(self.count)
+        edges[1::2] = [edge - 1 for edge in edges[1::2]]
+        return edges
+
+    def _edges(self, cuts: tuple[Key, ...]) -> list[int]:
+        """The codes at which membership changes, ascending and distinct."""
+        points, single = _split(cuts)
+        edges = [self.cut_codes[key] for key in single]
         for key in points:
             code = self.point_codes[key]
-            toggles += (code, code + 1)
-        toggles.sort()
-        if values.start:
-            toggles.insert(0, 0)
+            edges += (code, code + 1)
+        edges.sort()
         kept: list[int] = []
-        for toggle in toggles:
-            if kept and kept[-1] == toggle:
+        for edge in edges:
+            if kept and kept[-1] == edge:
                 kept.pop()
             else:
-                kept.append(toggle)
-        if len(kept) % 2:
-            kept.append(self.count)
-        return [(kept[i], kept[i + 1] - 1) for i in range(0, len(kept), 2) if kept[i] < kept[i + 1]]
+                kept.append(edge)
+        return kept
 
 
 def _split(cuts: tuple[Key, ...]) -> tuple[list[Key], list[Key]]:
@@ -143,9 +158,15 @@ def lay_out(sets: Iterable[ValueSet]) -> Layout:
     points: set[Key] = set()
     coarse: set[Key] = set()
     for values in sets:
-        some_points, some_cuts = _split(values.cuts)
-        points.update(some_points)
-        coarse.update(some_cuts)
+        edges = values.cuts
+        if len(edges) == 1:
+            coarse.add(edges[0])
+        elif len(edges) == 2 and edges[1] == successor(edges[0]):
+            points.add(edges[0])
+        else:
+            some_points, some_cuts = _split(edges)
+            points.update(some_points)
+            coarse.update(some_cuts)
     fine = coarse | points | {successor(point) for point in points}
     if len(fine) <= len(coarse) + len(points):
         cuts: list[Key] = sorted(fine)
