@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.runtime import numba_cache_folder
+
 ROOT = Path(__file__).resolve().parent
 # Marks that follow from where a test stands, so that `-m "not spark"` never depends on somebody's memory.
 MARKS = {"spark": ("spark",), "dagster": ("dagster",), "end_to_end": ("spark",)}
@@ -14,6 +16,7 @@ MARKS = {"spark": ("spark",), "dagster": ("dagster",), "end_to_end": ("spark",)}
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "yes")
 os.environ.setdefault("MPLBACKEND", "Agg")
+os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
 
 
 def published_data() -> Path:

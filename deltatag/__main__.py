@@ -19,7 +19,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ended.code if isinstance(ended.code, int) else USAGE
     try:
         from deltatag import verbs
+        from pipelines.runtime import numba_cache_folder
 
+        # before anything imports Numba, so that this process and Spark's workers share what it compiles
+        os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
         return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
     except KeyboardInterrupt:
         print("deltatag: stopped; the next run goes on where this one was.", file=sys.stderr)

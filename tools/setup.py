@@ -56,6 +56,7 @@ def set_up() -> bool:
         ("packages", packages_state, install_packages),
         ("project", project_state, install_project),
         ("runtime", runtime_state, fetch_runtime),
+        ("kernels", kernels_state, compile_kernels),
     ]
     worked = False
     for name, state, action in steps:
@@ -91,6 +92,13 @@ def runtime_state() -> str:
         seen.append(f"{path.stat().st_size} {path.stat().st_mtime_ns}" if path.is_file() else "missing")
     seen += [file_hash(ROOT / name) for name in ("pipelines/runtime.py", "tools/fetch_jars.py")]
     return hashlib.sha256("\0".join(seen).encode()).hexdigest()
+
+
+def kernels_state() -> str:
+    """The sources of the kernels: what Numba's cache goes by."""
+    sources = [*(ROOT / "rules_index" / "kernels").glob("*.py"), ROOT / "rules_index" / "warm_up.py"]
+    sources += (ROOT / "rules_index" / "expressions" / "patterns").glob("*.py")
+    return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
 
 
 def make_environment() -> None:
@@ -184,6 +192,16 @@ def fetch_runtime() -> None:
     run = subprocess.run([str(PYTHON), str(ROOT / "tools" / "fetch_jars.py")])
     if run.returncode != 0:
         raise SetupError("set-up ends here: `make setup` goes on from this point once that is there.")
+
+
+def compile_kernels() -> None:
+    """Spare the first run the half minute in which Numba compiles; what fails here is told by that run."""
+    say("compiling the kernels")
+    code = (
+        "import os; from pipelines.runtime import numba_cache_folder as folder; "
+        "os.environ['NUMBA_CACHE_DIR'] = str(folder()); from rules_index.warm_up import warm_up; warm_up()"
+    )
+    subprocess.run([str(PYTHON), "-c", code], cwd=ROOT, capture_output=True)
 
 
 def read_note() -> dict[str, str]:
