@@ -11,6 +11,7 @@ import pyarrow as pa
 from pipelines.config import Stream
 from pipelines.lake import first_line
 from pipelines.schema import arrow_schema_of
+from pipelines.session import tested_column
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -44,12 +45,11 @@ def _ask(spark: Any, rows: Any, leaves: list[Leaf]) -> dict[Leaf, str | None]:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pipelines.catalyst import derived_column
     from pipelines.delta_internals import java_message
     from rules_index import RuleError
 
     try:
-        columns = [derived_column(spark, leaf.text or "", leaf.type).alias(leaf.name) for leaf in leaves]
+        columns = [tested_column(spark, leaf.text or "", leaf.type).alias(leaf.name) for leaf in leaves]
         schema = arrow_schema_of(rows.select(*columns).schema.json())
     except RuleError as error:
         if len(leaves) == 1:

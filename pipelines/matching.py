@@ -12,6 +12,7 @@ from pyspark import AccumulatorParam, SparkFiles
 from pyspark.sql import Column, SparkSession, functions
 
 from pipelines.errors import IndexOutdatedError
+from pipelines.session import tested_column
 from rules_index.inputs import path_parts
 
 if TYPE_CHECKING:
@@ -64,9 +65,7 @@ class Matcher:
 
     def _column(self, leaf: Leaf) -> Column:
         if leaf.text is not None:
-            from pipelines.catalyst import derived_column
-
-            return derived_column(self._spark, leaf.text, leaf.type)
+            return tested_column(self._spark, leaf.text, leaf.type)
         return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
 
     def rule_ids(self, figures: Any = None) -> Column:

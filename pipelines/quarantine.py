@@ -12,6 +12,7 @@ from pipelines.analyse import spark_message
 from pipelines.config import Stream
 from pipelines.errors import CheckError
 from pipelines.schema import arrow_schema_of
+from pipelines.session import tested_column
 from rules_index.errors import RuleError
 from rules_index.expressions import Compiler, Scope
 
@@ -75,9 +76,7 @@ def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> N
 
 def _truth(spark: SparkSession, condition: str) -> Column:
     """0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
-    from pipelines.catalyst import derived_column
-
-    return derived_column(spark, condition, pa.bool_())
+    return tested_column(spark, condition, pa.bool_())
 
 
 def quoted(name: str) -> str:

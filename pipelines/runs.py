@@ -104,7 +104,7 @@ def _compact(lake: Lake) -> None:
 
 def _to_rows(batch: MicroBatch) -> pa.Table:
     row = {name: getattr(batch, name) for name in MicroBatch.__slots__}
-    row["plan"] = json.dumps(dict(batch.plan), sort_keys=True)
+    row["plan"] = json.dumps(dict(batch.plan))
     row["errors"] = sorted(batch.errors.items())
     return pa.Table.from_pylist([row], schema=arrow_schema(RUNS))
 

@@ -16,7 +16,8 @@ from pipelines.errors import SessionError
 from pipelines.lake import first_line
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import Column, SparkSession
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -115,6 +116,20 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
         except (PySparkException, OSError, RuntimeError) as error:
             where = f" Spark's own log: {log}" if log else ""
             raise SessionError(f"Spark could not be started: {first_line(error)}{where}") from error
+
+
+_tested: set[str] = set()
+
+
+def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Column:
+    """`catalyst.derived_column`, after Spark's internals have been tested once in this application."""
+    from pipelines.catalyst import derived_column, self_test
+
+    application = str(spark.sparkContext.applicationId)
+    if application not in _tested:
+        self_test(spark)
+        _tested.add(application)
+    return derived_column(spark, text, data_type)
 
 
 def start_settings(configuration: Configuration, jars: tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,360 @@
+"""Tagging through Spark: the answers against Spark's own WHERE, and each row once whatever happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from pyspark.sql import functions
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import (
+    CheckError,
+    IndexOutdatedError,
+    NoIndexError,
+    QuarantineShareError,
+    SourceChangedError,
+    SourceError,
+)
+from pipelines.runs import batches
+from pipelines.tag import tag_is_due, tag_stream
+
+STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
+RULES = [
+    ("big", "s", "x > 90"),
+    ("named", "s", "name = 'n3' AND amount < 20.5"),
+    ("null", "s", "name IS NULL OR x IN (1, 2, 3)"),
+    ("nested", "s", "place.city LIKE 'b%'"),
+    ("none", "s", "x < 0"),
+    ("all", "s", "TRUE"),
+]
+
+
+def source_rows(spark, start: int, stop: int):
+    """Rows with the columns that RULES read, and others of types that only pass through."""
+    return spark.range(start, stop).select(
+        functions.expr("IF(id % 20 = 7, NULL, id)").alias("id"),
+        functions.expr("id % 100").alias("x"),
+        functions.expr("IF(id % 11 = 0, NULL, concat('n', id % 5))").alias("name"),
+        functions.expr("CAST(id / 7 AS DECIMAL(12, 3))").alias("amount"),
+        functions.expr("named_struct('city', IF(id % 3 = 0, 'bonn', 'rome'), 'code', id)").alias("place"),
+        functions.expr("timestamp'2024-01-01 00:00:00' + make_interval(0, 0, 0, 0, 0, id)").alias("t"),
+        functions.expr("map('k', array(id, NULL))").alias("tags"),
+        functions.expr("parse_json(concat('{\"id\":', id, '}'))").alias("doc"),
+        functions.expr("CAST(concat('b', id) AS BINARY)").alias("raw"),
+    )
+
+
+def append(spark, workspace, start: int, stop: int, **options: Any) -> None:
+    writer = source_rows(spark, start, stop).coalesce(2).write.format("delta").mode("append")
+    writer.options(**options).save(workspace.configuration.streams["s"].source)
+
+
+@pytest.fixture
+def prepared(new_workspace, add_rules, spark):
+    """A workspace with a source of 200 rows in two versions and compiled rules."""
+
+    def prepare(rules=RULES, id_type: str = "string", **settings: Any):
+        workspace = new_workspace({"s": {**STREAM, **settings}}, id_type=id_type)
+        append(spark, workspace, 0, 120)
+        append(spark, workspace, 120, 200)
+        add_rules(workspace, *rules)
+        failed = [r.error for r in compile_scopes(workspace) if r.error]
+        assert not failed
+        return workspace
+
+    return prepare
+
+
+def read(workspace, name: str):
+    return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
+
+
+def expected_ids(workspace, rules=RULES, where: str = "id IS NOT NULL") -> Counter:
+    """What Spark's own WHERE says: (row's t, rule) for every match."""
+    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source).filter(where)
+    found: Counter = Counter()
+    for rule_id, _, expression in rules:
+        found.update((row["t"], rule_id) for row in source.filter(expression).select("t").collect())
+    return found
+
+
+def tagged_ids(workspace) -> Counter:
+    rows = read(workspace, "s_tagged").select("t", "rule_ids").collect()
+    assert all(row["rule_ids"] == sorted(row["rule_ids"]) for row in rows)
+    return Counter((row["t"], rule_id) for row in rows for rule_id in row["rule_ids"])
+
+
+def assert_exact(workspace, rules=RULES) -> None:
+    """Every source row is tagged or in quarantine, once; tags, matches and Spark's WHERE agree."""
+    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    times = Counter(row["t"] for row in source.select("t").collect())
+    tagged = Counter(row["t"] for row in read(workspace, "s_tagged").select("t").collect())
+    refused = Counter(row["t"] for row in read(workspace, "quarantine_s").select("t").collect())
+    assert tagged + refused == times
+    expected = expected_ids(workspace, rules)
+    assert tagged_ids(workspace) == expected
+    pairs = read(workspace, "s_matches").select("t", "rule_id").collect()
+    assert Counter((row["t"], row["rule_id"]) for row in pairs) == expected
+
+
+def test_tags_matches_and_quarantine_agree_with_spark(prepared) -> None:
+    workspace = prepared()
+    result = tag_stream(workspace, "s")
+    assert_exact(workspace)
+    assert (result.batches, result.rows, result.quarantined) == (1, 200, 10)
+    assert result.matches == sum(expected_ids(workspace).values())
+    reasons = {row["reason"] for row in read(workspace, "quarantine_s").collect()}
+    assert reasons == {"the key id is NULL"}
+    (batch,) = batches(workspace.lake, "s")
+    assert (batch.state, batch.rows, batch.matches, batch.quarantined) == ("done", 200, result.matches, 10)
+    assert (batch.rules_version, batch.source_version, dict(batch.errors)) == (1, 1, {})
+
+
+def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    tagged = read(workspace, "s_tagged")
+    added = ["rule_ids", "rules_version", "index_fingerprint", "source_version", "tagged_at"]
+    assert tagged.columns == [*source.columns, *added]
+    assert [f.dataType for f in tagged.schema][:-5] == [f.dataType for f in source.schema]
+    sound = source.filter("id IS NOT NULL").withColumn("doc", functions.expr("to_json(doc)"))
+    same = tagged.select(*source.columns).withColumn("doc", functions.expr("to_json(doc)"))
+    as_text = functions.to_json(functions.struct("*"))
+    assert Counter(sound.select(as_text).collect()) == Counter(same.select(as_text).collect())
+    versions = tagged.groupBy("source_version").agg(functions.max("id"), functions.min("id")).collect()
+    assert {tuple(row) for row in versions} == {(0, 119, 0), (1, 199, 120)}
+    (stamp,) = tagged.select("rules_version", "index_fingerprint", "tagged_at").distinct().collect()
+    (batch,) = batches(workspace.lake, "s")
+    assert (stamp[0], stamp[1], stamp[2].astimezone(UTC)) == (1, batch.fingerprint, batch.started_at)
+
+
+def test_only_what_is_new_is_tagged_and_with_the_newest_rules(prepared, add_rules, spark) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    assert not tag_is_due(workspace, "s")
+    assert tag_stream(workspace, "s").batches == 0
+    append(spark, workspace, 200, 260)
+    add_rules(workspace, ("late", "s", "x >= 0"))
+    compile_scopes(workspace)
+    assert tag_is_due(workspace, "s")
+    result = tag_stream(workspace, "s")
+    assert (result.rows, result.rules_version) == (60, 2)
+    tagged = read(workspace, "s_tagged")
+    late = tagged.filter("array_contains(rule_ids, 'late')")
+    assert late.agg(functions.min("id"), functions.countDistinct("rules_version")).first()[0] == 200
+    assert tagged.filter("id < 200 AND rules_version <> 1").count() == 0
+
+
+@pytest.mark.parametrize("max_bytes", ["1", "1g"])
+def test_micro_batches_are_bounded(prepared, max_bytes: str) -> None:
+    workspace = prepared(max_bytes_per_batch=max_bytes)
+    result = tag_stream(workspace, "s")
+    files = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source).inputFiles()
+    assert result.batches == (len(files) if max_bytes == "1" else 1)
+    assert_exact(workspace)
+
+
+def test_optimize_between_runs_adds_no_row(prepared, spark) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    spark.sql(f"OPTIMIZE delta.`{workspace.configuration.streams['s'].source}`")
+    append(spark, workspace, 200, 220)
+    assert tag_stream(workspace, "s").rows == 20
+    assert_exact(workspace)
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE {0} SET x = 1 WHERE id = 5", "DELETE FROM {0} WHERE id = 5", "DELETE FROM {0} WHERE id > 150"]
+)
+def test_a_changed_source_stops_the_stream_and_says_the_way_out(prepared, spark, statement: str) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    spark.sql(statement.format(f"delta.`{workspace.configuration.streams['s'].source}`"))
+    append(spark, workspace, 300, 320)
+    with pytest.raises(SourceChangedError, match="--restart"):
+        tag_stream(workspace, "s")
+    result = tag_stream(workspace, "s", skip_changes=True)
+    assert result.rows == 20
+    tag_stream(workspace, "s", restart=True)
+    assert_exact(workspace)
+    assert not tag_is_due(workspace, "s")
+
+
+def test_a_source_made_again_stops_the_stream(prepared, spark) -> None:
+    import shutil
+
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    shutil.rmtree(workspace.configuration.streams["s"].source)
+    append(spark, workspace, 0, 20)
+    with pytest.raises(SourceChangedError, match="made again"):
+        tag_stream(workspace, "s")
+    tag_stream(workspace, "s", restart=True)
+    assert_exact(workspace)
+
+
+def test_a_new_source_column_appears_and_a_changed_type_is_an_error(prepared, spark) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    source = workspace.configuration.streams["s"].source
+    wider = source_rows(spark, 200, 210).withColumn("extra", functions.lit("new"))
+    wider.write.format("delta").mode("append").option("mergeSchema", "true").save(source)
+    tag_stream(workspace, "s")
+    counts = read(workspace, "s_tagged").groupBy("extra").count().collect()
+    assert {tuple(row) for row in counts} == {(None, 190), ("new", 9)}
+    spark.sql(f"ALTER TABLE delta.`{source}` SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true')")
+    spark.sql(f"ALTER TABLE delta.`{source}` ALTER COLUMN amount TYPE DECIMAL(20, 3)")
+    source_rows(spark, 210, 220).withColumn("amount", functions.expr("CAST(amount AS DECIMAL(20, 3))")).write.format(
+        "delta"
+    ).mode("append").save(source)
+    with pytest.raises((SourceChangedError, IndexOutdatedError), match="amount"):
+        tag_stream(workspace, "s")
+    compile_scopes(workspace)
+    with pytest.raises(SourceChangedError, match=r"amount was decimal\(12,3\) and is now decimal\(20,3\)"):
+        tag_stream(workspace, "s")
+    assert tag_stream(workspace, "s", restart=True).rows == 220
+
+
+@pytest.mark.parametrize(("start", "rows"), [("earliest", 200), (1, 80), (5, 0), ("2001-01-01", 200)])
+def test_start(prepared, start: Any, rows: int) -> None:
+    workspace = prepared(start=start)
+    assert tag_stream(workspace, "s").rows == rows
+
+
+def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
+    rules = RULES[:3]
+    workspace = prepared(rules, output="matched")
+    result = tag_stream(workspace, "s")
+    expected = expected_ids(workspace, rules)
+    assert tagged_ids(workspace) == expected
+    assert read(workspace, "s_tagged").count() == len({t for t, _ in expected})
+    assert (result.rows, result.matches) == (200, sum(expected.values()))
+
+
+def test_bigint_ids(prepared) -> None:
+    rules = [(number, "s", expression) for number, (_, _, expression) in enumerate(RULES)]
+    workspace = prepared(rules, id_type="bigint")
+    tag_stream(workspace, "s")
+    assert_exact(workspace, rules)
+    assert read(workspace, "s_matches").schema["rule_id"].dataType.simpleString() == "bigint"
+    assert read(workspace, "s_tagged").schema["rule_ids"].dataType.simpleString() == "array<bigint>"
+
+
+@pytest.mark.parametrize("rules", [[], [("t", "s", "TRUE"), ("u", "s", "1 = 1")], [("f", "s", "FALSE")]])
+@pytest.mark.parametrize("id_type", ["string", "bigint"])
+def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
+    if id_type == "bigint":
+        rules = [(number, *rest) for number, (_, *rest) in enumerate(rules)]
+    workspace = prepared(rules, id_type=id_type)
+    result = tag_stream(workspace, "s")
+    assert_exact(workspace, rules)
+    assert (result.rows, result.matches) == (200, sum(expected_ids(workspace, rules).values()))
+
+
+def test_validity_is_half_open_on_the_event_time(prepared) -> None:
+    first, last = datetime(2024, 1, 1, 0, 10, tzinfo=UTC), datetime(2024, 1, 1, 0, 20, tzinfo=UTC)
+    rule = {"rule_id": "r", "scope": "s", "expression": "x >= 0", "valid_from": first, "valid_to": last}
+    workspace = prepared([rule])
+    tag_stream(workspace, "s")
+    ids = read(workspace, "s_tagged").filter("size(rule_ids) > 0").agg(functions.min("id"), functions.max("id")).first()
+    assert tuple(ids) == (10, 19)
+
+
+def test_no_key_keeps_no_matches_and_no_quarantine(prepared) -> None:
+    workspace = prepared(key=[])
+    result = tag_stream(workspace, "s")
+    assert (result.rows, result.quarantined) == (200, 0)
+    assert result.matches == sum(expected_ids(workspace, where="TRUE").values())
+    assert not workspace.lake.exists("s_matches")
+    assert not workspace.lake.exists("quarantine_s")
+
+
+def test_checks_send_rows_to_quarantine_with_the_reason(prepared) -> None:
+    checks = {"small": "x < 95", "named": "name <> 'n2'", "sound": "100 / (x - 50) < 1000"}
+    workspace = prepared(checks=checks)
+    result = tag_stream(workspace, "s")
+    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    good = "id IS NOT NULL AND x < 95 AND name <> 'n2' AND x <> 50"
+    assert read(workspace, "s_tagged").count() == source.filter(good).count() == 200 - result.quarantined
+    reasons = {row["id"]: row["reason"] for row in read(workspace, "quarantine_s").collect()}
+    assert reasons[50] == "the check sound raised an error"
+    assert reasons[97] == "the check small is FALSE; the check named is FALSE"
+    assert reasons[11] == "the check named is NULL"
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [("nope > 1", "nope"), ("x", "check bad"), ("x > rand()", "rand"), ("x > > 1", "check bad")],
+)
+def test_a_check_that_cannot_be_used(prepared, condition: str, message: str) -> None:
+    workspace = prepared(checks={"bad": condition})
+    with pytest.raises(CheckError, match=message):
+        tag_stream(workspace, "s")
+    assert batches(workspace.lake, "s") == []
+
+
+def test_too_large_a_share_in_quarantine_stops_before_the_first_write(prepared, new_workspace) -> None:
+    workspace = prepared(max_quarantine_share=0.01)
+    with pytest.raises(QuarantineShareError, match="10 of the next 200 rows"):
+        tag_stream(workspace, "s")
+    assert batches(workspace.lake, "s") == []
+    assert tag_stream(new_workspace({"s": STREAM}), "s").rows == 200
+
+
+def test_without_an_index(new_workspace, spark) -> None:
+    workspace = new_workspace({"s": STREAM})
+    with pytest.raises(SourceError, match="no source yet"):
+        tag_stream(workspace, "s")
+    append(spark, workspace, 0, 10)
+    with pytest.raises(NoIndexError, match="deltatag compile s"):
+        tag_stream(workspace, "s")
+
+
+def test_errors_on_rows_are_counted_for_each_rule(prepared) -> None:
+    rules = [
+        ("divides", "s", "100 / (x - 50) > 3"),
+        ("casts", "s", "CAST(substr(name, 2) AS INT) = 3 AND x > 10"),
+        ("guarded", "s", "x <> 50 AND 100 / (x - 50) > 3"),
+        ("sound", "s", "x > 3"),
+    ]
+    workspace = prepared(rules)
+    result = tag_stream(workspace, "s")
+    assert dict(result.errors) == {"divides": 2, "guarded": 2}
+    assert dict(batches(workspace.lake, "s")[0].errors) == {"divides": 2, "guarded": 2}
+    sound = [("divides", "s", "try_divide(100, x - 50) > 3"), *rules[1:]]
+    assert tagged_ids(workspace) == expected_ids(workspace, sound)
+
+
+def test_rules_that_only_spark_can_evaluate(prepared) -> None:
+    rules = [
+        ("function", "s", "upper(name) = 'N3'"),
+        ("array", "s", "tags['k'][0] > 150"),
+        ("variant", "s", "doc:id::BIGINT % 7 = 0"),
+        ("both", "s", "length(name) = 2 AND x > 30"),
+    ]
+    workspace = prepared(rules)
+    tag_stream(workspace, "s")
+    assert_exact(workspace, rules)
+
+
+def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspace, add_rules, spark) -> None:
+    workspace = new_workspace({"s": {"source": "lake/source"}})
+    source = f"delta.`{workspace.configuration.streams['s'].source}`"
+    spark.sql(
+        f"CREATE TABLE {source} (id BIGINT, p STRING, c CHAR(5), v VARCHAR(9)) USING DELTA PARTITIONED BY (p) "
+        "TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"INSERT INTO {source} SELECT id, IF(id % 2 = 0, 'a b', NULL), 'abc', 'vw' FROM range(0, 50, 1, 1)")
+    spark.sql(f"DELETE FROM {source} WHERE id IN (3, 4)")
+    add_rules(workspace, ("p", "s", "p = 'a b'"), ("v", "s", "v = 'vw' AND id < 10"), ("c", "s", "c = 'abc'"))
+    assert compile_scopes(workspace)[0].rejects == 0
+    assert tag_stream(workspace, "s").rows == 48
+    tagged = read(workspace, "s_tagged")
+    for rule, condition in (("p", "p = 'a b'"), ("v", "v = 'vw' AND id < 10"), ("c", "c = 'abc'")):
+        expected = {row["id"] for row in spark.sql(f"SELECT id FROM {source} WHERE {condition}").collect()}
+        found = {row["id"] for row in tagged.filter(functions.array_contains("rule_ids", rule)).collect()}
+        assert found == expected, rule
