@@ -1,0 +1,173 @@
+"""Writes the parts of docs/ that follow from the code anew; with --check only tells whether they are current."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from pipelines import tables  # noqa: E402
+from rules_index.expressions import functions  # noqa: E402
+
+RESULTS = {
+    "string": "STRING",
+    "text": "STRING (BINARY for a BINARY argument)",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "tinyint": "TINYINT",
+    "boolean": "BOOLEAN",
+    "double": "DOUBLE",
+    "float": "FLOAT",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "ntz": "TIMESTAMP_NTZ",
+    "binary": "BINARY",
+    "interval": "INTERVAL DAY TO SECOND",
+    "months": "INTERVAL YEAR TO MONTH",
+    "number": "the number's type",
+    "whole": "a whole number",
+    "rounded": "the number's type, rounded",
+    "shift": "INT or BIGINT",
+    "first": "as the first argument",
+    "common": "the arguments' common type",
+    "common-from-2": "the common type of the last two",
+    "concat": "STRING, BINARY or ARRAY",
+    "array": "ARRAY",
+    "item": "an item of the first argument",
+    "keys": "ARRAY of the keys",
+    "values": "ARRAY of the values",
+    "strings": "ARRAY of STRING",
+    "aggregate": "as the start value",
+    "unknown": "as Spark says",
+}
+GROUPS = (
+    ("aggregates", functions.AGGREGATES),
+    ("window functions", functions.WINDOWS),
+    ("generators of rows", functions.TABLES),
+    ("not repeatable", functions.NOT_REPEATABLE),
+    ("reach outside the row, or cost too much", functions.NOT_ALLOWED),
+)
+
+
+def function_table() -> list[str]:
+    """The allowed functions by the type of their result, each with how many arguments it takes."""
+    by_result: dict[str, list[tuple[str, str]]] = {}
+    for function in functions.FUNCTIONS.values():
+        result = function.result
+        shown = RESULTS.get(result) or result.removeprefix("cast:").upper()
+        by_result.setdefault(shown, []).append((function.name, f"`{function.name}`&nbsp;{_count(function)}"))
+    rows = [
+        f"| {result} | {', '.join(text for _, text in sorted(names))} |" for result, names in sorted(by_result.items())
+    ]
+    sized = ", ".join(f"`{name}`" for name in sorted(functions.SMALL))
+    patterns = ", ".join(f"`{name}`" for name in sorted({*functions.PATTERN_ARGUMENT, "str_to_map"}))
+    growing = ", ".join(f"`{name}`" for name in sorted(functions.GROWING))
+    return [
+        f"{len(functions.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
+        "",
+        "| result | functions |",
+        "|---|---|",
+        *rows,
+        "",
+        "Limits on arguments:",
+        "",
+        f"- Lambdas are arguments of {_names(functions.LAMBDAS)} and of no other function.",
+        f"- The size of the result is a constant of at most {functions.LARGEST_SIZE:,} in {sized}.",
+        f"- The regular expression is a constant, and one that Java cannot stall on, in {patterns}.",
+        f"- Of these, which may enlarge their argument, at most {functions.MOST_GROWING} may be nested: {growing}.",
+        "",
+        "Known and refused:",
+        "",
+        "| why | functions |",
+        "|---|---|",
+        *(f"| {why} | {_names(names)} |" for why, names in GROUPS),
+    ]
+
+
+def lake_tables() -> list[str]:
+    """The tables that every lake has."""
+    lines: list[str] = []
+    for table in tables.LAKE_TABLES.values():
+        lines += [f"### {table.name}", "", f"One row: {table.grain}.", "", *_columns(table.columns), ""]
+    return lines[:-1]
+
+
+def stream_tables() -> list[str]:
+    """What deltatag adds to a stream's columns."""
+    ids = "string"
+    return [
+        "### &lt;stream&gt;_tagged",
+        "",
+        "One row: one row of the source that is not in quarantine. The source's columns, and:",
+        "",
+        *_columns(tables.tagged_columns(ids)),
+        "",
+        "### &lt;stream&gt;_matches",
+        "",
+        "One row: one row of the source and one rule that it satisfies. The stream's key and event time, and:",
+        "",
+        *_columns(tables.matches_columns(ids)),
+        "",
+        "### quarantine_&lt;stream&gt;",
+        "",
+        "One row: one row of the source that was not tagged. The source's columns, and:",
+        "",
+        *_columns(tables.QUARANTINE_COLUMNS),
+    ]
+
+
+def _columns(columns: Iterable[tables.Column]) -> list[str]:
+    rows = [f"| `{column.name}` | {column.type.upper()} | {column.comment} |" for column in columns]
+    return ["| column | type | meaning |", "|---|---|---|", *rows]
+
+
+def _count(function: functions.Function) -> str:
+    if function.most == functions.MANY:
+        return f"{function.least}+"
+    return str(function.least) if function.least == function.most else f"{function.least}-{function.most}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+PARTS = {
+    ("docs/rule-language.md", "functions"): function_table,
+    ("docs/tables.md", "lake"): lake_tables,
+    ("docs/tables.md", "stream"): stream_tables,
+}
+
+
+def renewed(text: str, part: str, lines: list[str]) -> str:
+    """The document with the part between its two marks replaced."""
+    begin, end = f"<!-- {part}: written by make docs -->", f"<!-- {part}: end -->"
+    found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", text, re.DOTALL)
+    if found is None:
+        raise SystemExit(f"The marks of the part {part} are missing: {begin} and {end}.")
+    body = "\n".join(lines)
+    return f"{text[: found.start()]}{begin}\n\n{body}\n\n{end}{text[found.end() :]}"
+
+
+def main() -> int:
+    """0 if all is current now; 1 where it is not and must only be checked."""
+    outdated = []
+    for (name, part), write in PARTS.items():
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8")
+        new = renewed(text, part, write())
+        if new != text:
+            outdated.append(f"{name} ({part})")
+            if "--check" not in sys.argv:
+                path.write_text(new, encoding="utf-8")
+    if outdated and "--check" in sys.argv:
+        print(f"Not current: {', '.join(outdated)}. Write it anew with: make docs", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
