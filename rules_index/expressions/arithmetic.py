@@ -5,6 +5,7 @@ Functions return an Arrow array and where, among non-NULL rows, the computation 
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from rules_index.expressions import decimals
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
+_LONG_DIGITS = 18
+"""Decimals of up to so many digits are a BIGINT inside Spark."""
 _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
@@ -68,11 +71,13 @@ def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt
 
 
 def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
-    """`negate` or `abs`; fails on the least integer of the type."""
+    """`negate` or `abs`; fails where the type cannot hold the result."""
     if pa.types.is_integer(values.type):
         lowest = np.iinfo(values.type.to_pandas_dtype()).min
         failed = _numbers(values) == lowest
         return (pc.negate if name == "negate" else pc.abs)(values), failed
+    if pa.types.is_decimal(values.type):
+        return decimals.negative_or_absolute(name, values)
     return (pc.negate if name == "negate" else pc.abs)(values), None
 
 
@@ -84,7 +89,7 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
     if not can_cast(source, target):
         raise ValueError(f"No cast from {source} to {target} is evaluated here.")
     if t.is_boolean(target):
-        zero = pa.scalar(0, pa.int8()).cast(source)
+        zero = pa.scalar(Decimal(0) if t.is_decimal(source) else 0, source)
         return pc.not_equal(values, zero), None
     if t.is_boolean(source):
         values, source = values.cast(pa.int8()), pa.int8()
@@ -122,6 +127,10 @@ def _from_decimal(values: pa.Array, target: pa.DataType) -> Outcome:
     if pa.types.is_floating(target):
         # Through text, because both steps round correctly
         return values.cast(pa.string()).cast(target), None
+    if values.type.precision > _LONG_DIGITS and target != pa.int64():
+        # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+        doubles = values.cast(pa.string()).cast(pa.float64())
+        return _float_to_integer(_numbers(doubles), doubles, target)
     whole, failed = decimals.to_integers(values)
     narrow, outside = _narrow(whole, target)
     return _like_nulls_of(narrow, values, target), failed | outside

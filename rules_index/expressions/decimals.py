@@ -62,6 +62,18 @@ def rescale(values: pa.Array, target: pa.DataType) -> Outcome:
     return operate("add", values, zero, target)
 
 
+def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
+    """`negate` or `abs` in the same type.
+
+    Spark changes the sign of more than 18 digits in Java's 34-digit arithmetic, which rounds half to even.
+    """
+    out = np.zeros((len(values), 2), np.uint64)
+    failed = np.zeros(len(values), np.bool_)
+    _change_sign(_halves(values), name == "abs", values.type.precision, out, failed)
+    nulls = _nulls(values)
+    return _array(out, nulls | failed, values.type), failed & ~nulls
+
+
 def to_integers(values: pa.Array) -> tuple[npt.NDArray[np.int64], Mask]:
     """Truncated toward zero, `[rows] int64`, and where that does not fit."""
     whole = np.zeros(len(values), np.int64)
@@ -225,9 +237,6 @@ def _operate(  # type: ignore[no-untyped-def]
     limit = np.zeros(_LIMBS, np.uint64)
     limit[0] = 1
     _scale_up(limit, precision)
-    most = np.zeros(_LIMBS, np.uint64)
-    most[0] = 1
-    _scale_up(most, 38)
     for row in range(len(left)):
         a_negative = _load(left[row, 0], left[row, 1], a)
         b_negative = _load(right[row, 0], right[row, 1], b)
@@ -235,11 +244,6 @@ def _operate(  # type: ignore[no-untyped-def]
             _multiply(a, b, result)
             negative = a_negative != b_negative
             at = left_scale + right_scale
-            if not _less(result, most):
-                # Java rounds a product to 38 digits first, and to its scale from there
-                extra = _digits(result, spare) - 38
-                _scale_down(result, extra, True)
-                at -= extra
         else:
             if operation == 1:
                 b_negative = not b_negative
@@ -267,6 +271,30 @@ def _operate(  # type: ignore[no-untyped-def]
             _store(result, negative, out[row])
         else:
             failed[row] = True
+
+
+@njit(cache=True, nogil=True)
+def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
+    limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
+    for row in range(len(halves)):
+        negative = _load(halves[row, 0], halves[row, 1], limbs)
+        if absolute and not negative:
+            out[row] = halves[row]
+            continue
+        extra = _digits(limbs, spare) - 34 if precision > 34 else 0
+        if extra > 0:
+            rest, half = np.uint64(0), np.uint64(5)
+            for step in range(extra):
+                if step:
+                    half *= np.uint64(10)
+                rest += _divide_small(limbs, 10) * (half // np.uint64(5))
+            if rest > half or (rest == half and limbs[0] & np.uint64(1)):
+                _times_small(limbs, 1, 1)
+            _scale_up(limbs, extra)
+        if _digits(limbs, spare) > precision:
+            failed[row] = True
+        else:
+            _store(limbs, not negative, out[row])
 
 
 @njit(cache=True, nogil=True)
