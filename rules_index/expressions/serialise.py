@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 
-_DEPTH_LIMIT = 500
+_DEPTH_LIMIT = 200
 _PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "int8": pa.int8(),
