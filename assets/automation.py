@@ -1,0 +1,121 @@
+"""When runs start: a job over all assets, a schedule that does what is due, a sensor that notices changes."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.names import JOB, RESOURCE, RULES, index_key, rejects_key, runs_key, source_key, table_key
+from assets.streams import stream_tables
+from pipelines.config import Configuration
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+CRON = "*/15 * * * *"
+SENSOR_SECONDS = 30
+
+
+def run_job(configuration: Configuration) -> Any:
+    """Everything, once: what `deltatag run` does."""
+    looked_at = [RULES, *(source_key(name) for name in configuration.streams)]
+    return dg.define_asset_job(
+        JOB,
+        selection=dg.AssetSelection.all() | dg.AssetSelection.assets(*looked_at),
+        description="Judge, compile and tag whatever is due.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
+    """Starts the job every quarter of an hour, for the streams that have something due, and else not at all."""
+
+    @dg.schedule(
+        name="run_every_quarter_of_an_hour",
+        job=job,
+        cron_schedule=CRON,
+        execution_timezone=configuration.rules.time_zone,
+        required_resource_keys={RESOURCE},
+        description="Does what is due, also what an earlier run failed to do.",
+    )
+    def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        due = due_streams(context.resources.lake.workspace())
+        if not due:
+            return dg.SkipReason("Nothing is due: no rule, source or stored index has changed.")
+        return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={"deltatag/due": ", ".join(due)})
+
+    return schedule
+
+
+def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition:
+    """Starts the job when the rules were edited or a source has a new version that leaves something due."""
+
+    @dg.sensor(
+        name="rules_and_sources",
+        job=job,
+        minimum_interval_seconds=SENSOR_SECONDS,
+        required_resource_keys={RESOURCE},
+        description="Notices edits of the rules table and new versions of the sources.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        workspace = context.resources.lake.workspace()
+        versions = current_versions(workspace)
+        cursor = json.dumps(versions, sort_keys=True)
+        if cursor == context.cursor:
+            return dg.SensorResult(skip_reason="No rule was edited, and no source has a new version.")
+        due = due_streams(workspace)
+        if not due:
+            return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
+        request = dg.RunRequest(
+            run_key=hashlib.sha256(cursor.encode()).hexdigest(),
+            asset_selection=assets_of(configuration, due),
+            tags={"deltatag/due": ", ".join(due)},
+        )
+        return dg.SensorResult(run_requests=[request], cursor=cursor)
+
+    return sensor
+
+
+def current_versions(workspace: "Workspace") -> dict[str, int | None]:
+    """The versions of the rules table and of every source; None where there is no such table."""
+    from pipelines.errors import PipelineError
+    from pipelines.tag import newest_source_version
+
+    versions: dict[str, int | None] = {}
+    try:
+        versions["rules"] = workspace.lake.version("rules")
+    except PipelineError:
+        versions["rules"] = None
+    for stream in workspace.configuration.streams.values():
+        try:
+            versions[f"source {stream.name}"] = newest_source_version(workspace, stream)
+        except PipelineError:
+            versions[f"source {stream.name}"] = None
+    return versions
+
+
+def due_streams(workspace: "Workspace") -> list[str]:
+    """Streams to be compiled or tagged; one that cannot be judged is due, so that a run tells why."""
+    from pipelines.compile import compile_is_due
+    from pipelines.errors import PipelineError
+    from pipelines.tag import tag_is_due
+
+    due = []
+    for name in workspace.configuration.streams:
+        try:
+            if compile_is_due(workspace, name) or tag_is_due(workspace, name):
+                due.append(name)
+        except PipelineError:
+            due.append(name)
+    return due
+
+
+def assets_of(configuration: Configuration, streams: Sequence[str]) -> list[dg.AssetKey]:
+    """The assets that a run for these streams takes, the rules and the sources among them."""
+    keys = [RULES]
+    for name in streams:
+        tables = [table_key(table) for table in stream_tables(configuration.stream(name))]
+        keys += [source_key(name), index_key(name), rejects_key(name), *tables, runs_key(name)]
+    return keys

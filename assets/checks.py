@@ -1,0 +1,111 @@
+"""The quality gates as asset checks: one check for each expectation, all of a gate judged in one step."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
+from assets.streams import BATCHES
+from pipelines.config import Configuration, Stream
+from pipelines.tables import tagged_table
+from quality.findings import ERROR, Expectation, GateResult, markdown_table
+from quality.gates import (
+    rules_expectations,
+    rules_gate,
+    source_expectations,
+    source_gate,
+    tagged_expectations,
+    tagged_gate,
+)
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+_SEVERITIES = {True: dg.AssetCheckSeverity.ERROR, False: dg.AssetCheckSeverity.WARN}
+_Gate = Callable[[dg.AssetCheckExecutionContext], GateResult]
+
+
+def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
+    """The checks of the rules table; where one fails as an error, nothing is compiled."""
+
+    def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
+        return rules_gate(_workspace(context))
+
+    return _checks("judge_rules", RULES, rules_expectations(configuration), gate)
+
+
+def source_checks(stream: Stream) -> dg.AssetChecksDefinition:
+    """The checks of a stream's source; where one fails as an error, the stream is not tagged."""
+
+    def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
+        return source_gate(_workspace(context), stream.name)
+
+    return _checks(f"judge_{stream.name}", source_key(stream.name), source_expectations(stream), gate)
+
+
+def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
+    """The checks of what the tagging step before them wrote; where one fails, nothing downstream runs."""
+    key = table_key(tagged_table(stream))
+
+    def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
+        return tagged_gate(_workspace(context), stream.name, max(_written(context, key), 1))
+
+    return _checks(f"judge_{tagged_table(stream)}", key, tagged_expectations(stream), gate)
+
+
+def _workspace(context: dg.AssetCheckExecutionContext) -> "Workspace":
+    workspace: Workspace = context.resources.lake.workspace()
+    return workspace
+
+
+def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
+    """How many micro-batches the newest materialisation of the asset wrote."""
+    event = context.instance.get_latest_materialization_event(key)
+    written = event.asset_materialization if event else None
+    value = written.metadata[BATCHES].value if written and BATCHES in written.metadata else 0
+    return value if isinstance(value, int) else 0
+
+
+def _checks(name: str, key: dg.AssetKey, expectations: Sequence[Expectation], gate: _Gate) -> dg.AssetChecksDefinition:
+    # Only a result of severity ERROR blocks: a warning's check may stand among the blocking ones.
+    specs = [dg.AssetCheckSpec(e.name, asset=key, description=e.description, blocking=True) for e in expectations]
+
+    @dg.multi_asset_check(name=name, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
+    def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        result = gate(context)
+        if result.reason is not None:
+            context.log.error(result.reason)
+        for number, finding in enumerate(result.findings):
+            metadata = {"observed": _metadata_value(finding.observed)} if finding.observed is not None else {}
+            if number == 0:
+                metadata |= gate_metadata(result)
+            yield dg.AssetCheckResult(
+                check_name=finding.expectation,
+                asset_key=key,
+                passed=finding.success,
+                severity=_SEVERITIES[finding.severity == ERROR],
+                description=finding.message,
+                metadata=metadata,
+            )
+
+    return judge
+
+
+def gate_metadata(result: GateResult) -> dict[str, Any]:
+    """Counts, rates and tables of a gate; they stand on its first check."""
+    metadata = {name: _metadata_value(value) for name, value in result.measures.items()}
+    metadata["findings"] = dg.MetadataValue.md(result.table())
+    if result.report is not None:
+        metadata["data_docs"] = dg.MetadataValue.url(result.report.as_uri())
+    if result.counts:
+        from assets.plots import matches_per_rule
+
+        top = result.counts[:20]
+        metadata["rules_with_most_matches"] = dg.MetadataValue.md(markdown_table(("rule", "matches"), top))
+        metadata["matches_per_rule"] = dg.MetadataValue.md(matches_per_rule(result.gate, result.counts))
+    return metadata
+
+
+def _metadata_value(value: Any) -> Any:
+    return value if isinstance(value, int | float | str) else str(value)

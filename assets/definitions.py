@@ -1,0 +1,81 @@
+"""The code location: all definitions, from the configuration that this process is meant to serve."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+
+import dagster as dg
+
+from assets.automation import change_sensor, run_job, run_schedule
+from assets.checks import rules_checks, source_checks, tagged_checks
+from assets.names import RESOURCE
+from assets.resources import LakeResource
+from assets.rules import index_assets, rules_asset
+from assets.streams import source_asset, tagged_assets
+from pipelines.config import FILE_NAME, Configuration, load_configuration
+
+VARIABLE = "DELTATAG_CONFIG"
+"""Environment variable that names the configuration file."""
+_PLACES = (Path(FILE_NAME), Path("demo") / FILE_NAME)
+"""Where a configuration is looked for otherwise: the working directory, then what `make demo` leaves there."""
+
+
+def configuration_path() -> Path | None:
+    """The configuration to serve: the one that DELTATAG_CONFIG names, else the first one found; None if none is."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named)
+    return next((path for path in _PLACES if path.is_file()), None)
+
+
+def build_definitions(path: Path | None) -> dg.Definitions:
+    """All definitions over one configuration, or a note on how to make one; ConfigurationError if it is wrong."""
+    if path is None:
+        return dg.Definitions(assets=[_not_configured()])
+    with warnings.catch_warnings():
+        # Dagster calls the assets that are only looked at a beta feature, once for each of them.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return _definitions(load_configuration(path))
+
+
+def _definitions(configuration: Configuration) -> dg.Definitions:
+    streams = list(configuration.streams.values())
+    job = run_job(configuration)
+    return dg.Definitions(
+        assets=[
+            rules_asset(configuration),
+            *(source_asset(stream) for stream in streams),
+            *(index_assets(stream) for stream in streams),
+            *(tagged_assets(stream) for stream in streams),
+        ],
+        asset_checks=[
+            rules_checks(configuration),
+            *(source_checks(stream) for stream in streams),
+            *(tagged_checks(stream) for stream in streams),
+        ],
+        jobs=[job],
+        schedules=[run_schedule(configuration, job)],
+        sensors=[change_sensor(configuration, job)],
+        resources={RESOURCE: _resource(configuration)},
+        executor=dg.in_process_executor,
+    )
+
+
+def _resource(configuration: Configuration) -> LakeResource:
+    return LakeResource(configuration=str(configuration.path.absolute()))
+
+
+def _not_configured() -> dg.AssetSpec:
+    return dg.AssetSpec(
+        "no_configuration",
+        description=(
+            f"There is no {FILE_NAME} in the working directory, and {VARIABLE} names none. Make one with "
+            "`deltatag init`, or a whole example with `make demo`, then reload this code location. To serve one from "
+            f"elsewhere, set `{VARIABLE}` to its path before Dagster starts."
+        ),
+    )
+
+
+defs = build_definitions(configuration_path())

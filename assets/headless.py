@@ -1,0 +1,43 @@
+"""Runs the job in this process, without a web server or a daemon: for scripts, demonstrations and tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import dagster as dg
+
+from assets.definitions import build_definitions
+from assets.names import JOB, RESOURCE
+from assets.resources import LakeResource
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def run_once(
+    workspace: Workspace, instance: dg.DagsterInstance, streams: list[str] | None = None, quiet: bool = False
+) -> dg.ExecuteInProcessResult:
+    """Observe, judge, compile and tag, for all streams or the named ones; what fails is in the result, not raised.
+
+    `instance` keeps the records: `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder. `quiet` keeps
+    the log off the terminal; the instance has it all the same.
+    """
+    from assets.automation import assets_of
+
+    configuration = workspace.configuration
+    definitions = build_definitions(configuration.path)
+    job = definitions.resolve_job_def(JOB)
+    return job.execute_in_process(
+        instance=instance,
+        raise_on_error=False,
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}} if quiet else None,
+        asset_selection=assets_of(configuration, streams) if streams is not None else None,
+        resources={RESOURCE: LakeResource.over(workspace)},
+    )
+
+
+def open_instance(folder: Path) -> dg.DagsterInstance:
+    """Dagster's records in a folder, made where it is missing; `dagster dev` shows them with DAGSTER_HOME set to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return dg.DagsterInstance.local_temp(str(folder.absolute()))

@@ -1,0 +1,118 @@
+"""The rules table as an asset that is only looked at, and what is compiled from it: indexes and rejects."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
+from pipelines.config import Configuration, Stream
+from pipelines.tables import RULES as RULES_TABLE
+
+if TYPE_CHECKING:
+    from pipelines.compile import ScopeResult
+
+MISSING = "missing"
+DELTA = {"dagster/kind/deltalake": ""}
+"""The tag by which Dagster shows that an asset is a Delta table."""
+_REJECTS_SHOWN = 20
+
+
+def rules_asset(configuration: Configuration) -> Any:
+    """`rules`: its data version is the table's Delta version."""
+    columns = [dg.TableColumn(c.name, c.type, c.comment) for c in RULES_TABLE.columns]
+
+    @dg.observable_source_asset(
+        key=RULES,
+        group_name="rules",
+        description="The rules. Whoever edits this table authors rules; the next run compiles and applies them.",
+        metadata={
+            "dagster/column_schema": dg.TableSchema(columns=columns),
+            "configuration": dg.MetadataValue.path(str(configuration.path.absolute())),
+        },
+        tags=DELTA,
+        required_resource_keys={RESOURCE},
+    )
+    def look_at_rules(context: dg.AssetExecutionContext) -> dg.DataVersion:
+        from pipelines.errors import MissingTableError
+
+        try:
+            version = str(context.resources.lake.workspace().lake.version(RULES_TABLE.name))
+        except MissingTableError:
+            version = MISSING
+        return dg.DataVersion(version)
+
+    return look_at_rules
+
+
+def index_assets(stream: Stream) -> dg.AssetsDefinition:
+    """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint."""
+    scope = stream.name
+    specs = [
+        dg.AssetSpec(
+            rejects_key(scope),
+            deps=[RULES],
+            group_name="rules",
+            description=f"Rules of {scope} that did not compile, each with the reason and its position.",
+            kinds={"deltalake"},
+        ),
+        dg.AssetSpec(
+            index_key(scope),
+            deps=[RULES],
+            group_name="rules",
+            description=f"The rules of {scope}, compiled. It changes only when what decides a match has changed.",
+            kinds={"deltalake"},
+        ),
+    ]
+
+    @dg.multi_asset(name=f"compile_{scope}", specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
+    def compile_scope(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        from pipelines.compile import compile_scopes
+
+        workspace = context.resources.lake.workspace()
+        result = compile_scopes(workspace, [scope])[0]
+        yield _rejects(workspace, result)
+        if result.error is not None or result.fingerprint is None:
+            raise dg.Failure(result.error or _held(result), allow_retries=False)
+        yield dg.MaterializeResult(
+            asset_key=index_key(scope),
+            data_version=dg.DataVersion(result.fingerprint),
+            metadata={
+                "state": result.state,
+                "rules": result.rules,
+                "rejected": result.rejects,
+                "reject_rate": result.rejects / result.rules if result.rules else 0.0,
+                "rules_version": result.rules_version,
+                "engine": result.engine or "",
+                "bytes": result.bytes,
+                "seconds": result.seconds,
+            },
+        )
+
+    return compile_scope
+
+
+def _held(result: "ScopeResult") -> str:
+    return (
+        f'{result.rejects} of the {result.rules} rules of {result.scope} were rejected, on_reject is "hold", and there '
+        "is no earlier index to hold on to. Correct the rules that rule_rejects lists."
+    )
+
+
+def _rejects(workspace: Any, result: "ScopeResult") -> dg.MaterializeResult[Any]:
+    from pipelines.tables import RULE_REJECTS
+    from quality.findings import markdown_table
+
+    lake = workspace.lake
+    columns = ["rule_id", "error", "position", "message"]
+    rows = lake.arrow(RULE_REJECTS.name, columns, [("scope", "=", result.scope)]).slice(0, _REJECTS_SHOWN)
+    table = markdown_table(columns, [[row[name] for name in columns] for row in rows.to_pylist()])
+    return dg.MaterializeResult(
+        asset_key=rejects_key(result.scope),
+        data_version=dg.DataVersion(str(lake.version(RULE_REJECTS.name))),
+        metadata={
+            "dagster/row_count": result.rejects,
+            "rules_version": result.rules_version,
+            "rejects": dg.MetadataValue.md(table),
+        },
+    )

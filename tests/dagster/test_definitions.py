@@ -1,0 +1,136 @@
+"""The code location loads as it stands, and says what depends on what."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+
+from assets.definitions import build_definitions, configuration_path
+from pipelines.errors import ConfigurationError
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIGURATION = """
+[lake]
+root = "lake"
+[streams.flights]
+source = "lake/flights"
+key = ["flight_id"]
+checks = { sane = "delay > -120", "two words" = "delay < 9999" }
+[streams.weather]
+source = "lake/weather"
+"""
+# asset <- the assets that it is made from, and the checks of the asset
+GRAPH = """
+flights <-
+  check_sane_holds check_two_words_holds checks_valid columns followed key_flight_id_not_null quarantine_share
+flights_matches <- flights rule_index/flights
+flights_tagged <- flights rule_index/flights
+  ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
+  versions_recorded
+quarantine_flights <- flights rule_index/flights
+rule_index/flights <- rules
+rule_index/weather <- rules
+rule_rejects/flights <- rules
+rule_rejects/weather <- rules
+rules <-
+  description_type enabled_type expression_not_null expression_type labels_type owner_type priority_type reject_share
+  rule_id_not_null rule_id_type rule_id_unique scope_known scope_not_null scope_type table valid_from_type valid_to_type
+runs/flights <- flights rule_index/flights
+runs/weather <- rule_index/weather weather
+weather <-
+  columns followed
+weather_tagged <- rule_index/weather weather
+  ids_exist matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees versions_recorded
+"""
+
+
+@pytest.fixture
+def configuration(tmp_path: Path) -> Path:
+    path = tmp_path / "deltatag.toml"
+    path.write_text(CONFIGURATION)
+    return path
+
+
+def described(definitions: dg.Definitions) -> list[str]:
+    graph = definitions.resolve_asset_graph()
+    lines = []
+    for key in sorted(graph.get_all_asset_keys(), key=lambda key: key.to_user_string()):
+        parents = sorted(parent.to_user_string() for parent in graph.get(key).parent_keys)
+        lines.append(f"{key.to_user_string()} <- {' '.join(parents)}".strip())
+        lines += sorted(check.name for check in graph.get_check_keys_for_assets([key]))
+    return lines
+
+
+def test_the_asset_graph_is_this(configuration: Path) -> None:
+    expected = [
+        line if "<-" in line else check
+        for line in GRAPH.strip().splitlines()
+        for check in ([line] if "<-" in line else line.split())
+    ]
+    assert described(build_definitions(configuration)) == expected
+
+
+def test_everything_loads_and_runs_in_one_process_with_one_spark_step_at_a_time(configuration: Path) -> None:
+    definitions = build_definitions(configuration)
+    dg.Definitions.validate_loadable(definitions)
+    job = definitions.resolve_job_def("run")
+    assert job.executor_def is dg.in_process_executor
+    pools = {node.name: node.definition.pool for node in job.nodes}
+    assert {name for name, pool in pools.items() if pool == "spark"} >= {
+        "compile_flights",
+        "tag_flights",
+        "tag_weather",
+    }
+    assert [schedule.name for schedule in definitions.schedules or []] == ["run_every_quarter_of_an_hour"]
+    assert [sensor.name for sensor in definitions.sensors or []] == ["rules_and_sources"]
+    shipped = yaml.safe_load((ROOT / "dagster.yaml").read_text())
+    assert shipped["concurrency"]["pools"]["default_limit"] == 1
+
+
+def test_without_a_configuration_a_note_says_how_to_make_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTATAG_CONFIG", raising=False)
+    definitions = build_definitions(configuration_path())
+    dg.Definitions.validate_loadable(definitions)
+    (spec,) = definitions.assets or ()
+    assert "deltatag init" in str(getattr(spec, "description", ""))
+
+
+def test_the_configuration_is_the_named_one_then_the_folders_then_the_demonstrations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTATAG_CONFIG", raising=False)
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "deltatag.toml").touch()
+    assert configuration_path() == Path("demo/deltatag.toml")
+    (tmp_path / "deltatag.toml").touch()
+    assert configuration_path() == Path("deltatag.toml")
+    monkeypatch.setenv("DELTATAG_CONFIG", "elsewhere.toml")
+    assert configuration_path() == Path("elsewhere.toml")
+
+
+def test_a_mistake_in_the_configuration_is_told_by_file_and_key(tmp_path: Path) -> None:
+    path = tmp_path / "deltatag.toml"
+    path.write_text('[lake]\nroot = "lake"\n[streams.flights]\nsource = "x"\nkye = ["a"]\n')
+    with pytest.raises(ConfigurationError, match=r"deltatag\.toml.*streams\.flights.*kye"):
+        build_definitions(path)
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_dagsters_own_command_finds_nothing_wrong(
+    configuration: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, configured: bool
+) -> None:
+    if configured:
+        monkeypatch.setenv("DELTATAG_CONFIG", str(configuration))
+    else:
+        monkeypatch.delenv("DELTATAG_CONFIG", raising=False)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(ROOT / "workspace.yaml")]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,233 @@
+"""Runs of the job over a small lake: what is made, what stops, what starts a run and what does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from assets.automation import due_streams
+from assets.definitions import build_definitions
+from assets.headless import run_once
+from assets.names import RESOURCE
+from assets.resources import LakeResource
+from pipelines.lake import arrow_schema
+from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.workspace import Workspace
+
+pytestmark = pytest.mark.spark
+
+CONFIGURATION = """
+[lake]
+root = "lake"
+[rules]
+max_reject_share = 0.5
+[streams.flights]
+source = "lake/flights"
+key = ["flight_id"]
+checks = { sane = "delay > -120" }
+max_quarantine_share = 0.2
+"""
+TABLES = ("rules", "rule_rejects", "rule_index", "runs", "flights_tagged", "flights_matches", "quarantine_flights")
+
+
+def flights(start: int, stop: int) -> pa.Table:
+    """Every tenth flight has a delay that the check refuses."""
+    numbers = range(start, stop)
+    delays = [-500 if n % 10 == 9 else n % 100 for n in numbers]
+    return pa.table({"flight_id": pa.array(numbers, pa.int64()), "delay": pa.array(delays, pa.int32())})
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, spark: Any) -> Workspace:
+    """A lake with 100 flights and three rules, one of which is wrong."""
+    (tmp_path / "deltatag.toml").write_text(CONFIGURATION)
+    opened = Workspace.open(tmp_path / "deltatag.toml", spark)
+    for name in LAKE_TABLES:
+        opened.lake.create(name)
+    write_deltalake(str(tmp_path / "lake" / "flights"), flights(0, 100))
+    rules = [("late", "delay > 60"), ("even", "flight_id % 2 = 0"), ("wrong", "nosuch > 1")]
+    add_rules(opened, rules)
+    return opened
+
+
+def add_rules(workspace: Workspace, rules: list[tuple[str | None, str]], scope: str = "flights") -> None:
+    rows = [{"rule_id": rule_id, "scope": scope, "expression": expression} for rule_id, expression in rules]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
+    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
+
+
+def append_flights(workspace: Workspace, start: int, stop: int) -> None:
+    write_deltalake(workspace.configuration.stream("flights").source, flights(start, stop), mode="append")
+
+
+def sql(workspace: Workspace, statement: str) -> None:
+    """Edit the rules as their author does."""
+    workspace.spark.sql(statement.replace("{rules}", workspace.lake.sql_name("rules"))).collect()
+
+
+def versions(workspace: Workspace) -> dict[str, int]:
+    return {name: workspace.lake.version(name) for name in TABLES if workspace.lake.exists(name)}
+
+
+def tagged(workspace: Workspace) -> dict[int, list[str]]:
+    rows = workspace.lake.arrow("flights_tagged", ["flight_id", "rule_ids"]).to_pylist()
+    assert len({row["flight_id"] for row in rows}) == len(rows)
+    return {row["flight_id"]: row["rule_ids"] for row in rows}
+
+
+def expected(workspace: Workspace, rules: dict[str, Callable[[int, int], bool]], start: int, stop: int) -> dict:
+    rows = flights(start, stop).to_pylist()
+    sound = [(row["flight_id"], row["delay"]) for row in rows if row["delay"] > -120]
+    return {number: sorted(name for name, holds in rules.items() if holds(number, delay)) for number, delay in sound}
+
+
+FIRST = {"late": lambda number, delay: delay > 60, "even": lambda number, delay: number % 2 == 0}
+
+
+def failed_checks(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    return {c.check_name: c.severity.value for c in result.get_asset_check_evaluations() if not c.passed}
+
+
+def made(result: dg.ExecuteInProcessResult) -> dict[str, str]:
+    """Assets that the run materialised, with their data versions."""
+    found = {}
+    for event in result.get_asset_materialization_events():
+        materialization = event.step_materialization_data.materialization
+        found[materialization.asset_key.to_user_string()] = (materialization.tags or {})["dagster/data_version"]
+    return found
+
+
+def tick_sensor(workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None) -> Any:
+    definitions = build_definitions(workspace.configuration.path)
+    context = dg.build_sensor_context(
+        instance=instance, cursor=cursor, resources={RESOURCE: LakeResource.over(workspace)}, definitions=definitions
+    )
+    (sensor,) = definitions.sensors or ()
+    return sensor.evaluate_tick(context)
+
+
+def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance) -> Any:
+    definitions = build_definitions(workspace.configuration.path)
+    context = dg.build_schedule_context(instance=instance, resources={RESOURCE: LakeResource.over(workspace)})
+    (schedule,) = definitions.schedules or ()
+    assert isinstance(schedule, dg.ScheduleDefinition)
+    return schedule.evaluate_tick(context)
+
+
+def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_the_next_tick(
+    workspace: Workspace,
+) -> None:
+    instance = dg.DagsterInstance.ephemeral()
+
+    # The first tick finds everything to be done, and the run makes all assets.
+    tick = tick_sensor(workspace, instance, None)
+    (request,) = tick.run_requests
+    keys = {key.to_user_string() for key in request.asset_selection}
+    assert {"rules", "flights", "rule_index/flights", "flights_tagged", "quarantine_flights"} <= keys
+    assert tick_schedule(workspace, instance).run_requests[0].asset_selection == request.asset_selection
+    result = run_once(workspace, instance, ["flights"])
+    assert result.success
+    first = made(result)
+    assert set(first) == keys - {"rules", "flights"}
+    assert tagged(workspace) == expected(workspace, FIRST, 0, 100)
+    assert DeltaTable(workspace.lake.uri("quarantine_flights")).to_pyarrow_table().num_rows == 10
+    # One row's and one rule's faults are warnings, and stop nothing.
+    assert failed_checks(result) == {"check_sane_holds": "WARN"}
+    assert_told(result)
+
+    # A further tick does nothing, and a run that is started all the same commits nothing.
+    before = versions(workspace)
+    assert tick_sensor(workspace, instance, tick.cursor).run_requests == []
+    assert tick_schedule(workspace, instance).run_requests == []
+    assert made(run_once(workspace, instance)) == first
+    assert versions(workspace) == before
+
+    # A rule is edited by SQL, then rows arrive: one tick, and they carry the new rule's tags; the others keep theirs.
+    sql(workspace, "UPDATE {rules} SET expression = 'delay > 90' WHERE rule_id = 'late'")
+    sql(workspace, "INSERT INTO {rules} (rule_id, scope, expression) VALUES ('third', 'flights', 'flight_id % 3 = 0')")
+    append_flights(workspace, 100, 160)
+    tick = tick_sensor(workspace, instance, tick.cursor)
+    assert len(tick.run_requests) == 1
+    result = run_once(workspace, instance, ["flights"])
+    assert result.success
+    second = made(result)
+    assert second["rule_index/flights"] != first["rule_index/flights"]
+    edited = {
+        **FIRST,
+        "late": lambda number, delay: delay > 90,
+        "third": lambda number, delay: number % 3 == 0,
+    }
+    assert tagged(workspace) == expected(workspace, FIRST, 0, 100) | expected(workspace, edited, 100, 160)
+
+    # And the next tick does nothing again.
+    before = versions(workspace)
+    tick = tick_sensor(workspace, instance, tick.cursor)
+    assert tick.run_requests == [] and tick.skip_message
+    assert tick_schedule(workspace, instance).run_requests == []
+    assert versions(workspace) == before
+
+
+def assert_told(result: dg.ExecuteInProcessResult) -> None:
+    """The metadata says what was found: counts, rates, tables and a picture."""
+    checks = {(c.asset_key.to_user_string(), c.check_name): c for c in result.get_asset_check_evaluations()}
+    source = checks["flights", "followed"].metadata
+    assert (source["new_rows"].value, source["refused"].value, source["quarantine_share"].value) == (100, 10, 0.1)
+    found = checks["flights_tagged", "row_count"].metadata
+    assert found["tagged_rows"].value == 90
+    assert "| late |" in str(found["rules_with_most_matches"].value)
+    assert "(data:image/png;base64," in str(found["matches_per_rule"].value)
+    page = Path(str(found["data_docs"].value).removeprefix("file://"))
+    assert "Tagged rows are those of the source" in page.read_text(encoding="utf-8")
+    materializations = {
+        e.asset_key.to_user_string(): e for e in result.get_asset_materialization_events() if e.asset_key
+    }
+    rejects = materializations["rule_rejects/flights"].step_materialization_data.materialization.metadata
+    assert "UNKNOWN_COLUMN" in str(rejects["rejects"].value)
+
+
+def test_too_many_refused_rules_stop_the_compile_and_what_depends_on_it(workspace: Workspace) -> None:
+    add_rules(workspace, [(None, "delay > 1")] * 5)
+    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    assert not result.success
+    assert made(result) == {}
+    checks = failed_checks(result)
+    assert checks["reject_share"] == "ERROR" and checks["rule_id_not_null"] == "WARN"
+    assert not workspace.lake.exists("flights_tagged")
+    # The gate is shut as long as the fault is there, and open as soon as it is gone.
+    sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
+    assert due_streams(workspace) == ["flights"]
+    assert run_once(workspace, dg.DagsterInstance.ephemeral()).success
+
+
+def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace) -> None:
+    bad = pa.table({"flight_id": pa.array([None] * 60, pa.int64()), "delay": pa.array([1] * 60, pa.int32())})
+    write_deltalake(workspace.configuration.stream("flights").source, bad, mode="append")
+    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    assert not result.success
+    assert failed_checks(result)["quarantine_share"] == "ERROR"
+    assert set(made(result)) == {"rule_index/flights", "rule_rejects/flights"}
+    assert workspace.lake.arrow("runs").num_rows == 0
+
+
+def test_a_source_that_is_missing_is_named(workspace: Workspace) -> None:
+    source = Path(workspace.configuration.stream("flights").source)
+    source.rename(source.with_name("elsewhere"))
+    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    assert not result.success
+    messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
+    assert "there is no Delta table at" in str(messages["followed"])
+
+
+def test_the_sensor_waits_for_what_is_not_there_yet(workspace: Workspace) -> None:
+    tick = tick_sensor(workspace, dg.DagsterInstance.ephemeral(), None)
+    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0}
+    append_flights(workspace, 100, 110)
+    (request,) = tick_sensor(workspace, dg.DagsterInstance.ephemeral(), tick.cursor).run_requests
+    assert request.run_key
