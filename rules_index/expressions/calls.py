@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.expressions import local, patterns
+from rules_index.expressions import local
 from rules_index.expressions.coercion import (
     BINARY,
     BOOLEAN,
@@ -40,6 +40,7 @@ from rules_index.expressions.functions import (
     WINDOWS,
     Function,
 )
+from rules_index.expressions.patterns import is_safe_in_java
 from rules_index.expressions.results import item_type, result_type
 from rules_index.expressions.syntax import Node
 from rules_index.expressions.tokens import words
@@ -214,17 +215,12 @@ def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> N
         if pattern is None:
             continue
         analyser.check_rlike(pattern, node.children[index])
-        if not _is_safe(pattern):
+        if not is_safe_in_java(pattern):
             raise analyser.error(
                 "PATTERN",
                 f"Matching this pattern in {name} could take very long on some values; simplify its repetitions.",
                 node.children[index],
             )
-
-
-def _is_safe(pattern: str) -> bool:
-    test = getattr(patterns, "is_safe_in_java", None)
-    return test is not None and bool(test(pattern))
 
 
 def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[Value]) -> Value:

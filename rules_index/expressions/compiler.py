@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from rules_index.expressions.analyser import Analyser
 from rules_index.expressions.formula import Formula
 from rules_index.expressions.parser import parse
@@ -10,15 +12,16 @@ from rules_index.expressions.scope import Scope
 
 
 class Compiler:
-    """Compiles the rules of one scope."""
+    """Compiles the rules of one scope, and remembers what rules made alike share."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
+        self._known: dict[Hashable, Formula] = {}
 
     def compile(self, text: str) -> Formula:
         """The formula of one rule; raises `RuleError` where it is refused."""
         node, tokens = parse(text, self.scope.time_zone)
-        return Splitter(Analyser(tokens, self.scope)).rule(node)
+        return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
 
 def compile_expression(text: str, scope: Scope) -> Formula:

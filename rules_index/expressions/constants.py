@@ -162,6 +162,12 @@ def _cast_value(
         return value.encode()
     if isinstance(value, str):
         return _from_text(value.strip("".join(map(chr, range(33)))), target, zone)
+    if is_integer(source) and type(value) is int:
+        if is_integer(target):
+            bits = INTEGER_BITS[target]
+            return value if -(1 << bits) <= value < 1 << bits else None
+        if target == DOUBLE:
+            return float(value)
     if is_number(source) and is_number(target):
         exact = _exact(value, source)
         return None if exact is None else _number(exact, source, target)

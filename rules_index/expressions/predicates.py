@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from rules_index.expressions import calls, constants, local
 from rules_index.expressions.analyser import FLIPPED, Analyser, Value
 from rules_index.expressions.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
@@ -17,6 +19,15 @@ _CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 
 
+MOST_REMEMBERED = 1 << 20
+"""How many comparisons a compiler remembers."""
+
+
+def _is_plain(formula: Formula) -> bool:
+    """True for a predicate on a column, which says the same wherever it stands."""
+    return isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text is None
+
+
 def negate(formula: Formula) -> Formula:
     """NOT of a formula, pushed into a single predicate."""
     if isinstance(formula, Predicate):
@@ -30,8 +41,9 @@ def negate(formula: Formula) -> Formula:
 class Splitter:
     """Turns the nodes of one rule into a formula."""
 
-    def __init__(self, analyser: Analyser) -> None:
+    def __init__(self, analyser: Analyser, known: dict[Hashable, Formula] | None = None) -> None:
         self.analyser = analyser
+        self.known = {} if known is None else known
         self.zone = analyser.scope.time_zone
 
     def rule(self, node: Node) -> Formula:
@@ -54,7 +66,7 @@ class Splitter:
         if kind == "not":
             return negate(self.formula(node.children[0]))
         if kind == "compare":
-            return self._comparison(node, node.value, node.children[0], node.children[1])
+            return self._remembered(node)
         if kind == "distinct":
             return self._distinct(node)
         if kind == "between":
@@ -95,6 +107,22 @@ class Splitter:
         return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
 
     # Comparisons
+
+    def _remembered(self, node: Node) -> Formula:
+        """A comparison; one of a column and a literal is worked out once for all rules of the scope."""
+        left, right = node.children
+        if left.kind == "column" and right.kind == "literal":
+            key = (node.value, left.value, right.value)
+        elif left.kind == "literal" and right.kind == "column":
+            key = (FLIPPED[node.value], right.value, left.value)
+        else:
+            return self._comparison(node, node.value, left, right)
+        formula = self.known.get(key)
+        if formula is None:
+            formula = self._comparison(node, node.value, left, right)
+            if len(self.known) < MOST_REMEMBERED and _is_plain(formula):
+                self.known[key] = formula
+        return formula
 
     def _comparison(self, node: Node, operator: str, left: Node, right: Node) -> Formula:
         if left.kind == "row" and right.kind == "row" and operator in ("=", "<>", "<=>"):

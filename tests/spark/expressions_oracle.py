@@ -27,25 +27,27 @@ _WIDE = Context(prec=60)
 
 
 def session(spark: SparkSession, time_zone: str) -> SparkSession:
-    """A session in which TryEval holds.
-
-    Spark would compute what two columns share outside of both, and constants that raise while it plans.
-    """
+    """A session of its own for a test's settings."""
     found = spark.newSession()
     found.conf.set("spark.sql.session.timeZone", time_zone)
     found.conf.set("spark.sql.ansi.enabled", "true")
-    found.conf.set("spark.sql.subexpressionElimination.enabled", "false")
-    found.conf.set("spark.sql.optimizer.excludedRules", "org.apache.spark.sql.catalyst.optimizer.ConstantFolding")
     return found
 
 
 def try_eval(spark: SparkSession, text: str) -> Column:
-    """The expression's value in a one-field struct, which is NULL where evaluating it raised."""
+    """The expression's value in a one-field struct, which is NULL where evaluating it raised.
+
+    It stands in a branch of an `if` that Spark cannot decide while it plans: else Spark would compute constants,
+    and what occurs twice, outside of what catches the error.
+    """
     jvm = spark._jvm
     assert jvm is not None
-    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(f"named_struct('v', ({text}))")
-    wrapped = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
-    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(wrapped))
+    parse = spark._jsparkSession.sessionState().sqlParser().parseExpression
+    caught = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parse(f"named_struct('v', ({text}))"))
+    choice = parse("if(spark_partition_id() >= 0, 0, null)")
+    condition, never = choice.children().head(), choice.children().last()
+    branches = jvm.org.apache.spark.api.python.PythonUtils.toSeq([condition, caught, never])
+    return Column(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(choice.withNewChildren(branches)))
 
 
 def load(spark: SparkSession, table: pa.Table) -> DataFrame:

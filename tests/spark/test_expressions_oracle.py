@@ -1,0 +1,81 @@
+"""The formula of a rule says on every row what Spark's WHERE says, and counts the rows on which Spark raises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import expressions_oracle as oracle
+import pytest
+from expressions_generator import Generator
+from expressions_rows import rows
+from pyspark.sql import SparkSession
+
+from rules_index.expressions.formula import Predicate
+
+CASES = [
+    line
+    for line in (Path(__file__).parent / "expressions.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
+RANDOM_RULES = int(os.environ.get("DELTATAG_RANDOM_RULES", "400"))
+
+
+def faults(outcomes: list[oracle.Outcome]) -> list[str]:
+    """What is wrong, one line for each rule."""
+    found = []
+    for outcome in outcomes:
+        if outcome.error is not None:
+            if outcome.spark_error is None:
+                found.append(f"refused ({outcome.error.error}: {outcome.error.message}): {outcome.text}")
+            continue
+        if outcome.spark_error is not None:
+            continue  # the derived columns are analysed by Spark before they are used
+        found += [
+            f"row {row}, Spark {outcome.spark[row]}, ours {outcome.ours[row]}: {outcome.text}"
+            for row in outcome.differences()[:1]
+        ]
+        for row, answer in enumerate(outcome.spark):
+            single = isinstance(outcome.formula, Predicate)
+            if answer == oracle.RAISED and not outcome.raised[row]:
+                found.append(f"row {row} raises uncounted: {outcome.text}")
+                break
+            if single and answer != oracle.RAISED and outcome.raised[row]:
+                found.append(f"row {row} is counted and does not raise: {outcome.text}")
+                break
+    return found
+
+
+def test_every_construct_of_the_language(spark: SparkSession) -> None:
+    """A table of rules, each evaluated by Spark and by its formula."""
+    assert faults(oracle.compare(spark, rows(), CASES)) == []
+
+
+def test_random_rules(spark: SparkSession) -> None:
+    """Random rules over every type; DELTATAG_RANDOM_RULES says how many."""
+    generator = Generator(20260101)
+    found = []
+    for start in range(0, RANDOM_RULES, 400):
+        texts = [generator.rule() for _ in range(min(400, RANDOM_RULES - start))]
+        found += faults(oracle.compare(spark, rows(40, seed=start), texts))
+    assert found == []
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "+05:30"])
+def test_time_zones(spark: SparkSession, zone: str) -> None:
+    """Timestamps without a zone are read in the session's."""
+    moments = ["'2024-03-31 02:30:00'", "DATE'2024-01-01'", "TIMESTAMP'2024-10-27 02:30:00'", "'2024'"]
+    texts = [
+        f"{left} {operator} {right}"
+        for operator in ("<", "=", ">=")
+        for left in ("ts", "n", "dt")
+        for right in (
+            "'2024-03-31 02:30:00'",
+            "DATE'2024-01-01'",
+            "TIMESTAMP'2024-10-27 02:30:00'",
+            "n",
+            "ts",
+            "'2024'",
+        )
+    ]
+    assert faults(oracle.compare(spark, rows(40), texts, zone)) == []
