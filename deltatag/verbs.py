@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
     from pipelines.tag import TagResult
     from pipelines.workspace import Workspace
+    from quality.findings import GateResult
 
 DONE, FAILED = 0, 1
 
@@ -150,14 +151,17 @@ def _tag_line(result: TagResult) -> str:
 def run_verb(args: Namespace) -> int:
     """Gates, compile and tag of whatever is due."""
     from pipelines.run import run_due
+    from quality.gates import QualityGates
 
+    gates = QualityGates()
     with _workspace(args) as workspace:
-        report = run_due(workspace, _gates())
+        report = run_due(workspace, gates)
     if args.json:
         print_json(
             {
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
+                "quality": [_gate_summary(result) for result in gates.results],
                 "failures": report.failures,
             }
         )
@@ -166,17 +170,25 @@ def run_verb(args: Namespace) -> int:
             print(_compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
             print(_tag_line(tagged))
+        for judged in gates.results:
+            print(_gate_lines(judged))
         if not report.compiled and not report.tagged and not report.failures:
             print("Nothing was due.")
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
 
 
-def _gates() -> Any:
-    """The quality gates."""
-    from pipelines.run import OpenGates
+def _gate_summary(result: GateResult) -> dict[str, Any]:
+    """What a program reads of a gate: its measures, and the expectations that failed."""
+    failed = [asdict(finding) for finding in result.findings if not finding.success]
+    report = str(result.report) if result.report else None
+    return {"gate": result.gate, "passed": result.passed, "failed": failed, "measures": result.measures, "docs": report}
 
-    return OpenGates()
+
+def _gate_lines(result: GateResult) -> str:
+    met = sum(finding.success for finding in result.findings)
+    lines = [f"quality of {result.gate}: {met} of {len(result.findings)} expectations met"]
+    return "\n".join([*lines, *(f"  warning: {paragraph(finding.message)}" for finding in result.warnings)])
 
 
 def sql_verb(args: Namespace) -> int:

@@ -17,7 +17,7 @@ class Gates(Protocol):
     """What stands between the steps of a run. Each gives None to pass, or in one paragraph why it is shut."""
 
     def before_compile(self, workspace: Workspace) -> str | None:
-        """Judge the rules table; shut, nothing is compiled, and what is due is tagged with the index there is."""
+        """Judge the rules table; shut, nothing is compiled, and nothing is tagged with what came before its edits."""
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge a stream's source; shut, the stream is not tagged."""
@@ -53,6 +53,8 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
     report = RunReport()
     _compile_due(workspace, gates, report)
     for stream in workspace.configuration.streams.values():
+        if "rules" in report.failures or stream.name in report.failures:
+            continue  # its rows wait for rules that are in force
         try:
             _tag_due(workspace, stream, gates, report)
         except (PipelineError, RulesIndexError) as error:
