@@ -52,20 +52,20 @@ def compile_rules(
     accepted = (
         flattener.rules if kept is None else [rule for rule, keep in zip(flattener.rules, kept, strict=True) if keep]
     )
-    attributes = tuple(flattener.expansion.attributes)
-    conjunctions, regions = flattener.finish(kept)
+    flattened = flattener.finish(kept)
+    conjunctions = flattened.conjunctions
     name, reason = choose(conjunctions) if engine == "auto" else (engine, "as asked for")
     built = ENGINES[name].build(conjunctions)
     for array in built.arrays.values():
         array.setflags(write=False)
-    inputs = _inputs(attributes)
+    inputs = _inputs(flattened.attributes)
     return CompiledRules(
         ids=pa.array([rule.rule_id for rule in accepted], id_type),
         inputs=inputs,
-        attributes=attributes,
-        regions=regions,
+        attributes=flattened.attributes,
+        regions=flattened.regions,
         index=built,
-        raising=flattener.raising(kept),
+        raising=flattened.raising,
         rejects=rejects.table(id_type),
         fingerprint=_fingerprint(accepted, inputs, event_time, time_zone),
         time_zone=time_zone,
@@ -76,7 +76,7 @@ def compile_rules(
             "conjunctions": len(conjunctions.target),
             "gates": conjunctions.gates,
             "terms": len(conjunctions.terms),
-            "attributes": len(regions),
+            "attributes": len(flattened.regions),
             "derived": sum(leaf.text is not None for leaf in inputs),
             "codes": int(conjunctions.sizes.sum()),
             "posted": len(built.arrays.get("posted", ())),

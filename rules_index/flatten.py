@@ -13,9 +13,10 @@ from rules_index.conjunctions import Conjunction, Expansion, Gate, Literal, can_
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.errors import RuleError
 from rules_index.expressions.formula import And, Formula, Not, Or, Predicate
-from rules_index.expressions.tree import Leaf
+from rules_index.expressions.tree import Expression, Leaf
 from rules_index.regions import Layout, Regions
 from rules_index.rules import Rejects, Rule
+from rules_index.values import ValueSet
 
 Analyse = Callable[[Sequence[Leaf]], Sequence[str | None]]
 """Given derived leaves, tells for each None or a sentence on why Spark refuses it."""
@@ -72,9 +73,48 @@ class Flattener:
             rejects.add(self.rules[ordinal].rule_id, error)
         return kept
 
-    def raising(self, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """CSR arrays: for each rule the attributes it uses whose evaluation may fail on a row."""
-        used = np.asarray(self._used, np.int64)
+    def finish(self, kept: np.ndarray | None) -> Flattened:
+        """The conjunctions of the rules that stay, over region codes, and no attribute, gate or set that only
+        others would need."""
+        owner = np.repeat(np.arange(len(self.rules)), np.diff(np.asarray(self._of_rule)))
+        rule_terms = self._conjunctions.arrays()
+        if kept is not None:
+            rule_terms = rule_terms.only(kept[owner])
+            owner = (np.cumsum(kept) - 1)[owner[kept[owner]]]
+        gate_terms, gate_lengths = self._gate_terms(rule_terms)
+        terms = gate_terms.followed_by(rule_terms)
+        is_literal = terms.terms >= 0
+        literals = list(self._literals)
+        used, numbers = np.unique(terms.terms[is_literal], return_inverse=True)
+        chosen = [literals[number] for number in used]
+        attribute_of = np.fromiter((literal.attribute for literal in chosen), np.int64, len(chosen))
+        raising_start, raising = self._raising(kept)
+        attributes, renumbered = np.unique(np.concatenate([attribute_of, raising]), return_inverse=True)
+        attribute_of, raising = renumbered[: len(chosen)], renumbered[len(chosen) :]
+        expressions = tuple(self.expansion.attributes[number] for number in attributes)
+        layouts, regions = _lay_out(chosen, attribute_of, expressions)
+        set_start, intervals = _intervals(chosen, attribute_of, layouts)
+        pairs = np.empty((len(terms.terms), 2), np.int32)
+        pairs[is_literal, 0] = attribute_of[numbers]
+        pairs[is_literal, 1] = numbers
+        pairs[~is_literal, 0] = GATE
+        pairs[~is_literal, 1] = -1 - terms.terms[~is_literal]
+        gate_start = np.zeros(len(gate_lengths) + 1, np.int32)
+        np.cumsum(gate_lengths, out=gate_start[1:])
+        conjunctions = Conjunctions(
+            sizes=np.array([region.size for region in regions], np.int32),
+            set_start=set_start,
+            intervals=intervals,
+            start=terms.start,
+            terms=pairs,
+            target=np.concatenate([np.repeat(np.arange(len(gate_lengths)), gate_lengths), owner]).astype(np.int32),
+            gate_start=gate_start,
+        )
+        return Flattened(conjunctions, expressions, regions, (raising_start, raising.astype(np.int64)))
+
+    def _raising(self, kept: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """CSR arrays: for each rule that stays the attributes it uses whose evaluation may fail on a row."""
+        used = np.array(self._used, np.int64)
         lengths = np.diff(np.asarray(self._used_start))
         owner = np.repeat(np.arange(len(lengths)), lengths)
         failing = np.array([can_raise(attribute) for attribute in self.expansion.attributes], bool)
@@ -87,67 +127,71 @@ class Flattener:
         np.cumsum(counts, out=starts[1:])
         return starts, used[chosen]
 
-    def finish(self, kept: np.ndarray | None) -> tuple[Conjunctions, tuple[Regions, ...]]:
-        """The conjunctions of the rules that stay, over region codes, and the regions of every attribute."""
-        gate_terms = _Terms()
-        gate_start = [0]
-        for gate in self.expansion.gates:
+    def _gate_terms(self, rule_terms: _TermArrays) -> tuple[_TermArrays, np.ndarray]:
+        """The conjunctions of the gates that the rules reach, by gate, and their number for each; gates are
+        renumbered in the terms of both."""
+        gates = self.expansion.gates
+        reached = np.zeros(len(gates), bool)
+        reached[-1 - rule_terms.terms[rule_terms.terms < 0]] = True
+        for gate in reversed(gates):
+            if reached[gate.number]:
+                inner = (term.number for c in gate.conjunctions for term in c if isinstance(term, Gate))
+                reached[list(inner)] = True
+        collected = _Terms()
+        chosen = [gate for gate in gates if reached[gate.number]]
+        for gate in chosen:
             for conjunction in gate.conjunctions:
-                gate_terms.add(conjunction, self._literals)
-            gate_start.append(len(gate_terms.start) - 1)
-        layouts, regions = self._lay_out()
-        set_start, intervals = self._intervals(layouts)
-        owner = np.repeat(np.arange(len(self.rules)), np.diff(np.asarray(self._of_rule)))
-        rule_terms = self._conjunctions.arrays()
-        if kept is not None:
-            rule_terms = rule_terms.only(kept[owner])
-            owner = (np.cumsum(kept) - 1)[owner[kept[owner]]]
-        terms = gate_terms.arrays().followed_by(rule_terms)
-        attribute_of = np.fromiter((literal.attribute for literal in self._literals), np.int32, len(self._literals))
-        pairs = np.empty((len(terms.terms), 2), np.int32)
-        literal = terms.terms >= 0
-        pairs[literal, 0] = attribute_of[terms.terms[literal]]
-        pairs[literal, 1] = terms.terms[literal]
-        pairs[~literal, 0] = GATE
-        pairs[~literal, 1] = -1 - terms.terms[~literal]
-        gates = np.repeat(np.arange(len(gate_start) - 1), np.diff(gate_start))
-        return Conjunctions(
-            sizes=np.array([region.size for region in regions], np.int32),
-            set_start=set_start,
-            intervals=intervals,
-            start=terms.start,
-            terms=pairs,
-            target=np.concatenate([gates, owner]).astype(np.int32),
-            gate_start=np.array(gate_start, np.int32),
-        ), regions
+                collected.add(conjunction, self._literals)
+        gate_terms = collected.arrays()
+        number = np.cumsum(reached) - 1
+        for terms in (gate_terms.terms, rule_terms.terms):
+            named = terms < 0
+            terms[named] = -1 - number[-1 - terms[named]]
+        return gate_terms, np.array([len(gate.conjunctions) for gate in chosen], np.int64)
 
-    def _lay_out(self) -> tuple[list[Layout], tuple[Regions, ...]]:
-        sets: list[dict[object, None]] = [{} for _ in self.expansion.attributes]
-        for literal in self._literals:
-            sets[literal.attribute][literal.values] = None
-        layouts = [regions_module.lay_out(values) for values in sets]  # type: ignore[arg-type]
-        kinds = [attribute.type for attribute in self.expansion.attributes]
-        regions = tuple(regions_module.build(layout, kind) for layout, kind in zip(layouts, kinds, strict=True))
-        for region in regions:
-            for each in region.arrays.values():
-                each.setflags(write=False)
-        return layouts, regions
 
-    def _intervals(self, layouts: Sequence[Layout]) -> tuple[np.ndarray, np.ndarray]:
-        """The codes of every literal, that of NULL included, as CSR intervals."""
-        flat = array("i")
-        starts = array("q", [0])
-        for literal in self._literals:
-            layout = layouts[literal.attribute]
-            ends = layout.intervals(literal.values)
-            if literal.null:
-                if ends and ends[-1] == layout.count - 1:
-                    ends[-1] = layout.count
-                else:
-                    ends += (layout.count, layout.count)
-            flat.extend(ends)
-            starts.append(len(flat) // 2)
-        return np.array(starts, np.int64), np.array(flat, np.int32).reshape(-1, 2)
+@dataclass(frozen=True)
+class Flattened:
+    """All that an index is made of but its engine; `raising` as in `CompiledRules`."""
+
+    conjunctions: Conjunctions
+    attributes: tuple[Expression, ...]
+    regions: tuple[Regions, ...]
+    raising: tuple[np.ndarray, np.ndarray]
+
+
+def _lay_out(
+    literals: Sequence[Literal], attribute_of: np.ndarray, expressions: Sequence[Expression]
+) -> tuple[list[Layout], tuple[Regions, ...]]:
+    sets: list[dict[ValueSet, None]] = [{} for _ in expressions]
+    for literal, number in zip(literals, attribute_of.tolist(), strict=True):
+        sets[number][literal.values] = None
+    layouts = [regions_module.lay_out(values) for values in sets]
+    pairs = zip(layouts, expressions, strict=True)
+    regions = tuple(regions_module.build(layout, expression.type) for layout, expression in pairs)
+    for region in regions:
+        for each in region.arrays.values():
+            each.setflags(write=False)
+    return layouts, regions
+
+
+def _intervals(
+    literals: Sequence[Literal], attribute_of: np.ndarray, layouts: Sequence[Layout]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of every literal, that of NULL included, as CSR intervals."""
+    flat = array("i")
+    starts = array("q", [0])
+    for literal, number in zip(literals, attribute_of.tolist(), strict=True):
+        layout = layouts[number]
+        ends = layout.intervals(literal.values)
+        if literal.null:
+            if ends and ends[-1] == layout.count - 1:
+                ends[-1] = layout.count
+            else:
+                ends += (layout.count, layout.count)
+        flat.extend(ends)
+        starts.append(len(flat) // 2)
+    return np.array(starts, np.int64), np.array(flat, np.int32).reshape(-1, 2)
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,23 @@ def test_derived_columns_are_asked_for_by_name() -> None:
         compiled.match(pa.table({"b": [1]}))
 
 
+def test_rules_that_the_analysis_refuses_leave_nothing_behind() -> None:
+    ors = " AND ".join(f"(sqrt(a) = {i} OR b = {i} OR a = {i})" for i in range(9))
+    rules = [("bad", f"sqrt(b) > 2 AND s = 'x' AND ({ors})"), ("good", "a = 1"), ("other", "sqrt(b) > 3")]
+    compiled = ri.compile_rules(rules, SCHEMA, analyse=lambda leaves: ["No such function."] * len(leaves))
+    assert [leaf.name for leaf in compiled.inputs] == ["a"]
+    assert compiled.match(rows(a=[1, 2])).to_pylist() == [["good"], []]
+    rejects = [(r["rule_id"], r["error"], r["message"], r["position"]) for r in compiled.rejects.to_pylist()]
+    assert rejects == [("bad", "ANALYSIS", "No such function.", 0), ("other", "ANALYSIS", "No such function.", 0)]
+    assert compiled.stats["gates"] == 0
+
+
+def test_a_column_that_cannot_decide_is_not_asked_for() -> None:
+    compiled = ri.compile_rules([("never", "a = 1 AND FALSE"), ("same", "b = 1 AND (s = 'x' OR TRUE)")], SCHEMA)
+    assert [leaf.name for leaf in compiled.inputs] == ["b"]
+    assert compiled.match(rows(b=[1, 2])).to_pylist() == [["same"], []]
+
+
 def bounded(event_time: str | None, zone: str = "UTC") -> ri.CompiledRules:
     since, until = datetime(2024, 3, 31, 1, tzinfo=UTC), datetime(2024, 3, 31, 2, tzinfo=UTC)
     rules = pa.table(
