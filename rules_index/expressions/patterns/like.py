@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 from numba import njit
 
 from rules_index.errors import RuleError
@@ -79,11 +80,18 @@ class LikeMatcher:
     ends: npt.NDArray[np.int64]
     failures: npt.NDArray[np.int32]
     wild: npt.NDArray[np.bool_]
+    plain: tuple[str, str] | None
+    """Arrow's kernel and its text for the commonest patterns: `a`, `a%`, `%a` and `%a%`."""
 
     def match(self, strings: pa.Array) -> pa.BooleanArray:
         """BOOLEAN for each string: whether the whole of it fits the pattern; NULL for NULL."""
         if self.ignore_case:
             strings = lower(strings)
+        if self.plain is not None:
+            kernel, text = self.plain
+            if not pa.types.is_string(strings.type):
+                strings = strings.cast(pa.large_string(), safe=False)
+            return getattr(pc, kernel)(strings, text)
         data, offsets, valid = buffers(strings)
         alphabet = np.unique(self.codes)
         found = _match(data, offsets, valid, self.codes, self.ends, self.failures, self.wild, alphabet)
@@ -103,7 +111,19 @@ def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) ->
         ends=np.cumsum([len(part) for part in parts]).astype(np.int64),
         failures=np.array([length for part in parts for length in _failures(part)], np.int32),
         wild=np.array([ANY_ONE in part for part in parts], np.bool_),
+        plain=_plain(parts),
     )
+
+
+def _plain(parts: list[list[int]]) -> tuple[str, str] | None:
+    text = [part for part in parts if part]
+    if len(text) != 1 or ANY_ONE in text[0]:
+        return None
+    kernels = {(True,): "equal", (True, False): "starts_with", (False, True): "ends_with"}
+    shape = tuple(map(bool, parts))
+    inside = not shape[0] and not shape[-1]
+    kernel = "match_substring" if inside else kernels.get(shape)
+    return None if kernel is None else (kernel, "".join(map(chr, text[0])))
 
 
 def _failures(part: list[int]) -> list[int]:
@@ -133,7 +153,11 @@ def _fits(data, position, end, codes, low, high):  # type: ignore[no-untyped-def
     for index in range(low, high):
         if position >= end:
             return -1
-        code, position = decode(data, position, end)
+        code = np.int32(data[position])
+        if code < 0x80:
+            position += 1
+        else:
+            code, position = decode(data, position, end)
         if codes[index] != ANY_ONE and codes[index] != code:
             return -1
     return position
@@ -144,7 +168,11 @@ def _find_plain(data, position, end, codes, failures, low, high):  # type: ignor
     """The position after the leftmost occurrence of a segment without wildcards (Knuth, Morris and Pratt)."""
     matched = low
     while position < end:
-        code, position = decode(data, position, end)
+        code = np.int32(data[position])
+        if code < 0x80:
+            position += 1
+        else:
+            code, position = decode(data, position, end)
         while matched > low and codes[matched] != code:
             matched = low + failures[matched - 1]
         if codes[matched] == code:
@@ -162,8 +190,12 @@ def _find_wild(data, position, end, codes, low, high, masks, alphabet):  # type:
     state = np.zeros(words, np.uint64)
     top = np.uint64(1) << np.uint64((length - 1) & 63)
     while position < end:
-        code, position = decode(data, position, end)
-        row = np.searchsorted(alphabet, code)
+        code = np.int32(data[position])
+        if code < 0x80:
+            position += 1
+        else:
+            code, position = decode(data, position, end)
+        row = int(np.searchsorted(alphabet, code))
         if row == len(alphabet) or alphabet[row] != code:
             row = len(alphabet)
         carry = np.uint64(1)

@@ -341,7 +341,9 @@ def _search(  # type: ignore[no-untyped-def]
     no = membership[0, 0] & False
     for slot in slots:
         places = places or slot >= 0
-    edges = slots[_EDGE] >= 0 or slots[_EDGE_UNICODE] >= 0
+    edge, edge_unicode = _bit(slots, _EDGE, True), _bit(slots, _EDGE_UNICODE, True)
+    edges = (edge | edge_unicode) != 0
+    steps = memory[0]
     for current in range(row, len(found)):
         if not valid[current]:
             continue
@@ -351,6 +353,25 @@ def _search(  # type: ignore[no-untyped-def]
         # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
         word = word_unicode = base = no
         while True:
+            # Between printable ASCII characters no line begins or ends, and a mark has no base to look for
+            while position < end and data[position] < 0x80:
+                byte = data[position]
+                if places and (byte < 0x20 or previous < 0x20 or previous >= 0x80):
+                    break
+                code_class = ascii_classes[byte]
+                bits = 0
+                if edges:
+                    bits = edge * (membership[WORD, code_class] != word)
+                    bits |= edge_unicode * (membership[WORD_UNICODE, code_class] != word_unicode)
+                following = steps[node, bits * (classes + 1) + code_class]
+                if following < 0:
+                    break
+                node = following
+                previous = np.int32(byte)
+                position += 1
+                if edges:
+                    word, word_unicode = membership[WORD, code_class], membership[WORD_UNICODE, code_class]
+                    base = membership[BASE, code_class]
             after = position
             code = np.int32(-1)
             if position < end:
@@ -372,12 +393,11 @@ def _search(  # type: ignore[no-untyped-def]
                             base = membership[BASE, code_class]
                         # Java looks back by UTF-16 unit, so a pair of surrogates ends the search for a base
                         base = base & (code <= 0xFFFF)
-                    bits |= _bit(slots, _EDGE, plain != word)
-                    bits |= _bit(slots, _EDGE_UNICODE, unicode != word_unicode)
+                    bits |= edge * (plain != word) | edge_unicode * (unicode != word_unicode)
                     if code >= 0:
                         word = membership[WORD, code_class] or left
                         word_unicode = membership[WORD_UNICODE, code_class] or left
-            following = memory[0][node, bits * (classes + 1) + code_class]
+            following = steps[node, bits * (classes + 1) + code_class]
             if following == _UNKNOWN:
                 following = _step(node, bits, code_class, program, start, memory, may_forget, scratch)
                 if following == _FULL:
