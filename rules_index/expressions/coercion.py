@@ -145,6 +145,8 @@ def common_type(left: Type, right: Type) -> Type:
 
 
 def _common_number(left: pa.DataType, right: pa.DataType) -> Type:
+    if left == right:
+        return left
     if is_decimal(left) or is_decimal(right):
         return DOUBLE if is_float(left) or is_float(right) else wider_decimal(left, right)
     wider = max(left, right, key=_NUMERIC_ORDER.index)
@@ -189,7 +191,7 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
         if operator == "DIV":
             return BIGINT
         if is_float(left) or is_float(right):
-            return _common_number(left, right)
+            return DOUBLE if operator == "/" else _common_number(left, right)
         if is_decimal(left) or is_decimal(right):
             return _decimal_arithmetic(operator, as_decimal(left), as_decimal(right))
         return DOUBLE if operator == "/" else _common_number(left, right)

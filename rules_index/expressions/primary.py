@@ -158,6 +158,8 @@ def _word(parser: Parser, kind: str) -> Node:
     tokens = parser.tokens
     kinds, first = tokens.kinds, parser.at
     following = kinds[first + 1]
+    if kind == "CASE" and (following in ("WHEN", "(", STRING) or following not in _NAME_ENDS):
+        return _case(parser)
     if following == "(":
         return _call(parser, kind)
     if following == "->":
@@ -174,8 +176,6 @@ def _word(parser: Parser, kind: str) -> Node:
             return _leaf("opaque", interval, first, parser.at - 1)
     if following == STRING and kind != "`":
         return _typed_literal(parser, kind)
-    if kind == "CASE" and (following == "WHEN" or following not in _NAME_ENDS):
-        return _case(parser)
     parser.at += 1
     return _leaf("column", (tokens.name(first),), first, first)
 
