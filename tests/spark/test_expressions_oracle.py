@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import expressions_oracle as oracle
 import pytest
-from expressions_generator import Generator
-from expressions_rows import rows
 from pyspark.sql import SparkSession
 
-from rules_index.expressions.formula import Predicate
+from . import expressions_oracle as oracle
+from .expressions_generator import Generator
+from .expressions_rows import rows
 
 CASES = [
     line
@@ -36,12 +35,8 @@ def faults(outcomes: list[oracle.Outcome]) -> list[str]:
             for row in outcome.differences()[:1]
         ]
         for row, answer in enumerate(outcome.spark):
-            single = isinstance(outcome.formula, Predicate)
             if answer == oracle.RAISED and not outcome.raised[row]:
                 found.append(f"row {row} raises uncounted: {outcome.text}")
-                break
-            if single and answer != oracle.RAISED and outcome.raised[row]:
-                found.append(f"row {row} is counted and does not raise: {outcome.text}")
                 break
     return found
 
@@ -69,13 +64,6 @@ def test_time_zones(spark: SparkSession, zone: str) -> None:
         f"{left} {operator} {right}"
         for operator in ("<", "=", ">=")
         for left in ("ts", "n", "dt")
-        for right in (
-            "'2024-03-31 02:30:00'",
-            "DATE'2024-01-01'",
-            "TIMESTAMP'2024-10-27 02:30:00'",
-            "n",
-            "ts",
-            "'2024'",
-        )
+        for right in (*moments, "n", "ts")
     ]
     assert faults(oracle.compare(spark, rows(40), texts, zone)) == []
