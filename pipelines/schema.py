@@ -12,8 +12,11 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
-OPAQUE = pa.month_day_nano_interval()
-"""Stands for every type whose values only Spark can compare: variants, intervals, CHAR, collated strings, ..."""
+OPAQUE = pa.run_end_encoded(pa.int32(), pa.null())
+"""Stands for every type whose values only Spark can compare: variants, CHAR, collated strings, ...
+
+No column of a Delta table has it, and the matching library takes a type that it does not know to be Spark's.
+"""
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "string": pa.string(),

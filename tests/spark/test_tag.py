@@ -333,7 +333,7 @@ def test_rules_that_only_spark_can_evaluate(prepared) -> None:
     rules = [
         ("function", "s", "upper(name) = 'N3'"),
         ("array", "s", "tags['k'][0] > 150"),
-        ("variant", "s", "doc:id::BIGINT % 7 = 0"),
+        ("variant", "s", "variant_get(doc, '$.id', 'bigint') % 7 = 0"),
         ("both", "s", "length(name) = 2 AND x > 30"),
     ]
     workspace = prepared(rules)
