@@ -22,6 +22,8 @@ def plot_matches(path: Path, rules: Sequence[str], before: Sequence[float], afte
     axes.set_yticks(list(rows), rules, fontsize=8)
     axes.set_ylim(len(rules) - 0.5, -0.5)
     axes.set_xscale("symlog", linthresh=1)
+    axes.set_xticks([0, 1, 10, 100, 1000], ["0", "1", "10", "100", "1,000"])
+    axes.set_xlim(0, 1000)
     axes.set_xlabel("flights that satisfy the rule, of 1,000 (logarithmic from 1)")
     axes.set_title("Matches of each rule")
     axes.grid(axis="x", alpha=0.3)

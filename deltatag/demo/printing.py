@@ -58,11 +58,11 @@ class Narrator:
         """An empty line."""
         print()
 
-    def table(self, names: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """A table; in its widest text columns what does not fit is cut."""
+    def table(self, names: Sequence[str], rows: Sequence[Sequence[Any]], cut: bool = True) -> None:
+        """A table; where `cut` is set, texts of its widest column that do not fit the width are cut."""
         self.progress.clear()
         print()
-        print_table(names, _fitted(names, rows))
+        print_table(names, _fitted(names, rows) if cut else rows)
         sys.stdout.flush()
 
     @contextmanager

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from deltatag.demo.statements import read_statements
 if TYPE_CHECKING:
     import polars as pl
 
-    from deltatag.demo.running import RunOutcome
+    from deltatag.demo.running import Runner, RunOutcome, Step
     from pipelines.workspace import Workspace
 
 STREAM = "flights"
@@ -89,31 +90,33 @@ class Story:
             f"{flights.height - early.height:,} of the last month are held back to arrive later. "
             f"{self.folder / 'deltatag.toml'} names it as the stream `{STREAM}`."
         )
-        with narrator.timed("starting Spark, inserting the rules"):
+        with narrator.timed("starting Spark, inserting the rules"), ThreadPoolExecutor(1) as beside:
+            # The libraries take as long to load as the JVM to start: both at once.
+            loading = beside.submit(_load_libraries)
             for statement in read_statements("rules.sql"):
                 self._execute(statement.text)
-        rules = self._rows(
-            "SELECT count(*), count_if(enabled IS NOT FALSE), count(DISTINCT owner), "
-            "count_if(valid_from IS NOT NULL OR valid_to IS NOT NULL) FROM rules"
-        )[0]
+            loading.result()
+        rules = self._rules()
+        enabled = rules.filter(pl.col("enabled").fill_null(True))
+        bounded = rules.filter(pl.any_horizontal(pl.col("valid_from", "valid_to").is_not_null()))
         narrator.say(
-            f"The Delta table `rules` now has {rules[0]} rules of {rules[2]} teams, {rules[1]} of them enabled and "
-            f"{rules[3]} valid for a time only; they came by INSERT statements ({self.folder / SQL_FILES[0]}). "
-            "Some of them:"
+            f"The Delta table `rules` now has {rules.height} rules of {rules['owner'].n_unique()} teams, "
+            f"{enabled.height} of them enabled and {bounded.height} valid for a time only; they came "
+            f"by INSERT statements ({self.folder / SQL_FILES[0]}). Some of them:"
         )
-        listed = ", ".join(f"'{name}'" for name in _EXAMPLES)
-        self._show(f"SELECT rule_id, owner, expression FROM rules WHERE rule_id IN ({listed}) ORDER BY owner, rule_id")
+        listed = rules.filter(pl.col("rule_id").is_in(_EXAMPLES)).sort("owner", "rule_id")
+        narrator.table(("rule_id", "owner", "expression"), listed.select("rule_id", "owner", "expression").rows())
 
-    def _first_run(self, runner: Any) -> RunOutcome:
+    def _first_run(self, runner: Runner) -> RunOutcome:
         self.narrator.chapter("First run: check, compile, tag")
-        outcome: RunOutcome = runner.run(self.narrator)
+        outcome = runner.run()
         self._tell_run(outcome)
         if outcome.failures:
             return outcome
         self.narrator.say("Matches of each rule, most first:")
         self._show(
             "SELECT r.rule_id, count(m.rule_id) AS matches, "
-            "round(100 * count(m.rule_id) / (SELECT count(*) FROM flights_tagged), 2) AS percent, r.expression "
+            "format_number(100 * count(m.rule_id) / (SELECT count(*) FROM flights_tagged), 2) AS percent, r.expression "
             "FROM rules AS r LEFT JOIN flights_matches AS m ON m.rule_id = r.rule_id "
             "GROUP BY r.rule_id, r.expression ORDER BY matches DESC, r.rule_id"
         )
@@ -129,7 +132,7 @@ class Story:
             with narrator.timed("executing"):
                 self._execute(statement.text)
 
-    def _second_run(self, runner: Any, flights: pl.DataFrame) -> RunOutcome:
+    def _second_run(self, runner: Runner, flights: pl.DataFrame) -> RunOutcome:
         import polars as pl
 
         narrator = self.narrator
@@ -137,7 +140,7 @@ class Story:
         late = flights.filter(pl.col("month") == LAST_MONTH)
         self._write(late)
         narrator.say(f"{late.height:,} flights were appended to the source.")
-        outcome: RunOutcome = runner.run(narrator)
+        outcome = runner.run()
         self._tell_run(outcome)
         if not outcome.failures:
             self._tell_rejects()
@@ -148,8 +151,11 @@ class Story:
         from pipelines.runs import batches
 
         narrator = self.narrator
-        for line in outcome.lines:
-            narrator.say(line)
+        rows = [(step.name, f"{step.seconds:.1f}", _what_came_of(step)) for step in outcome.steps]
+        narrator.table(("step", "seconds", "outcome"), rows)
+        narrator.line_break()
+        for warning in outcome.warnings:
+            narrator.say(f"Warning of a check: {warning}")
         newest = [b for b in batches(self.workspace.lake, STREAM) if b.rules_version is not None][-1:]
         for batch in newest:
             narrator.say(
@@ -164,25 +170,24 @@ class Story:
         raised: Counter[str] = Counter()
         for batch in batches(self.workspace.lake, STREAM):
             raised.update(batch.errors)
+        texts = dict(self._rules().select("rule_id", "expression").iter_rows())
         for rule_id, rows in sorted(raised.items()):
-            text = self._rows(f"SELECT expression FROM rules WHERE rule_id = '{rule_id}'")[0][0]
             self.narrator.line_break()
             self.narrator.say(
-                f"On {rows:,} rows a part of {rule_id} ({text}) could not be computed: it is unknown there, the "
-                "rows went on, and `runs` counts them."
+                f"On {rows:,} rows a part of {rule_id} ({texts[rule_id]}) could not be computed: it is unknown there, "
+                "the rows went on, and `runs` counts them."
             )
 
     def _tell_rejects(self) -> None:
         """Every rejected rule with its message and a mark under the place."""
         narrator = self.narrator
-        rejected = self._rows(
-            "SELECT j.rule_id, j.error, j.message, j.position, r.expression FROM rule_rejects AS j "
-            "LEFT JOIN rules AS r ON r.rule_id = j.rule_id ORDER BY j.rule_id"
-        )
+        texts = dict(self._rules().select("rule_id", "expression").iter_rows())
+        rejected = self.workspace.lake.arrow("rule_rejects").sort_by("rule_id").to_pylist()
         number = "One rule was" if len(rejected) == 1 else f"{len(rejected)} rules were"
         narrator.say(f"{number} rejected, which stops no other rule; the table `rule_rejects` says why:")
-        for rule_id, error, message, position, expression in rejected:
-            lines = ["", f"{rule_id}: {error}: {message}"]
+        for reject in rejected:
+            expression, position = texts.get(reject["rule_id"]), reject["position"]
+            lines = ["", f"{reject['rule_id']}: {reject['error']}: {reject['message']}"]
             if expression is not None and position is not None:
                 start = expression.rfind("\n", 0, position) + 1
                 lines += [f"  {expression[start:].splitlines()[0]}", f"  {' ' * (position - start)}^"]
@@ -191,8 +196,9 @@ class Story:
     def _what_changed(self) -> None:
         narrator = self.narrator
         narrator.chapter("What changed with the edit")
-        versions = self._rows("SELECT rules_version, count(*) FROM flights_tagged GROUP BY rules_version ORDER BY 1")
-        (first, first_rows), (second, second_rows) = versions[0], versions[-1]
+        (first, first_rows), *_, (second, second_rows) = self._rows(
+            "SELECT rules_version, count(*) FROM flights_tagged GROUP BY rules_version ORDER BY rules_version"
+        )
         narrator.say(
             f"{first_rows:,} rows were tagged by version {first} of the rules and keep their tags; {second_rows:,} "
             f"were tagged by version {second}. Matches per 1,000 flights under each:"
@@ -210,7 +216,7 @@ class Story:
                 change.what,
                 _per_thousand(counts, change.rule_id, first, first_rows),
                 _per_thousand(counts, change.rule_id, second, second_rows),
-                change.expression,
+                change.expression or "",
             )
             for change in changes
         ]
@@ -242,17 +248,26 @@ class Story:
             self.narrator.sql(query.title, query.text)
             self._show(query.text)
 
-    def _where_next(self, runner: Any) -> None:
+    def _where_next(self, runner: Runner) -> None:
+        from pipelines.runs import batches
+
         narrator, folder = self.narrator, self.folder
-        total = self._rows("SELECT count(*) FROM flights_tagged")[0][0]
-        matches = self._rows("SELECT count(*) FROM flights_matches")[0][0]
+        done = batches(self.workspace.lake, STREAM)
+        total, matches = sum(b.rows or 0 for b in done), sum(b.matches or 0 for b in done)
         narrator.chapter("Where to look next")
         narrator.say(
             f"{total:,} tagged flights and {matches:,} matches are in {folder / 'lake'}, made in "
             f"{narrator.seconds:.0f} seconds."
         )
-        narrator.table(("what", "where"), [*runner.places(folder), ("a plot of matches per rule", folder / PLOT)])
-        command, config = _command(), shlex.quote(str(folder / "deltatag.toml"))
+        places = [
+            ("the tables", folder / "lake"),
+            ("the configuration", folder / "deltatag.toml"),
+            ("matches per rule, as a plot", folder / PLOT),
+            ("the quality checks, as Data Docs", runner.report() or "not written"),
+            ("the statements that were executed", folder / "*.sql"),
+        ]
+        narrator.table(("what", "where"), places, cut=False)
+        command, config = _command("deltatag"), shlex.quote(str(folder / "deltatag.toml"))
         query = "SELECT * FROM flights_tagged WHERE array_contains(rule_ids, 'diverted')"
         repair = "dest IN ('ATL', 'ORD', 'DFW', 'CLT', 'DEN') AND arr_delay > 30"
         print("\nTry:")
@@ -261,7 +276,7 @@ class Story:
                 f'{command} validate "{repair}" --scope flights --config {config}',
                 f'{command} sql "{query}" --config {config}',
                 f"{command} status --config {config}",
-                runner.dagster_command(folder),
+                f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
         )
 
@@ -272,6 +287,12 @@ class Story:
 
     def _write(self, flights: pl.DataFrame) -> None:
         flights.drop("month").write_delta(self.folder / "lake" / "flights", mode="append")
+
+    def _rules(self) -> pl.DataFrame:
+        """The rules as they are now, read without Spark."""
+        import polars as pl
+
+        return pl.DataFrame(pl.from_arrow(self.workspace.lake.arrow("rules")))
 
     def _execute(self, statement: str) -> None:
         from pipelines.sql import run_statement
@@ -294,12 +315,32 @@ class Story:
         self.narrator.table(names, rows)
 
 
+def _load_libraries() -> None:
+    # Both send statistics to their makers unless they are told not to.
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
+    import great_expectations  # noqa: F401
+
+    import assets.headless  # noqa: F401
+
+
+def _what_came_of(step: Step) -> str:
+    if step.checks:
+        return f"{step.passed} of {step.checks} checks passed"
+    return f"wrote {', '.join(step.assets)}" if step.assets else "looked for a new version"
+
+
 def _per_thousand(counts: dict[tuple[str, int], int], rule_id: str, version: int, rows: int) -> str:
     return f"{1000 * counts.get((rule_id, version), 0) / rows:.1f}"
 
 
-def _command() -> str:
-    """How the reader calls deltatag: as short as it works from the working directory."""
-    script = Path(sys.executable).parent / "deltatag"
+def _absolute(path: Path) -> str:
+    """The path for a shell in the working directory, as Dagster wants it."""
+    return shlex.quote(str(path)) if path.is_absolute() else f'"$PWD/{path}"'
+
+
+def _command(name: str) -> str:
+    """How the reader calls a script of this environment: as short as it works from the working directory."""
+    script = Path(sys.executable).parent / name
     relative = os.path.relpath(script)
     return relative if len(relative) < len(str(script)) else str(script)

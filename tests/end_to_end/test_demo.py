@@ -1,0 +1,181 @@
+"""The demonstration, run whole: what it leaves, what it says, and whether Spark agrees with every tag."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place
+from deltatag.demo.statements import read_statements
+from pipelines.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.workspace import Workspace
+
+FLIGHTS = 336_776
+"""Rows of the published table of flights."""
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    folder: Path
+    output: str
+    errors: str
+    status: int
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
+    """The demonstration, run once by the command line in a process of its own."""
+    folder = tmp_path_factory.mktemp("demonstration") / "demo"
+    run = subprocess.run(
+        [sys.executable, "-m", "deltatag", "demo", str(folder)], capture_output=True, text=True, timeout=580
+    )
+    return Demonstration(folder, run.stdout, run.stderr, run.returncode)
+
+
+@pytest.fixture(scope="module")
+def workspace(shown: Demonstration, spark: SparkSession) -> Workspace:
+    from pipelines.sql import register_tables
+    from pipelines.workspace import Workspace
+
+    opened = Workspace.open(shown.folder / "deltatag.toml", spark)
+    register_tables(opened)
+    return opened
+
+
+def rows(workspace: Workspace, statement: str) -> list[Any]:
+    return workspace.spark.sql(statement).collect()
+
+
+@pytest.mark.timeout(600)
+def test_it_ends_well_and_quietly(shown: Demonstration) -> None:
+    assert shown.status == 0, shown.errors
+    assert shown.errors == ""
+
+
+def test_every_flight_is_tagged_once_and_unchanged(workspace: Workspace) -> None:
+    tagged = workspace.spark.table("flights_tagged")
+    source = workspace.spark.table("flights")
+    assert tagged.count() == source.count() == FLIGHTS
+    passed = tagged.select(source.columns)
+    assert passed.exceptAll(source).count() == 0
+
+
+def test_it_leaves_what_it_names(shown: Demonstration, workspace: Workspace) -> None:
+    for name in (PLOT, "deltatag.toml", *SQL_FILES):
+        assert (shown.folder / name).stat().st_size > 0
+        assert name in shown.output or name in ("edits.sql", "queries.sql")
+    assert (shown.folder / PLOT).read_bytes().startswith(b"\x89PNG")
+    for table in ("rules", "rule_rejects", "rule_index", "runs", "flights_tagged", "flights_matches"):
+        assert workspace.lake.exists(table), table
+    assert {row.state for row in rows(workspace, "SELECT state FROM runs")} == {"done"}
+
+
+def test_the_wrong_edit_is_shown_with_its_place(shown: Demonstration, workspace: Workspace) -> None:
+    (reject,) = rows(
+        workspace,
+        "SELECT j.rule_id, j.error, j.message, j.position, r.expression FROM rule_rejects AS j "
+        "JOIN rules AS r ON j.rule_id = r.rule_id",
+    )
+    assert reject.error == "UNKNOWN_COLUMN"
+    assert reject.expression[reject.position :].startswith("arr_dely ")
+    assert f"{reject.rule_id}: {reject.error}: {reject.message}" in shown.output
+    lines = shown.output.splitlines()
+    mark = next(number for number, line in enumerate(lines) if line.strip() == "^")
+    assert lines[mark - 1][lines[mark].index("^") :].startswith("arr_dely ")
+
+
+def test_spark_agrees_with_every_tag(workspace: Workspace) -> None:
+    """For each version of the rules, every rule as a plain SQL condition over the rows which it tagged."""
+    versions = [row[0] for row in rows(workspace, "SELECT DISTINCT rules_version FROM flights_tagged ORDER BY 1")]
+    assert len(versions) == 2
+    rejected = {row.rule_id for row in rows(workspace, "SELECT rule_id FROM rule_rejects")}
+    for version, without in zip(versions, (set(), rejected), strict=True):
+        rules = [rule for rule in enabled_rules(workspace, version) if rule["rule_id"] not in without]
+        assert len(rules) > 30
+        columns = ", ".join(
+            f"count_if(array_contains(rule_ids, '{rule['rule_id']}') <> {condition(rule)}) AS `{rule['rule_id']}`"
+            for rule in rules
+        )
+        known = ", ".join(f"'{rule['rule_id']}'" for rule in rules)
+        (found,) = rows(
+            workspace,
+            f"SELECT {columns}, count_if(size(array_except(rule_ids, array({known}))) > 0) AS `unknown ids` "
+            f"FROM flights_tagged WHERE rules_version = {version}",
+        )
+        assert {name: count for name, count in found.asDict().items() if count} == {}
+
+
+def enabled_rules(workspace: Workspace, version: int) -> list[dict[str, Any]]:
+    table = workspace.lake.frame("rules", version).where("enabled IS NOT FALSE")
+    text = "CAST({0} AS STRING) AS {0}".format
+    return [
+        row.asDict()
+        for row in table.selectExpr("rule_id", "expression", text("valid_from"), text("valid_to")).collect()
+    ]
+
+
+def condition(rule: dict[str, Any]) -> str:
+    """What a person would write as the rule's WHERE clause, with its bounds; a division by zero is unknown."""
+    expression = rule["expression"].replace("arr_delay / dep_delay", "try_divide(arr_delay, dep_delay)")
+    parts = [f"({expression})"]
+    if rule["valid_from"]:
+        parts.append(f"scheduled_at >= TIMESTAMP'{rule['valid_from']}'")
+    if rule["valid_to"]:
+        parts.append(f"scheduled_at < TIMESTAMP'{rule['valid_to']}'")
+    return f"coalesce({' AND '.join(parts)}, false)"
+
+
+def test_matches_hold_the_same_pairs_as_tagged_rows(workspace: Workspace) -> None:
+    pairs = "SELECT flight_id, rules_version, explode(rule_ids) AS rule_id FROM flights_tagged"
+    matches = "SELECT flight_id, rules_version, rule_id FROM flights_matches"
+    assert rows(workspace, f"SELECT count(*) FROM ({pairs}) EXCEPT SELECT count(*) FROM ({matches})") == []
+    assert rows(workspace, f"({pairs}) EXCEPT ({matches})") == []
+
+
+def test_rows_on_which_a_rule_raised_are_counted(shown: Demonstration, workspace: Workspace) -> None:
+    (zero,) = rows(workspace, "SELECT count(*) FROM flights WHERE dep_delay = 0 AND arr_delay IS NOT NULL")
+    (counted,) = rows(workspace, "SELECT sum(errors['snowball']) FROM runs")
+    assert counted[0] == zero[0] > 0
+
+
+def test_what_changed_is_shown(shown: Demonstration) -> None:
+    chapter = shown.output.split("What changed with the edit")[1].split("\n6. ")[0]
+    for edit in ("added", "deleted", "changed", "changed, rejected", "switched on"):
+        assert edit in chapter
+
+
+def test_a_second_demonstration_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    assert make_place(folder) is False
+    (folder / "lake").mkdir()
+    (folder / "lake" / "old").touch()
+    (folder / "my_notes.txt").touch()
+    assert make_place(folder) is True
+    assert not (folder / "lake").exists()
+    assert (folder / "my_notes.txt").exists()
+    assert (folder / DAGSTER_HOME).is_dir()
+
+
+def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "lake").mkdir()
+    with pytest.raises(ConfigurationError, match="is not empty"):
+        make_place(tmp_path)
+    assert (tmp_path / "lake").is_dir()
+
+
+@pytest.mark.parametrize("name", SQL_FILES)
+def test_each_statement_has_a_title_and_no_semicolon(name: str) -> None:
+    statements = read_statements(name)
+    assert statements
+    for statement in statements:
+        assert statement.title
+        assert not statement.text.endswith(";")
