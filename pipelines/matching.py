@@ -8,33 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import AccumulatorParam, SparkFiles
+from pyspark import SparkFiles
 from pyspark.sql import Column, SparkSession, functions
 
 from pipelines.errors import IndexOutdatedError
 from pipelines.session import tested_column
 from rules_index.inputs import path_parts
+from rules_index.spark_worker import Figures
 
 if TYPE_CHECKING:
     import rules_index as ri
     from rules_index.expressions.tree import Leaf
-
-Figures = dict[Any, int]
-"""Counts of one micro-batch: `rows`, `matches`, and per rule id, under ("error", id), rows that raised."""
-
-
-class Counts(AccumulatorParam[Figures]):
-    """Adds up figures; Spark merges a task's when the task has succeeded, so that a retried task counts once."""
-
-    def zero(self, value: Figures) -> Figures:
-        """No figures yet."""
-        return {}
-
-    def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802
-        """The sums of both."""
-        for key, count in value2.items():
-            value1[key] = value1.get(key, 0) + count
-        return value1
 
 
 class Matcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructField, StructType
 from pipelines.config import Stream
 from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
 from pipelines.lake import first_line
-from pipelines.matching import Counts, Matcher
+from pipelines.matching import Matcher
 from pipelines.quarantine import quoted, reason, sound
 from pipelines.schema import changed_types, plain_schema, unwritable_columns
 from pipelines.tables import (
@@ -25,6 +25,7 @@ from pipelines.tables import (
     tagged_columns,
     tagged_table,
 )
+from rules_index.spark_worker import Counts
 
 if TYPE_CHECKING:
     from pipelines.index_store import StoredIndex
@@ -131,7 +132,7 @@ class Output:
             accepted = frame.filter(sound(spark, plan["key"], plan["checks"]))
         if plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)
-        figures = spark.sparkContext.accumulator({}, Counts())
+        figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
         tagged = accepted.select(
             *self._source_columns(accepted),
             self.matcher.rule_ids(figures).alias("rule_ids"),

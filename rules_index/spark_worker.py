@@ -6,12 +6,16 @@ Workers import this library and nothing else of the project.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from rules_index.artifact import load
 from rules_index.compiled import CompiledRules
 from rules_index.rules import RuleId
+
+Figures: TypeAlias = dict[Any, int]
+"""Counts of one micro-batch: `rows`, `matches`, and per rule id, under ("error", id), rows that raised."""
 
 _KEPT = 4
 _open: dict[str, CompiledRules] = {}
@@ -39,3 +43,21 @@ def match(
     if ids.type != pa.list_(id_type):
         ids = ids.cast(pa.list_(id_type))
     return ids, compiled.errors
+
+
+class Counts:
+    """Adds up figures, as a parameter of Spark's accumulators (an AccumulatorParam by its methods).
+
+    Spark merges a task's figures when the task has succeeded, so that a retried task counts once. It stands here
+    because an accumulator takes its parameter along to the workers.
+    """
+
+    def zero(self, value: Figures) -> Figures:
+        """No figures yet."""
+        return {}
+
+    def addInPlace(self, value1: Figures, value2: Figures) -> Figures:  # noqa: N802
+        """The sums of both."""
+        for key, count in value2.items():
+            value1[key] = value1.get(key, 0) + count
+        return value1
