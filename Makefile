@@ -9,7 +9,7 @@ PYTEST_ARGUMENTS ?=
 REPORT := .venv/layers.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock clean
+.PHONY: help setup demo test check format bench docs lock clean
 
 help:  ## show this list
 	@echo "usage: make TARGET"
@@ -44,6 +44,9 @@ format: setup  ## format the code and repair what lint can repair
 
 bench: setup  ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks
+
+docs: setup  ## write the parts of docs/ that follow from the code anew
+	@$(BIN)/python tools/docs.py
 
 lock: setup  ## resolve requirements.in into requirements.txt anew (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-annotate \
