@@ -70,6 +70,7 @@ class Analyser:
         self.scope = scope
         self.variables: list[dict[str, Type]] = []
         self.growing = 0
+        self.multiplied = self.most_multiplied = 1
         self._kinds: dict[str, Callable[[Node], Value]] = {
             "literal": lambda node: Value(node, node.value.type, node.value),
             "opaque": lambda node: Value(node, node.value),

@@ -32,6 +32,7 @@ from rules_index.expressions.functions import (
     LAMBDAS,
     LARGEST_SIZE,
     MOST_GROWING,
+    MULTIPLYING,
     NOT_ALLOWED,
     NOT_REPEATABLE,
     PATTERN_ARGUMENT,
@@ -102,7 +103,9 @@ def call(analyser: Analyser, node: Node) -> Value:
     _check_count(function, count, position)
     growing = name in GROWING
     analyser.growing += growing
+    multiplied = analyser.multiplied
     try:
+        _multiply(analyser, node, _multiplier(analyser, node))
         if analyser.growing > MOST_GROWING:
             raise analyser.error(
                 "NOT_ALLOWED",
@@ -114,6 +117,7 @@ def call(analyser: Analyser, node: Node) -> Value:
         )
     finally:
         analyser.growing -= growing
+        analyser.multiplied = multiplied
     _check_sizes(analyser, node, arguments)
     _check_patterns(analyser, node, arguments)
     return _typed(analyser, node, function, arguments)
@@ -132,10 +136,13 @@ def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
     """The values of arguments, lambdas being the values of their bodies."""
     name: str = node.value
     arguments: list[Value] = []
+    before, analyser.most_multiplied = analyser.most_multiplied, analyser.multiplied
     for index, child in enumerate(node.children):
         if index not in LAMBDAS[name]:
             arguments.append(analyser.value(child))
             continue
+        # the body runs once for every item of an array that was made to a size
+        _multiply(analyser, child, analyser.most_multiplied // analyser.multiplied)
         if child.kind != "lambda":
             raise analyser.error("TYPE_MISMATCH", f"{name} needs a lambda here, like x -> x > 1.", child)
         item = item_type(arguments[0].type)
@@ -144,6 +151,7 @@ def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
             arguments.append(analyser.body(child, [start, item] if index == 2 else [start]))
         else:
             arguments.append(analyser.body(child, [item, INT]))
+    analyser.most_multiplied = max(before, analyser.most_multiplied)
     return arguments
 
 
@@ -172,6 +180,27 @@ def _accumulator(analyser: Analyser, start: Value) -> Type:
 
 def _has_one_size(data_type: Type) -> bool:
     return data_type is not None and not is_nested(data_type) and data_type not in (STRING, pa.binary())
+
+
+def _multiply(analyser: Analyser, node: Node, factor: int) -> None:
+    """Notes that what follows is repeated `factor` times as often; the caller takes that back."""
+    analyser.multiplied *= factor
+    analyser.most_multiplied = max(analyser.most_multiplied, analyser.multiplied)
+    if analyser.multiplied > LARGEST_SIZE:
+        message = f"Calls that repeat or count may, nested, ask for at most {LARGEST_SIZE:,} repetitions in all."
+        raise analyser.error("NOT_ALLOWED", message, node)
+
+
+def _multiplier(analyser: Analyser, node: Node) -> int:
+    """How many times larger a call makes what is nested in it, by its constant arguments; 1 for most."""
+    if node.value not in MULTIPLYING:
+        return 1
+    sizes = [1]
+    for index in SMALL[node.value]:
+        tree = analyser.value(node.children[index]).local if index < len(node.children) else None
+        if isinstance(tree, Constant) and isinstance(tree.value, int):
+            sizes.append(min(abs(tree.value), LARGEST_SIZE))
+    return max(sizes)
 
 
 def _check_sizes(analyser: Analyser, node: Node, arguments: list[Value]) -> None:

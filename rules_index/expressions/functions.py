@@ -224,7 +224,10 @@ SMALL = {
 """Arguments that say how large the result is: they must be small integer literals."""
 
 LARGEST_SIZE = 10_000
-"""Greatest value of such an argument."""
+"""Greatest value of such an argument, and greatest product where calls of `MULTIPLYING` are nested."""
+
+MULTIPLYING = words("repeat space lpad rpad array_repeat sequence")
+"""Functions whose result is as many times larger, or a lambda over it runs as many times, as an argument says."""
 
 GROWING = words("""
     replace regexp_replace hex base64 url_encode encode to_json to_csv quote array_join concat_ws repeat lpad rpad

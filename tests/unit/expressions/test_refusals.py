@@ -55,6 +55,8 @@ REFUSED = [
     ("EXISTS (SELECT 1)", "SUBQUERY", 8),
     ("(SELECT 1) = i", "SUBQUERY", 1),
     ("i IN (WITH q AS (SELECT 1) SELECT * FROM q)", "SUBQUERY", 6),
+    ("length(repeat(repeat(s, 10000), 10000)) > 1", "NOT_ALLOWED", 14),
+    ("exists(sequence(1, 1000), q -> exists(sequence(1, 1000), r -> r > q))", "NOT_ALLOWED", 38),
     ("sum(i) > 1", "AGGREGATE", 0),
     ("count(*) > 1", "AGGREGATE", 0),
     ("count(DISTINCT i) > 1", "AGGREGATE", 6),
