@@ -45,6 +45,7 @@ _MEANING = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.parser.escapedStringLiterals": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variable.substitute": "false",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
