@@ -6,7 +6,7 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -49,7 +49,7 @@ def median(values: Sequence[float]) -> float:
 
 
 def plot_bars(
-    path: Path, title: str, axis: str, groups: Sequence[str], series: dict[str, Sequence[float]], log: bool = False
+    path: Path, title: str, axis: str, groups: Sequence[str], series: Mapping[str, Sequence[float]], log: bool = False
 ) -> None:
     """Grouped bars: one group for each of `groups`, in it one bar for each of `series`."""
     import matplotlib
