@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,7 @@ def _case(title: str, given: Workload, witness: Witness, repeat: int, seconds: f
             systems["witness.c"] = lambda part: _witness(witness, part)
     counts = _compare(given, systems)
     measured = {name: Measured(_rows_for(run, given, seconds)) for name, run in systems.items()}
-    tasks = {name: lambda name=name: _speed(systems[name], given.first(measured[name].rows)) for name in systems}
+    tasks = {name: partial(_speed, run, given.first(measured[name].rows)) for name, run in systems.items()}
     for name, speeds in interleaved(repeat, tasks).items():
         measured[name].speeds = speeds
     figures = {name: median(each.speeds) for name, each in measured.items()}

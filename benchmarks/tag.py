@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,7 @@ def _measure(folder: Path, options: Any, variants: list[Variant]) -> None:
     counts = {variant: _check(workspaces[variant], variant, options.rows) for variant in variants}
     tasks: dict[str, Callable[[], float]] = {"copy": lambda: _copy(spark, source, folder / "copy")}
     for variant in variants:
-        tasks[variant.name] = lambda workspace=workspaces[variant]: _tag(workspace)  # type: ignore[misc]
+        tasks[variant.name] = partial(_tag, workspaces[variant])
     seconds = interleaved(options.repeat, tasks)
     copy = seconds["copy"]
     rows = []
