@@ -27,7 +27,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
     print(f"\n{title}\n", *lines, sep="\n", flush=True)
 
 
-def interleaved(repeat: int, tasks: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+def interleaved(repeat: int, tasks: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
     """Seconds of each task, run in turn `repeat` times, so that the machine's noise falls on all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for _ in range(repeat):
