@@ -74,22 +74,31 @@ def test_every_refusal_is_described() -> None:
     assert sorted(error for error in raised if f"`{error}`" not in text) == []
 
 
-def commands() -> list[str]:
-    """Every call of deltatag in a shell block, continuation lines joined, without what the shell does with it."""
-    found = []
+def commands() -> list[tuple[str, ...]]:
+    """The arguments of every call of deltatag in a shell block."""
+    found = set()
     for document in DOCUMENTS:
         for block in blocks(document, "sh"):
+            call = ""
             for line in block.replace("\\\n", " ").splitlines():
-                match = re.match(r"(?:\S*/)?deltatag (.*)", line.strip())
-                if match:
-                    found.append(match.group(1))
-    return sorted(set(found))
+                call = f"{call}\n{line}" if call else line
+                if not re.match(r"\s*(\S*/)?deltatag ", call):
+                    call = ""
+                    continue
+                try:
+                    words = shlex.split(call, comments=True)
+                except ValueError:  # a quoted text goes on in the next line
+                    continue
+                end = next((i for i, word in enumerate(words) if word in ("&&", "||", "|", ">", ">>")), len(words))
+                found.add(tuple(words[1:end]))
+                call = ""
+            assert not call, f"{document.name}: {call}"
+    return sorted(found)
 
 
-@pytest.mark.parametrize("command", commands())
-def test_commands_are_understood(command: str) -> None:
-    words = shlex.split(command, comments=True)
-    parser().parse_args(words[: words.index(">")] if ">" in words else words)
+@pytest.mark.parametrize("command", commands(), ids=lambda words: " ".join(words)[:40].replace("\n", " "))
+def test_commands_are_understood(command: tuple[str, ...]) -> None:
+    parser().parse_args(command)
 
 
 @pytest.mark.parametrize("block", cases("toml"))
