@@ -73,7 +73,7 @@ _MAKERS = {
     """,
     "int": """
         length({string}) ; year({date}) ; month({timestamp}) ; day({timestamp_ntz}) ; datediff({date}, {date}) ;
-        size({array<int>}) ; {array<int>}[0] ; element_at({array<int>}, {int!}) ; {map}['a'] ; mp.a ;
+        size({array<int>}) ; {array<int>}[0] ; element_at({array<int>}, {tinyint!}) ; {map}['a'] ; mp.a ;
         ascii({string}) ; instr({string}, {string!}) ; locate('b', {string}) ; CAST({string} AS INT) ;
         hour({timestamp}) ; hash({string}, {int}) ; size({map}) ; dayofweek({date}) ; octet_length({string}) ;
         cardinality({array<string>}) ; bit_count({bigint}) ; aggregate({array<int>}, 0, (acc, x) -> acc + x) ;
