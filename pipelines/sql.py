@@ -73,24 +73,27 @@ def register_tables(workspace: Workspace, statement: str | None = None) -> None:
         spark.sql(f"CREATE DATABASE IF NOT EXISTS {_DATABASE}")
         spark.sql(f"USE {_DATABASE}")
     for name, location in _locations(workspace, statement):
-        if is_catalog_name(location):
-            if name in configuration.streams:
-                spark.table(location).createOrReplaceTempView(name)
-        else:
+        if location is not None and is_catalog_name(location):
+            spark.table(location).createOrReplaceTempView(name)
+        elif location is not None and configuration.lake.catalog is not None:
+            spark.read.format("delta").load(location).createOrReplaceTempView(name)
+        elif configuration.lake.catalog is None:
             _register(spark, name, location)
 
 
-def _register(spark: SparkSession, name: str, location: str) -> None:
-    """Know the Delta table at a location by name; the entry lives as long as the session's catalog."""
+def _register(spark: SparkSession, name: str, location: str | None) -> None:
+    """Know the Delta table at a location by name, and nothing by this name where there is no such table."""
     known = f"{_DATABASE}.`{name}`"
     if spark.catalog.tableExists(known):
         spark.sql(f"DROP TABLE {known}")
+    if location is None:
+        return
     escaped = location.replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"CREATE TABLE {known} USING DELTA LOCATION '{escaped}'")
 
 
-def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[str, str]]:
-    """Name and place of each table that exists and that the statement may mean."""
+def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[str, str | None]]:
+    """Name and place of each table that the statement may mean; None for the place of one that does not exist."""
     words = None if statement is None else {word.lower() for word in re.findall(r"\w+", statement)}
     if words is not None and words & {"show", "describe", "desc"}:
         words = None
@@ -104,10 +107,10 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
 
             from pipelines.lake import delta_rs_uri
 
-            if is_catalog_name(stream.source) or DeltaTable.is_deltatable(delta_rs_uri(stream.source)):
-                yield name, stream.source
-        elif lake.settings.root is not None and lake.exists(name):
-            yield name, lake.uri(name)
+            there = is_catalog_name(stream.source) or DeltaTable.is_deltatable(delta_rs_uri(stream.source))
+            yield name, stream.source if there else None
+        elif lake.settings.root is not None:
+            yield name, lake.uri(name) if lake.exists(name) else None
 
 
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:

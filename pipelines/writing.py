@@ -133,21 +133,24 @@ class Output:
         if plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)
         figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
-        tagged = accepted.select(
-            *self._source_columns(accepted),
+        written = self._append(tagged_table(stream), self._tagged(accepted, figures), resumed)
+        if not written or (not figures.value and self.matcher.constant is None):
+            # Another run wrote these rows, and Delta passed over ours: match again for the figures, write nothing.
+            figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
+            self._tagged(accepted, figures).select("rule_ids").write.format("noop").mode("overwrite").save()
+        return self._figures(figures.value, accepted)
+
+    def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
+        """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
+        tagged = frame.select(
+            *self._source_columns(frame),
             self.matcher.rule_ids(figures).alias("rule_ids"),
             *self._versions(),
             functions.lit(self.index.fingerprint).alias("index_fingerprint"),
             "source_version",
             functions.lit(self.batch.started_at).alias("tagged_at"),
         )
-        if plan["output"] == "matched":
-            tagged = tagged.filter(functions.size("rule_ids") > 0)
-        written = self._append(tagged_table(stream), tagged, resumed)
-        if not written:
-            # The earlier run wrote the rows but did not live to tell its figures: match again, write nothing.
-            tagged.select("rule_ids").write.format("noop").mode("overwrite").save()
-        return self._figures(figures.value, accepted)
+        return tagged.filter(functions.size("rule_ids") > 0) if self.plan["output"] == "matched" else tagged
 
     def _source_columns(self, frame: DataFrame) -> list[Any]:
         return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]

@@ -1,0 +1,106 @@
+"""A run that dies between any two of its writes: the next one repeats its plan, whatever was edited meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from pipelines import tag, writing
+from pipelines.compile import compile_scopes
+from pipelines.runs import batches
+from pipelines.tag import tag_stream
+
+STREAM = {"source": "lake/source", "key": ["id"]}
+
+
+class DiedError(BaseException):
+    """Stands for the end of the process: no `except Exception` may catch it."""
+
+
+def append(workspace, start: int, stop: int) -> None:
+    rows = workspace.spark.range(start, stop, 1, 1).selectExpr("IF(id % 10 = 3, NULL, id) AS id", "id AS seq")
+    rows.write.format("delta").mode("append").save(workspace.configuration.streams["s"].source)
+
+
+def read(workspace, name: str):
+    return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
+
+
+@pytest.mark.parametrize("step", ["planned", "quarantine_s", "s_matches", "s_tagged"])
+@pytest.mark.parametrize("edited", [False, True])
+def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 40)
+    add_rules(workspace, ("low", "s", "seq < 30"))
+    compile_scopes(workspace)
+    if step == "planned":
+
+        def die(*_args, **_named):
+            raise DiedError
+
+        monkeypatch.setattr(tag._Tagger, "_execute", die)
+    else:
+        write = writing.Output._append
+
+        def write_then_die(self, name, frame, resumed):
+            write(self, name, frame, resumed)
+            if name == step:
+                raise DiedError
+
+        monkeypatch.setattr(writing.Output, "_append", write_then_die)
+    with pytest.raises(DiedError):
+        tag_stream(workspace, "s")
+    monkeypatch.undo()
+    (planned,) = batches(workspace.lake, "s")
+    assert planned.state == "planned"
+    streams = {"s": STREAM}
+    if edited:
+        append(workspace, 40, 60)
+        add_rules(workspace, ("high", "s", "seq >= 30"))
+        compile_scopes(workspace)
+        streams = {"s": {**STREAM, "checks": {"even": "seq % 2 = 0"}, "matches": False}}
+    result = tag_stream(new_workspace(streams), "s")
+    first, *rest = batches(workspace.lake, "s")
+    assert (first.rows, first.matches, first.quarantined, dict(first.plan)) == (40, 27, 4, dict(planned.plan))
+    assert result.batches == 1 + len(rest) == 1 + edited
+    tagged = {row["seq"]: (row["rule_ids"], row["tagged_at"]) for row in read(workspace, "s_tagged").collect()}
+    refused = [row["seq"] for row in read(workspace, "quarantine_s").collect()]
+    seen = Counter([*(row["seq"] for row in read(workspace, "s_tagged").select("seq").collect()), *refused])
+    assert seen == Counter(range(60 if edited else 40))
+    for seq in range(40):
+        if seq % 10 != 3:
+            assert tagged[seq][0] == (["low"] if seq < 30 else [])
+    pairs = Counter((row["rule_id"], row["id"]) for row in read(workspace, "s_matches").collect())
+    assert pairs == Counter(("low", seq) for seq in range(30) if seq % 10 != 3)
+    if edited:
+        assert all(tagged[seq][0] == ["high"] for seq in range(40, 60) if seq % 2 == 0)
+        assert [seq for seq in sorted(refused) if seq >= 40] == [n for n in range(40, 60) if n % 2]
+
+
+def test_two_runs_at_once_write_each_row_once(new_workspace, add_rules) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 40)
+    append(workspace, 40, 80)
+    add_rules(workspace, ("low", "s", "seq < 30"))
+    compile_scopes(workspace)
+    both = [new_workspace({"s": {**STREAM, "max_bytes_per_batch": 1}}) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda one: tag_stream(one, "s"), both))
+    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in read(workspace, name).collect()]
+    assert sorted(seqs) == list(range(80))
+    assert read(workspace, "s_matches").count() == 27
+    assert [(batch.batch, batch.rows) for batch in batches(workspace.lake, "s")] == [(0, 40), (1, 40)]
+
+
+def test_nothing_stays_set_that_would_skip_later_writes(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 10)
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    tag_stream(workspace, "s", restart=True)
+    tag_stream(workspace, "s", restart=True)
+    assert read(workspace, "s_tagged").count() == 9
+    assert read(workspace, "quarantine_s").count() == 1

@@ -1,0 +1,98 @@
+"""`deltatag sql`: rules are edited with plain SQL, and everything is queried by name."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import StatementError
+from pipelines.sql import statement_result
+from pipelines.status import status
+from pipelines.tag import tag_stream
+
+STREAMS = {"flights": {"source": "lake/flights", "key": ["id"]}}
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    found = new_workspace(STREAMS)
+    rows = found.spark.range(0, 10, 1, 1).selectExpr("id", "id * 2 AS delay")
+    rows.write.format("delta").save(found.configuration.streams["flights"].source)
+    return found
+
+
+def sql(workspace, statement: str) -> list[dict]:
+    return statement_result(workspace, statement).to_pylist()
+
+
+def test_rules_are_edited_with_plain_sql_from_spark_and_delta_rs(workspace) -> None:
+    sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'delay > 4')")
+    sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('b', 'flights', 'delay > 6')")
+    sql(workspace, "UPDATE rules SET expression = 'delay > 8' WHERE rule_id = 'b'")
+    sql(
+        workspace,
+        "MERGE INTO rules AS r USING (SELECT 'c' AS i, 'delay = 0' AS e) AS n ON r.rule_id = n.i "
+        "WHEN MATCHED THEN UPDATE SET expression = n.e "
+        "WHEN NOT MATCHED THEN INSERT (rule_id, scope, expression) VALUES (n.i, 'flights', n.e)",
+    )
+    sql(workspace, "DELETE FROM rules WHERE rule_id = 'a'")
+    workspace.lake.delta("rules").update(predicate="rule_id = 'c'", new_values={"enabled": False})
+    rows = sql(workspace, "SELECT rule_id, expression, enabled FROM rules ORDER BY 1")
+    assert rows == [
+        {"rule_id": "b", "expression": "delay > 8", "enabled": None},
+        {"rule_id": "c", "expression": "delay = 0", "enabled": False},
+    ]
+    assert [result.rules for result in compile_scopes(workspace)] == [1]
+    tag_stream(workspace, "flights")
+    query = "SELECT f.id FROM flights f JOIN flights_matches m USING (id) WHERE m.rule_id = 'b' ORDER BY f.id"
+    assert [row["id"] for row in sql(workspace, query)] == [5, 6, 7, 8, 9]
+    assert sql(workspace, "SELECT count(*) AS n FROM flights_tagged WHERE array_contains(rule_ids, 'b')") == [{"n": 5}]
+
+
+def test_results_of_every_type(workspace) -> None:
+    (row,) = sql(
+        workspace,
+        "SELECT parse_json('{\"a\":1}') AS v, INTERVAL '1-2' YEAR TO MONTH AS y, date'2024-02-29' AS d, 1 AS x, "
+        "2 AS x2, map('k', array(1)) AS m, CAST(NULL AS VOID) AS n",
+    )
+    assert row["v"] == '{"a":1}'
+    assert row["d"] == datetime.date(2024, 2, 29)
+    assert row["m"] == [("k", [1])]
+
+
+def test_names_are_listed(workspace) -> None:
+    names = {row["tableName"] for row in sql(workspace, "SHOW TABLES")}
+    assert {"rules", "rule_rejects", "rule_index", "runs", "flights"} <= names
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("SELECT * FROM flights_tagged", "deltatag tag flights"),
+        ("SELECT * FROM nothing", "The tables that go by name are: rules"),
+        ("SELEC 1", "PARSE_SYNTAX_ERROR"),
+        ("SELECT 1 / 0", "DIVIDE_BY_ZERO"),
+        ("SELECT nope FROM rules", "nope"),
+    ],
+)
+def test_a_statement_that_fails_says_why(workspace, statement: str, message: str) -> None:
+    with pytest.raises(StatementError, match=message) as raised:
+        sql(workspace, statement)
+    assert "\n" not in str(raised.value)
+
+
+def test_status_tells_what_is_due_and_how_far_behind(workspace) -> None:
+    (before,) = status(workspace)
+    assert (before.compile_due, before.index_version, before.lag_rows, before.last_state) == (True, None, 10, None)
+    compile_scopes(workspace)
+    tag_stream(workspace, "flights")
+    (after,) = status(workspace)
+    assert (after.compile_due, after.lag_versions, after.lag_rows, after.last_rows) == (False, 0, 0, 10)
+    rows = workspace.spark.range(10, 17).selectExpr("id", "id * 2 AS delay")
+    rows.write.format("delta").mode("append").save(workspace.configuration.streams["flights"].source)
+    sql(workspace, "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'delay > 4')")
+    (behind,) = status(workspace)
+    assert (behind.compile_due, behind.rules_version, behind.index_version) == (True, 1, 0)
+    assert (behind.lag_versions, behind.lag_rows, behind.tagged_version) == (1, 7, 0)

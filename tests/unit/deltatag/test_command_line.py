@@ -1,0 +1,173 @@
+"""The command line where no JVM is needed: help, exit statuses, one paragraph for each mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars as pl
+import pytest
+from deltalake import DeltaTable
+
+from deltatag.__main__ import main
+from deltatag.output import jsonable, print_csv, print_table
+
+STREAM = '[streams.s]\nsource = "source"\nkey = ["id"]\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> Path:
+    """A working directory with a lake and a source."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    with Path("deltatag.toml").open("a") as file:
+        file.write(STREAM)
+    pl.DataFrame({"id": [1, 2], "x": [1, 2]}).write_delta("source")
+    capsys.readouterr()
+    return tmp_path
+
+
+def rules(*rows: tuple) -> None:
+    frame = pl.DataFrame(rows, ["rule_id", "scope", "expression"], orient="row")
+    frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+
+
+@pytest.mark.parametrize("verb", ["init", "validate", "compile", "tag", "run", "sql", "status", "demo"])
+def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
+    assert main([verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert f"Example: deltatag {verb}" in " ".join(out.split())
+    assert "--config" in out
+
+
+def test_help_is_instant() -> None:
+    started = time.perf_counter()
+    loaded = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "deltatag", "--help"], capture_output=True, text=True, check=True
+    )
+    assert time.perf_counter() - started < 5  # of a loaded machine; what matters is what was imported
+    for heavy in ("pyspark", "polars", "deltalake", "pyarrow", "numba", "dagster", "great_expectations"):
+        assert f" {heavy}\n" not in loaded.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["tag", "--nonsense"], ["validate", "x = 1"]])
+def test_usage_errors_are_two(arguments: list[str]) -> None:
+    assert main(arguments) == 2
+
+
+def test_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path, capsys) -> None:
+    place = tmp_path / "new"
+    assert main(["init", str(place), "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)["made"]
+    assert made == [str(place / "deltatag.toml"), "rules", "rule_rejects", "rule_index", "runs"]
+    (place / "deltatag.toml").write_text('[lake]\nroot = "lake"\n# mine\n')
+    assert main(["init", str(place)]) == 0
+    assert "# mine" in (place / "deltatag.toml").read_text()
+    assert "there already" in capsys.readouterr().out
+
+
+def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(tmp_path: Path) -> None:
+    from pipelines.config import load_configuration
+    from pipelines.initialise import TEMPLATE
+
+    _, *lines = TEMPLATE.splitlines()
+    text = "\n".join(line.removeprefix("# ") for line in lines)
+    text += '\n[streams.weather]\nsource = "lake/weather"\nevent_time = "t"\n'
+    (tmp_path / "deltatag.toml").write_text(text)
+    found = load_configuration(tmp_path / "deltatag.toml")
+    assert set(found.streams) == {"flights", "weather"}
+    assert set(found.joins) == {"flights_weather"}
+
+
+def test_bigint_ids(tmp_path: Path) -> None:
+    assert main(["init", str(tmp_path), "--id-type", "bigint"]) == 0
+    assert str(DeltaTable(tmp_path / "lake" / "rules").schema().fields[0].type.type) == "long"
+
+
+def test_compile_reports_and_status_follows(folder: Path, capsys) -> None:
+    rules(("a", "s", "x > 1"), ("bad", "s", "y > 1"))
+    assert main(["compile", "--json"]) == 0
+    (result,) = json.loads(capsys.readouterr().out)
+    assert (result["state"], result["rules"], result["rejects"]) == ("compiled", 2, 1)
+    assert main(["compile"]) == 0
+    assert "s: unchanged, 2 rules, 1 rejected" in capsys.readouterr().out
+    assert main(["status", "--json"]) == 0
+    (standing,) = json.loads(capsys.readouterr().out)
+    assert (standing["rules_version"], standing["compile_due"], standing["lag_rows"]) == (1, False, 2)
+    assert main(["status"]) == 0
+    assert "1 version, 2 rows" in capsys.readouterr().out
+
+
+def test_validate(folder: Path, capsys) -> None:
+    assert main(["validate", "x > 1", "--scope", "s"]) == 0
+    assert "indexed: x" in capsys.readouterr().out
+    assert main(["validate", "x > 1 AND yy = 2", "--scope", "s"]) == 1
+    error = capsys.readouterr().err.splitlines()
+    assert error[0].startswith("UNKNOWN_COLUMN")
+    assert error[2].index("^") == error[1].index("yy")
+    assert main(["validate", "x >", "--scope", "s", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["error"] == "SYNTAX"
+
+
+@pytest.mark.parametrize(
+    ("toml", "arguments", "status", "message"),
+    [
+        (None, ["compile"], 2, "deltatag init"),
+        ("[lake", ["compile"], 2, "not valid TOML"),
+        ('[lake]\nroot = "lake"\n', ["compile"], 1, "There is no Delta table at"),
+        (None, ["compile", "--config", "elsewhere.toml"], 2, "elsewhere.toml"),
+    ],
+)
+def test_mistakes_are_one_paragraph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, toml: str | None, arguments, status: int, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if toml is not None:
+        Path("deltatag.toml").write_text(toml)
+    assert main(arguments) == status
+    error = capsys.readouterr().err
+    assert error.startswith("deltatag: ")
+    assert message in error
+    assert error.count("\n") == 1
+    assert "Traceback" not in error
+
+
+def test_an_unknown_stream_is_a_usage_error(folder: Path, capsys) -> None:
+    assert main(["compile", "nope"]) == 2
+    assert "there is no stream 'nope'; the configured streams are: s" in capsys.readouterr().err
+
+
+def test_a_failed_scope_is_one_and_the_others_are_done(folder: Path, capsys) -> None:
+    with Path("deltatag.toml").open("a") as file:
+        file.write('[streams.gone]\nsource = "gone"\n')
+    assert main(["compile"]) == 1
+    captured = capsys.readouterr()
+    assert "s: compiled" in captured.out
+    assert captured.err.startswith("deltatag: gone: The stream gone has no source")
+
+
+@pytest.mark.parametrize("missing", ["java", "jars"])
+def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys, missing: str) -> None:
+    from pipelines import runtime
+
+    error = runtime.JavaNotFoundError if missing == "java" else runtime.JarsNotFoundError
+
+    def fail() -> None:
+        raise error(f"no {missing} here; put it there")
+
+    monkeypatch.setattr(runtime, f"find_{missing}", fail)
+    monkeypatch.setattr("pipelines.session._running_session", lambda: None)
+    assert main(["tag"]) == 1
+    assert f"no {missing} here; put it there" in capsys.readouterr().err
+
+
+def test_output_forms(capsys) -> None:
+    print_table(["name", "n"], [["a", 1], [None, 20]])
+    print_csv(["a", "b"], [[1, None], [[1, 2], "x,y"]])
+    out = capsys.readouterr().out.splitlines()
+    assert out[:4] == ["name   n", "----  --", "a      1", "NULL  20"]
+    assert out[4:] == ["a,b", "1,", '"[1, 2]","x,y"']
+    assert jsonable({"x": float("nan"), "b": b"\x00", "n": (1, None)}) == {"x": "NaN", "b": "AA==", "n": [1, None]}
