@@ -34,13 +34,19 @@ def build_definitions(path: Path | None) -> dg.Definitions:
     """All definitions over one configuration, or a note on how to make one; ConfigurationError if it is wrong."""
     if path is None:
         return dg.Definitions(assets=[_not_configured()])
+    configuration = load_configuration(path)
+    return definitions_over(configuration, LakeResource(configuration=str(path.absolute())))
+
+
+def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
+    """All definitions over a configuration that was read already, and the lake that serves them."""
     with warnings.catch_warnings():
         # Dagster calls the assets that are only looked at a beta feature, once for each of them.
         warnings.simplefilter("ignore", dg.BetaWarning)
-        return _definitions(load_configuration(path))
+        return _definitions(configuration, lake)
 
 
-def _definitions(configuration: Configuration) -> dg.Definitions:
+def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams = list(configuration.streams.values())
     job = run_job(configuration)
     return dg.Definitions(
@@ -58,13 +64,9 @@ def _definitions(configuration: Configuration) -> dg.Definitions:
         jobs=[job],
         schedules=[run_schedule(configuration, job)],
         sensors=[change_sensor(configuration, job)],
-        resources={RESOURCE: _resource(configuration)},
+        resources={RESOURCE: lake},
         executor=dg.in_process_executor,
     )
-
-
-def _resource(configuration: Configuration) -> LakeResource:
-    return LakeResource(configuration=str(configuration.path.absolute()))
 
 
 def _not_configured() -> dg.AssetSpec:

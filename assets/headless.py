@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets.definitions import build_definitions
-from assets.names import JOB, RESOURCE
+from assets.definitions import definitions_over
+from assets.names import JOB
 from assets.resources import LakeResource
 
 if TYPE_CHECKING:
@@ -26,14 +26,12 @@ def run_once(
     from assets.automation import assets_of
 
     configuration = workspace.configuration
-    definitions = build_definitions(configuration.path)
-    job = definitions.resolve_job_def(JOB)
+    job = definitions_over(configuration, LakeResource.over(workspace)).resolve_job_def(JOB)
     return job.execute_in_process(
         instance=instance,
         raise_on_error=False,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}} if quiet else None,
         asset_selection=assets_of(configuration, streams) if streams is not None else None,
-        resources={RESOURCE: LakeResource.over(workspace)},
     )
 
 

@@ -35,6 +35,8 @@ th { background: #f1f3f5 } code { background: #f1f3f5; padding: 0 .25rem }
 .breadcrumb-item + .breadcrumb-item::before { content: " / " } .collapse { display: none }
 """
 _OUTSIDE = (
+    re.compile(r"<style\b.*?</style>", re.DOTALL | re.IGNORECASE),
+    re.compile(r"<footer\b.*?</footer>", re.DOTALL | re.IGNORECASE),
     re.compile(r"<script\b.*?</script>", re.DOTALL | re.IGNORECASE),
     re.compile(r"<link\b[^>]*>", re.IGNORECASE),
     re.compile(r"<img\b[^>]*>", re.IGNORECASE),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.errors import ConfigurationError, PipelineError, TableError
+from pipelines.lake import first_line
 from pipelines.tables import tagged_table
 from quality import rules, sources, tagged
 from quality.findings import ERROR, Expectation, Finding, GateResult
@@ -15,6 +16,9 @@ from quality.validation import Suite, validate
 if TYPE_CHECKING:
     from pipelines.config import Configuration, Stream
     from pipelines.workspace import Workspace
+
+
+_T = TypeVar("_T")
 
 
 def documents_folder(configuration: Configuration) -> Path:
@@ -26,7 +30,7 @@ def rules_gate(workspace: Workspace) -> GateResult:
     """Judge the newest version of the rules table."""
     workspace.progress("judging the rules table")
     try:
-        judged, measures = rules.suites(workspace)
+        judged, measures = _measuring(lambda: rules.suites(workspace))
     except PipelineError as error:
         return _unjudged(rules.NAME, rules_expectations(workspace.configuration), error)
     return _judge(workspace, rules.NAME, judged, measures)
@@ -37,7 +41,7 @@ def source_gate(workspace: Workspace, stream: str) -> GateResult:
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
     try:
-        judged, measures = sources.suites(workspace, configured)
+        judged, measures = _measuring(lambda: sources.suites(workspace, configured))
     except PipelineError as error:
         return _unjudged(stream, source_expectations(configured), error)
     return _judge(workspace, stream, judged, measures)
@@ -49,7 +53,7 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResul
     configured = workspace.configuration.stream(stream)
     name = tagged_table(configured)
     try:
-        judged, measures, counts = tagged.suites(workspace, configured, newest)
+        judged, measures, counts = _measuring(lambda: tagged.suites(workspace, configured, newest))
     except PipelineError as error:
         return _unjudged(name, tagged_expectations(configured), error)
     return _judge(workspace, name, judged, measures, counts)
@@ -57,7 +61,7 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResul
 
 def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
     """All that `rules_gate` expects."""
-    return (*rules.structure_expectations(configuration), *rules.row_expectations(configuration))
+    return rules.expectations(configuration)
 
 
 def source_expectations(stream: Stream) -> tuple[Expectation, ...]:
@@ -101,6 +105,21 @@ def _last_number(workspace: Workspace, stream: Stream) -> int:
 
     last = last_batch(workspace.lake, stream.name)
     return -1 if last is None else last.batch
+
+
+def _measuring(measure: Callable[[], _T]) -> _T:
+    """What the function gives; TableError where Spark fails while it reads."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from pipelines.delta_internals import java_message
+
+    try:
+        return measure()
+    except PySparkException as error:
+        raise TableError(f"Spark could not read what is to be judged: {first_line(error)}") from error
+    except Py4JJavaError as error:
+        raise TableError(f"Spark could not read what is to be judged: {java_message(error)}") from error
 
 
 def _judge(

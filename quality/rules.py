@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from pipelines.errors import MissingTableError, TableError
 from pipelines.tables import ID_TYPES, RULES, Column
 from quality.findings import ERROR, WARNING, Expectation
-from quality.validation import Suite, between, measured, one_of
+from quality.validation import Suite, between, listing, measured, none_of, nothing, one_of
 
 if TYPE_CHECKING:
-    import pandas as pd
     import polars as pl
 
     from pipelines.config import Configuration, Stream
@@ -26,66 +25,66 @@ _REQUIRED = tuple(column.name for column in RULES.columns if column.required)
 _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte": "tinyint"}
 
 
-def structure_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
-    """What holds for the table as a whole: its columns, and the share of rules that are refused for their row."""
+def expectations(configuration: Configuration) -> tuple[Expectation, ...]:
+    """What holds for the table as a whole, and what should hold for each enabled rule.
+
+    A rule that breaks one of the latter is rejected alone, so they are warnings.
+    """
+    share = "Share of enabled rules that are refused for a NULL, a repeated id or an unknown scope"
     limit = configuration.rules.max_reject_share
+    nulls = [
+        none_of(f"{name}_not_null", f"Every enabled rule has its {name}", f"null_{name}", WARNING) for name in _REQUIRED
+    ]
     return (
         one_of("table", "The rules table is there and can be read", "table", ["readable"]),
         *(_type_expectation(column) for column in RULES.columns),
-        between(
-            "reject_share",
-            "Share of enabled rules that are refused for a NULL, a repeated id or an unknown scope",
-            "reject_share",
-            0,
-            limit,
-        ),
-    )
-
-
-def row_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
-    """What should hold for each enabled rule; one that breaks it is rejected alone."""
-    scopes = [*configuration.streams, *configuration.joins]
-    return (
-        *(
-            Expectation(
-                f"{name}_not_null",
-                WARNING,
-                f"Every enabled rule has its {name}",
-                "ExpectColumnValuesToNotBeNull",
-                {"column": name},
-            )
-            for name in _REQUIRED
-        ),
-        Expectation(
-            "rule_id_unique",
-            WARNING,
-            "No two enabled rules have the same rule_id",
-            "ExpectColumnValuesToBeUnique",
-            {"column": "rule_id"},
-        ),
-        one_of("scope_known", "Every scope is a configured stream or join", "scope", scopes, WARNING),
+        between("reject_share", share, "reject_share", 0, limit),
+        *nulls,
+        nothing("rule_id_unique", "No two enabled rules have the same rule_id", "repeated_ids", WARNING),
+        nothing("scope_known", "Every scope is a configured stream or join", "unknown_scopes", WARNING),
     )
 
 
 def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
-    """The suites over the newest version of the table, and the measures behind them."""
-    configuration = workspace.configuration
+    """The suite over the newest version of the table, and the measures behind it."""
+    configuration, lake = workspace.configuration, workspace.lake
+    expected = expectations(configuration)
     measures: dict[str, Any] = {"table": "readable"}
     kinds: dict[str, str] = {}
     try:
-        kinds = column_types(workspace.lake)
-        measures["rules_version"] = workspace.lake.version(NAME)
+        kinds = column_types(lake)
+        measures["rules_version"] = lake.version(NAME)
     except (MissingTableError, TableError) as error:
         measures["table"] = str(error)
     measures |= {f"type_of_{column.name}": kinds.get(column.name, MISSING) for column in RULES.columns}
-    structure = structure_expectations(configuration)
-    sound = all(measures[e.arguments["column"]] in e.arguments["value_set"] for e in structure if _stops(e))
-    rows = _judged_rules(workspace.lake) if sound else _no_rules()
-    refused = _refused(workspace) if sound else 0
-    measures |= {"rules": len(rows), "refused": refused, "reject_share": refused / len(rows) if len(rows) else 0.0}
-    judged = [Suite("rules_structure", structure, measured(measures))]
-    judged.append(Suite(NAME, row_expectations(configuration), rows))
-    return judged, measures
+    structure = [e for e in expected if e.severity == ERROR and "value_set" in e.arguments]
+    sound = all(measures[e.arguments["column"]] in e.arguments["value_set"] for e in structure)
+    measures |= _row_measures(_enabled(lake) if sound else None, configuration)
+    return [Suite(NAME, expected, measured(measures))], measures
+
+
+def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> dict[str, Any]:
+    """Counts over the enabled rules; None: the table cannot be read, and nothing is counted."""
+    import polars as pl
+
+    if rules is None:
+        rules = pl.DataFrame(schema=dict.fromkeys(_REQUIRED, pl.String))
+    is_null = pl.any_horizontal(pl.col(_REQUIRED).is_null())
+    repeated = pl.col("rule_id").is_not_null() & pl.col("rule_id").is_duplicated()
+    unknown = ~pl.col("scope").is_in([*configuration.streams, *configuration.joins])
+    refused = rules.filter(is_null | repeated | unknown.fill_null(True)).height
+    return {
+        "rules": rules.height,
+        "refused": refused,
+        "reject_share": refused / rules.height if rules.height else 0.0,
+        **{f"null_{name}": rules[name].null_count() for name in _REQUIRED},
+        "repeated_ids": listing(_values(rules.filter(repeated)["rule_id"])),
+        "unknown_scopes": listing(_values(rules.filter(unknown)["scope"])),
+    }
+
+
+def _values(column: pl.Series) -> list[str]:
+    return [str(value) for value in column.unique().sort()]
 
 
 def column_types(lake: Lake) -> dict[str, str]:
@@ -112,10 +111,6 @@ def _type_expectation(column: Column) -> Expectation:
     return one_of(f"{column.name}_type", text, f"type_of_{column.name}", allowed, severity)
 
 
-def _stops(expectation: Expectation) -> bool:
-    return expectation.severity == ERROR and "value_set" in expectation.arguments
-
-
 def enabled_rules(workspace: Workspace, stream: Stream, version: int) -> pl.DataFrame:
     """The enabled rules of a stream at a version of the rules table, all columns, their names in lower case."""
     import polars as pl
@@ -124,29 +119,9 @@ def enabled_rules(workspace: Workspace, stream: Stream, version: int) -> pl.Data
 
 
 def _enabled(lake: Lake, version: int | None = None) -> pl.DataFrame:
+    """The enabled rules of all scopes."""
     import polars as pl
 
     frame = pl.DataFrame(pl.from_arrow(lake.arrow(NAME, version=version)))
     frame = frame.rename({name: name.lower() for name in frame.columns})
     return frame.filter(pl.col("enabled").fill_null(True)) if "enabled" in frame.columns else frame
-
-
-def _judged_rules(lake: Lake) -> pd.DataFrame:
-    """rule_id (as text), scope and expression of the enabled rules."""
-    import polars as pl
-
-    return _enabled(lake).select(pl.col(_REQUIRED).cast(pl.String)).to_pandas().astype(object)
-
-
-def _no_rules() -> pd.DataFrame:
-    import pandas as pd
-
-    return pd.DataFrame({name: pd.Series(dtype=object) for name in _REQUIRED})
-
-
-def _refused(workspace: Workspace) -> int:
-    """How many enabled rules the compiler refuses without looking at their expressions."""
-    from pipelines.compile import read_rules
-
-    configuration = workspace.configuration
-    return read_rules(workspace.lake, [*configuration.streams, *configuration.joins]).rejects.height

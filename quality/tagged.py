@@ -87,6 +87,7 @@ class Written:
 
     def frame(self, table: str) -> DataFrame:
         """The rows that the micro-batches wrote to a table, found by the numbers in its log's commits."""
+        self.workspace.lake.version(table)  # says what to do where there is no such table
         log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
         first, last = self.batches[0].batch, self.batches[-1].batch
         app = f"deltatag/{self.batches[-1].plan['series']}/{table}"

@@ -80,15 +80,18 @@ def listing(faults: Sequence[str]) -> str:
     return ", ".join(faults[:EXAMPLES]) + more if faults else NONE
 
 
-def nothing(name: str, description: str, measure: str) -> Expectation:
+def nothing(name: str, description: str, measure: str, severity: str = ERROR) -> Expectation:
     """The measure, a listing of faults, has none."""
-    return one_of(name, description, measure, [NONE])
+    return one_of(name, description, measure, [NONE], severity)
 
 
 def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Finding, ...], Path | None]:
-    """The findings of every suite, in order, and the page of the first one in Data Docs below `folder`."""
+    """The findings of every suite, in order, and a page in Data Docs below `folder`.
+
+    The page is that of the first suite with a failed expectation, or else of the last suite.
+    """
     findings: list[Finding] = []
-    pages: list[Path | None] = []
+    pages: list[tuple[bool, Path | None]] = []
     for suite in suites:
         result = _run(suite)
         by_name = {found.expectation_config.meta["name"]: found for found in result.results}
@@ -97,8 +100,9 @@ def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Findin
         if folder is not None:
             from quality.documents import write_page
 
-            pages.append(write_page(folder, suite.name, own, result))
-    return tuple(findings), next((page for page in pages if page is not None), None)
+            pages.append((all(found.success for found in own), write_page(folder, suite.name, own, result)))
+    failed = [page for success, page in pages if not success]
+    return tuple(findings), (failed or [page for _, page in pages[-1:]] or [None])[0]
 
 
 @lru_cache(maxsize=1)

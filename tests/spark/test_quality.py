@@ -247,7 +247,7 @@ def test_data_docs_need_no_other_host(lake) -> None:
     source_gate(workspace, "s")
     folder = documents_folder(workspace.configuration)
     pages = {path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.html")}
-    assert set(pages) == {"index.html", "rules.html", "rules_structure.html", "s.html"}
+    assert set(pages) == {"index.html", "rules.html", "s.html"}
     for name, page in pages.items():
         assert not re.findall(r"<(?:link|script|img)\b|url\(", page), name
     assert "The check sane is TRUE on every new row: found 15, expected 0" in pages["index.html"]
