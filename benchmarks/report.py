@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,11 +29,13 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def interleaved(repeat: int, tasks: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """Seconds of each task, run in turn `repeat` times, so that the machine's noise falls on all alike."""
+    """What each task gives (seconds, or rows a second), run in turn `repeat` times, so that the machine's noise falls on all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
-    for _ in range(repeat):
+    for turn in range(repeat):
         for name, task in tasks.items():
             seconds[name].append(task())
+        told = ", ".join(f"{name} {short(values[-1])}" for name, values in seconds.items())
+        print(f"turn {turn + 1} of {repeat}: {told}", file=sys.stderr, flush=True)
     return seconds
 
 
