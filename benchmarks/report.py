@@ -29,7 +29,7 @@ def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[objec
 
 
 def interleaved(repeat: int, tasks: Mapping[str, Callable[[], float]]) -> dict[str, list[float]]:
-    """What each task gives (seconds, or rows a second), run in turn `repeat` times, so that the machine's noise falls on all alike."""
+    """What each task gives (seconds, or rows a second), run in turn, so that the machine's noise falls on all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in tasks}
     for turn in range(repeat):
         for name, task in tasks.items():
