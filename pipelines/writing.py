@@ -97,7 +97,12 @@ class StreamTables:
             builder = builder.property(key, value)
         if cluster_by:
             builder = builder.clusterBy(*cluster_by)
-        run(builder.execute, f"make the table {name} at {self.lake.settings.root or self.lake.settings.catalog}")
+        try:
+            run(builder.execute, f"make the table {name} at {self.lake.settings.root or self.lake.settings.catalog}")
+        except TableError:
+            # Two runs of one stream at once: whoever came first has made the table for both.
+            if replace or not self.lake.exists(name):
+                raise
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
