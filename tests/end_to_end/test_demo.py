@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pipelines.workspace import Workspace
 
+pytestmark = pytest.mark.timeout(1200)
 FLIGHTS = 336_776
 """Rows of the published table of flights."""
 
@@ -36,7 +37,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
     """The demonstration, run once by the command line in a process of its own."""
     folder = tmp_path_factory.mktemp("demonstration") / "demo"
     run = subprocess.run(
-        [sys.executable, "-m", "deltatag", "demo", str(folder)], capture_output=True, text=True, timeout=580
+        [sys.executable, "-m", "deltatag", "demo", str(folder)], capture_output=True, text=True, timeout=1100
     )
     return Demonstration(folder, run.stdout, run.stderr, run.returncode)
 
@@ -55,7 +56,6 @@ def rows(workspace: Workspace, statement: str) -> list[Any]:
     return workspace.spark.sql(statement).collect()
 
 
-@pytest.mark.timeout(600)
 def test_it_ends_well_and_quietly(shown: Demonstration) -> None:
     assert shown.status == 0, shown.errors
     assert shown.errors == ""
