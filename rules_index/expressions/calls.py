@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.expressions import local
 from rules_index.expressions.coercion import (
+    BIGINT,
     BINARY,
     BOOLEAN,
     INT,
@@ -119,6 +120,7 @@ def call(analyser: Analyser, node: Node) -> Value:
         analyser.growing -= growing
         analyser.multiplied = multiplied
     _check_sizes(analyser, node, arguments)
+    _check_place(analyser, node, arguments)
     _check_patterns(analyser, node, arguments)
     return _typed(analyser, node, function, arguments)
 
@@ -231,6 +233,24 @@ def _check_sizes(analyser: Analyser, node: Node, arguments: list[Value]) -> None
             raise analyser.error(
                 "NOT_ALLOWED", "format_number needs a constant format or at most 400 places.", arguments[1].node
             )
+
+
+def _check_place(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+    """The place of an array's element must not be the least INT: Spark 4.2 then reads outside of the array."""
+    if node.value not in ("element_at", "try_element_at"):
+        return
+    container, place = arguments[0].type, arguments[1]
+    if container is not None and pa.types.is_map(container):
+        return
+    if isinstance(place.local, Constant) and (place.local.value is None or place.local.value != -(1 << 31)):
+        return
+    if place.type is None or place.type in (INT, BIGINT):
+        raise analyser.error(
+            "NOT_ALLOWED",
+            f"{node.value} needs a constant place here, because Spark 4.2 breaks down on the place -2147483648. "
+            "Write array[place] or get(array, place) instead, which count from 0, or cast the place to SMALLINT.",
+            place.node,
+        )
 
 
 def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
