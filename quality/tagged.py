@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pipelines.delta_internals import COMMIT_COLUMNS, TableLog
+from pipelines.delta_internals import TableLog
 from pipelines.errors import SourceError
 from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.tables import matches_table, quarantine_table, tagged_table
@@ -99,7 +99,7 @@ class Written:
                 break
             if numbers and numbers[0] <= last:
                 adds += [(version, action["add"]) for action in actions if "add" in action]
-        return log.frame(log.latest(), adds).drop(*COMMIT_COLUMNS)
+        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
 
     def source_rows(self) -> int:
         """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
