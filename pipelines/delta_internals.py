@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake import first_line
 
-COMMIT_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
-"""What Delta adds to a frame over chosen files; `_commit_version` is the version given for the file."""
+COMMIT_VERSION = "_commit_version"
+"""The column of a frame over chosen files that holds the version given for the row's file."""
 
 
 class TableLog:
@@ -85,13 +85,23 @@ class TableLog:
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def frame(self, snapshot: Any, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> DataFrame:
-        """The rows of the files `adds` (version, add action) with the snapshot's schema and COMMIT_COLUMNS."""
-        cdc = self._jvm.org.apache.spark.sql.delta.commands.cdc
-        epoch = self._jvm.java.sql.Timestamp(0)
+        """The rows of the files `adds` (version, add action) with the snapshot's schema and `_commit_version`.
+
+        Where the files have one version it is a constant, which is cheaper than reading it as a column.
+        """
         from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         by_version: dict[int, list[Any]] = {}
         for version, add in adds:
             by_version.setdefault(version, []).append(from_json(json.dumps({"add": add})))
+        if len(by_version) > 1:
+            return self._frame_of_versions(snapshot, by_version)
+        version, files = next(iter(by_version.items()), (0, []))
+        rows = self._log.createDataFrame(snapshot, self._sequence(files), False, self._none)
+        return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
+
+    def _frame_of_versions(self, snapshot: Any, by_version: Mapping[int, list[Any]]) -> DataFrame:
+        cdc = self._jvm.org.apache.spark.sql.delta.commands.cdc
+        epoch = self._jvm.java.sql.Timestamp(0)
         specs = [
             getattr(cdc, "CDCReader$CDCDataSpec")(version, epoch, self._sequence(files), self._none)
             for version, files in sorted(by_version.items())
@@ -100,7 +110,8 @@ class TableLog:
             self._session, self._sequence(specs), self._log, self._log.dataPath(), snapshot, self._none
         )
         reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
-        return DataFrame(reader.scanIndex(self._session, index, False), self._spark)
+        rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
+        return rows.drop("_change_type", "_commit_timestamp")
 
     def _sequence(self, items: Iterable[Any]) -> Any:
         java_list = self._jvm.java.util.ArrayList()

@@ -308,11 +308,11 @@ def slice_schema(source: Source, schema_version: int) -> StructType:
 
 def slice_frame(source: Source, taken: Slice) -> DataFrame:
     """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
-    from pipelines.delta_internals import COMMIT_COLUMNS, TableLog
+    from pipelines.delta_internals import COMMIT_VERSION, TableLog
 
     assert isinstance(source.log, TableLog)
     frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
-    return frame.withColumnRenamed("_commit_version", "source_version").drop(*COMMIT_COLUMNS)
+    return frame.withColumnRenamed(COMMIT_VERSION, "source_version")
 
 
 def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:

@@ -36,7 +36,7 @@ root = "lake"
 [streams.{STREAM}]
 source = "source"
 key = ["id"]
-max_bytes_per_batch = 1
+max_bytes_per_batch = 16384
 """
 RUN = """
 import sys
@@ -107,17 +107,15 @@ class Lake:
         if process.poll() is None:
             self.killed[target] += 1
             kill(process, target, self.chance)
-        if target == "worker":
-            # Spark tells the driver, which ends by itself; an earlier moment may have had no worker to kill.
-            process.communicate(timeout=300)
-        else:
-            process.wait(timeout=60)
+        # Spark tells the driver of a worker that died, and the run ends by itself, unless there was none to kill.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=30)
         finish_group(process, self.chance.random() < 0.5)
 
     def run_to_the_end(self) -> None:
         """One run that nobody kills."""
         process = self.start()
-        output, _ = process.communicate(timeout=600)
+        output, _ = process.communicate(timeout=1200)
         assert process.returncode == 0, output
 
     def read(self, name: str) -> pl.DataFrame:
@@ -191,6 +189,7 @@ def finish_group(process: subprocess.Popen[str], wait: bool) -> None:
     if not wait:
         for pid in group_members(process.pid):
             end(pid)
+        process.wait(timeout=60)
 
 
 def show(folder: Path, kills: int, seed: int = 1, seconds: float = 6.0) -> Lake:
