@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,12 @@ def workspace(tmp_path: Path, spark: Any) -> Workspace:
     rules = [("late", "delay > 60"), ("even", "flight_id % 2 = 0"), ("wrong", "nosuch > 1")]
     add_rules(opened, rules)
     return opened
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
 
 
 def add_rules(workspace: Workspace, rules: list[tuple[str | None, str]], scope: str = "flights") -> None:
@@ -122,10 +128,8 @@ def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance) -> Any:
 
 
 def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_the_next_tick(
-    workspace: Workspace,
+    workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
-    instance = dg.DagsterInstance.ephemeral()
-
     # The first tick finds everything to be done, and the run makes all assets.
     tick = tick_sensor(workspace, instance, None)
     (request,) = tick.run_requests
@@ -192,9 +196,11 @@ def assert_told(result: dg.ExecuteInProcessResult) -> None:
     assert "UNKNOWN_COLUMN" in str(rejects["rejects"].value)
 
 
-def test_too_many_refused_rules_stop_the_compile_and_what_depends_on_it(workspace: Workspace) -> None:
+def test_too_many_refused_rules_stop_the_compile_and_what_depends_on_it(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
     add_rules(workspace, [(None, "delay > 1")] * 5)
-    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    result = run_once(workspace, instance)
     assert not result.success
     assert made(result) == {}
     checks = failed_checks(result)
@@ -203,31 +209,31 @@ def test_too_many_refused_rules_stop_the_compile_and_what_depends_on_it(workspac
     # The gate is shut as long as the fault is there, and open as soon as it is gone.
     sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
     assert due_streams(workspace) == ["flights"]
-    assert run_once(workspace, dg.DagsterInstance.ephemeral()).success
+    assert run_once(workspace, instance).success
 
 
-def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace) -> None:
+def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     bad = pa.table({"flight_id": pa.array([None] * 60, pa.int64()), "delay": pa.array([1] * 60, pa.int32())})
     write_deltalake(workspace.configuration.stream("flights").source, bad, mode="append")
-    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    result = run_once(workspace, instance)
     assert not result.success
     assert failed_checks(result)["quarantine_share"] == "ERROR"
     assert set(made(result)) == {"rule_index/flights", "rule_rejects/flights"}
     assert workspace.lake.arrow("runs").num_rows == 0
 
 
-def test_a_source_that_is_missing_is_named(workspace: Workspace) -> None:
+def test_a_source_that_is_missing_is_named(workspace: Workspace, instance: dg.DagsterInstance) -> None:
     source = Path(workspace.configuration.stream("flights").source)
     source.rename(source.with_name("elsewhere"))
-    result = run_once(workspace, dg.DagsterInstance.ephemeral())
+    result = run_once(workspace, instance)
     assert not result.success
     messages = {c.check_name: c.description for c in result.get_asset_check_evaluations() if not c.passed}
     assert "there is no Delta table at" in str(messages["followed"])
 
 
-def test_the_sensor_waits_for_what_is_not_there_yet(workspace: Workspace) -> None:
-    tick = tick_sensor(workspace, dg.DagsterInstance.ephemeral(), None)
+def test_a_new_version_of_a_source_starts_a_run(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    tick = tick_sensor(workspace, instance, None)
     assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0}
     append_flights(workspace, 100, 110)
-    (request,) = tick_sensor(workspace, dg.DagsterInstance.ephemeral(), tick.cursor).run_requests
+    (request,) = tick_sensor(workspace, instance, tick.cursor).run_requests
     assert request.run_key
