@@ -61,18 +61,18 @@ def plot_bars(
     from matplotlib import pyplot
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), dpi=120)
+    figure, axes = pyplot.subplots(figsize=(9, 5), dpi=120)
     width = 0.8 / len(series)
     for number, (name, values) in enumerate(series.items()):
         places = [group + (number - (len(series) - 1) / 2) * width for group in range(len(groups))]
         bars = axes.bar(places, values, width, label=name)
-        axes.bar_label(bars, [short(value) for value in values], fontsize=7)
+        axes.bar_label(bars, [short(value) for value in values], fontsize=6)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_title(title)
     axes.set_ylabel(axis)
     if log:
         axes.set_yscale("log")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.14), frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path)
