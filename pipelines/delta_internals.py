@@ -6,8 +6,9 @@ mapping and deletion vectors. Only this module calls these internals, and it say
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -96,7 +97,8 @@ class TableLog:
         if len(by_version) > 1:
             return self._frame_of_versions(snapshot, by_version)
         version, files = next(iter(by_version.items()), (0, []))
-        rows = self._log.createDataFrame(snapshot, self._sequence(files), False, self._none)
+        with self._active():
+            rows = self._log.createDataFrame(snapshot, self._sequence(files), False, self._none)
         return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
 
     def _frame_of_versions(self, snapshot: Any, by_version: Mapping[int, list[Any]]) -> DataFrame:
@@ -112,6 +114,20 @@ class TableLog:
         reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
         rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
         return rows.drop("_change_type", "_commit_timestamp")
+
+    @contextlib.contextmanager
+    def _active(self) -> Iterator[None]:
+        """While inside, frames that Delta makes belong to this log's session: its settings decide what they mean."""
+        sessions = self._jvm.org.apache.spark.sql.classic.SparkSession
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(self._session)
+        try:
+            yield
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
 
     def _sequence(self, items: Iterable[Any]) -> Any:
         java_list = self._jvm.java.util.ArrayList()

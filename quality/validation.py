@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -105,11 +106,30 @@ def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Findin
     return tuple(findings), (failed or [page for _, page in pages[-1:]] or [None])[0]
 
 
+_CONNECT = ("pyspark.sql.connect", "pyspark.sql.connect.dataframe", "pyspark.sql.connect.session")
+
+
+@lru_cache(maxsize=1)
+def _library() -> Any:
+    """Great Expectations, imported when first needed, for that takes seconds."""
+    os.environ["GX_ANALYTICS_ENABLED"] = "false"
+    # It looks for Spark Connect, whose package ends the process where the main module has no file, as in the
+    # processes that a scheduler spawns. A module that is None is one that cannot be imported, which it allows for.
+    hidden = [name for name in _CONNECT if name not in sys.modules]
+    for name in hidden:
+        sys.modules[name] = None  # type: ignore[assignment]
+    try:
+        import great_expectations
+    finally:
+        for name in hidden:
+            del sys.modules[name]
+    return great_expectations
+
+
 @lru_cache(maxsize=1)
 def _context() -> Any:
     """A context of Great Expectations that keeps nothing on disk and tells nobody."""
-    os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    import great_expectations as gx
+    gx = _library()
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     context = gx.get_context(mode="ephemeral")
@@ -119,9 +139,7 @@ def _context() -> Any:
 
 def _run(suite: Suite) -> Any:
     """Great Expectations' result of one suite."""
-    import great_expectations as gx
-
-    context = _context()
+    gx, context = _library(), _context()
     asset = context.data_sources.add_or_update_pandas(suite.name).add_dataframe_asset(suite.name)
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": suite.frame})
     expectations = [_expectation(expectation) for expectation in suite.expectations]

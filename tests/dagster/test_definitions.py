@@ -134,3 +134,15 @@ def test_dagsters_own_command_finds_nothing_wrong(
     command = [sys.executable, "-m", "dagster", "definitions", "validate", "-w", str(ROOT / "workspace.yaml")]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_great_expectations_is_importable_where_the_main_module_has_no_file() -> None:
+    """Dagster's daemon starts runs in such processes, and there Spark Connect's package ends the process."""
+    code = (
+        "import sys; main = sys.modules['__main__']; main.__dict__.pop('__file__', None); main.__spec__ = None\n"
+        "from quality.validation import Suite, measured, none_of, validate\n"
+        "suite = Suite('s', [none_of('n', 'No faults', 'faults')], measured({'faults': 0}))\n"
+        "print(validate(None, [suite])[0][0].success)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert (run.returncode, run.stdout.split()[-1:]) == (0, ["True"]), run.stdout + run.stderr

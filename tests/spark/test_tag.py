@@ -341,6 +341,21 @@ def test_rules_that_only_spark_can_evaluate(prepared) -> None:
     assert_exact(workspace, rules)
 
 
+@pytest.mark.parametrize("versions", [1, 2])
+def test_hours_and_literals_are_those_of_the_rules_time_zone(new_workspace, add_rules, spark, versions: int) -> None:
+    zone = {"time_zone": "America/New_York"}
+    workspace = new_workspace({"s": STREAM}, zone)
+    rules = [("night", "s", "hour(t) >= 20"), ("day", "s", "t < TIMESTAMP '2023-12-31 19:01:00'")]
+    step = 120 // versions
+    for start in range(0, 120, step):
+        append(spark, workspace, start, start + step)
+    add_rules(workspace, *rules)
+    assert not [r.error for r in compile_scopes(workspace) if r.error]
+    tag_stream(workspace, "s")
+    assert_exact(workspace, rules)
+    assert Counter(rule for _, rule in tagged_ids(workspace).elements()) == {"day": 1, "night": 57}
+
+
 def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspace, add_rules, spark) -> None:
     workspace = new_workspace({"s": {"source": "lake/source"}})
     source = f"delta.`{workspace.configuration.streams['s'].source}`"
