@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -114,6 +115,24 @@ class TableLog:
         reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
         rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
         return rows.drop("_change_type", "_commit_timestamp")
+
+    def append(self, entries: Sequence[str], app: str, version: int) -> bool:
+        """Put written files (`add` entries as JSON) into the log in one commit, as transaction `version` of `app`.
+
+        False if the table holds this or a later one of `app` already. Py4JJavaError where another writer interferes.
+        """
+        actions = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$")
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        with self._active():
+            transaction = self._log.startTransaction(self._none, self._none)
+            if transaction.txnVersion(app) >= version:
+                return False
+            mark = json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}})
+            done = self._sequence([actions.fromJson(text) for text in [mark, *entries]])
+            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
+            write = getattr(operations, "Write")(mode, *([self._none] * 8))  # noqa: B009
+            transaction.commit(done, write)
+        return True
 
     @contextlib.contextmanager
     def _active(self) -> Iterator[None]:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark import SparkFiles
-from pyspark.sql import Column, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from pipelines.errors import IndexOutdatedError
 from pipelines.session import tested_column
@@ -52,6 +51,25 @@ class Matcher:
             return tested_column(self._spark, leaf.text, leaf.type)
         return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
 
+    def with_inputs(self, frame: DataFrame) -> DataFrame:
+        """The frame with the columns that only Spark evaluates beside its own, named as the index knows them."""
+        derived = [self._column(leaf).alias(leaf.name) for leaf in self._compiled.inputs if leaf.text is not None]
+        return frame.select("*", *derived) if derived else frame
+
+    @property
+    def file(self) -> Callable[[], str]:
+        """A function for workers that tells where they find the index; it travels by value."""
+        name, path = self._path.name, str(self._path)
+
+        def find() -> str:
+            import os
+
+            from pyspark import SparkFiles
+
+            return path if os.path.isfile(path) else SparkFiles.get(name)
+
+        return find
+
     def rule_ids(self, figures: Any = None) -> Column:
         """The rule ids of a row. `figures` is an accumulator of Counts that learns what was matched, or None."""
         element = {"string": "string", "bigint": "bigint"}[self._id_type]
@@ -60,27 +78,23 @@ class Matcher:
             return functions.array(*(functions.lit(i) for i in constant)).cast(f"array<{element}>")
         names = tuple(leaf.name for leaf in self._compiled.inputs)
         arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
-        function = arrow_udf(
-            _tagger(self._path.name, str(self._path), names, self._id_type, figures), f"array<{element}>"
-        )
+        function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
         # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
         return function.asNondeterministic()(*self.columns())
 
 
 def _tagger(
-    name: str, path: str, names: tuple[str, ...], id_type: str, figures: Any
+    file: Callable[[], str], names: tuple[str, ...], id_type: str, figures: Any
 ) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
     """The function that workers run; it travels by value, so that they need no module of the jobs."""
 
     def tag(batches: Iterator[Any]) -> Iterator[pa.Array]:
-        import os
-
         import pyarrow as pa
 
         from rules_index import spark_worker
 
         ids = {"string": pa.string(), "bigint": pa.int64()}[id_type]
-        compiled = spark_worker.open_index(path if os.path.isfile(path) else SparkFiles.get(name))
+        compiled = spark_worker.open_index(file())
         for batch in batches:
             columns = (batch,) if len(names) == 1 else batch
             matched, errors = spark_worker.match(compiled, names, columns, ids)

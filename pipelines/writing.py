@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
 from pipelines.config import Stream
+from pipelines.direct_writing import Written, codec, commit, discard, folder_of, takes_files, write_files
 from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
 from pipelines.lake import first_line
 from pipelines.matching import Matcher
@@ -26,6 +29,7 @@ from pipelines.tables import (
     tagged_table,
 )
 from rules_index.spark_worker import Counts
+from rules_index.tagged_files import Task
 
 if TYPE_CHECKING:
     from pipelines.index_store import StoredIndex
@@ -58,16 +62,10 @@ class StreamTables:
         columns = plain_schema(source)
         tagged = _with(columns, tagged_columns(self.id_type))
         self._prepare(tagged_table(self.stream), tagged, self.stream.cluster_by, True, anew)
-        matches = self._matches_schema(columns)
+        matches = matches_schema(columns, matches_keys(self.stream.key, self.stream.event_time), self.id_type)
         self._prepare(matches_table(self.stream), matches, ("rule_id",), self.stream.keeps_matches, anew)
         quarantine = _with(columns, QUARANTINE_COLUMNS)
         self._prepare(quarantine_table(self.stream), quarantine, (), self.stream.can_quarantine, anew)
-
-    def _matches_schema(self, columns: StructType) -> StructType:
-        first, *last = matches_columns(self.id_type)
-        named = {field.name.lower(): field for field in columns.fields}
-        kept = [named[name.lower()] for name in matches_keys(self.stream.key, self.stream.event_time)]
-        return StructType([*_fields([first]), *kept, *_fields(last)])
 
     def _prepare(self, name: str, wanted: StructType, cluster_by: tuple[str, ...], kept: bool, anew: bool) -> None:
         exists = self.lake.exists(name)
@@ -113,6 +111,13 @@ def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
     return keys
 
 
+def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> StructType:
+    """The columns of `<stream>_matches`: the rule's id, the keys as the source has them, the versions."""
+    first, *last = matches_columns(id_type)
+    named = {field.name.lower(): field for field in columns.fields}
+    return StructType([*_fields([first]), *(named[key.lower()] for key in keys), *_fields(last)])
+
+
 class Output:
     """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
 
@@ -135,7 +140,73 @@ class Output:
             refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
             self._append(quarantine_table(stream), refused, resumed)
             accepted = frame.filter(sound(spark, plan["key"], plan["checks"]))
-        if plan["matches"]:
+        if self._takes_files(frame):
+            return self._write_files(accepted, resumed)
+        return self._write_rows(accepted, resumed)
+
+    def _takes_files(self, frame: DataFrame) -> bool:
+        """True if workers may write the tables' files themselves."""
+        tables, lake = self.tables, self.tables.lake
+        if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
+            return False
+        columns = StructType([field for field in frame.schema if field.name != "source_version"])
+        return all(takes_files(lake, name, schema) for name, schema in self._schemas(plain_schema(columns)).items())
+
+    def _schemas(self, columns: StructType) -> dict[str, StructType]:
+        """The columns of the tables to be written, by the tables' names; `columns` are the source's."""
+        stream = self.tables.stream
+        found = {tagged_table(stream): _with(columns, tagged_columns(self.tables.id_type))}
+        if self.plan["matches"]:
+            keys = matches_keys(self.plan["key"], self.plan["event_time"])
+            found[matches_table(stream)] = matches_schema(columns, keys, self.tables.id_type)
+        return found
+
+    def _write_files(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
+        """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
+        lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
+        names = [name for name in self._schemas(plain_schema(accepted.schema)) if not (resumed and self._is_done(name))]
+        kinds = {"tagged": tagged_table(self.tables.stream), "matches": matches_table(self.tables.stream)}
+        spelled = {name.lower(): name for name in accepted.columns}
+        folders = {kind: str(folder_of(lake, name)) for kind, name in kinds.items() if name in names}
+        task = Task(
+            id_type={"string": pa.string(), "bigint": pa.int64()}[self.tables.id_type],
+            columns=tuple(name for name in accepted.columns if name != "source_version"),
+            keys=tuple(spelled[key.lower()] for key in matches_keys(plan["key"], plan["event_time"])),
+            stamps={
+                "rules_version": pa.scalar(self.index.rules_version, pa.int64()),
+                "index_fingerprint": pa.scalar(self.index.fingerprint),
+                "tagged_at": pa.scalar(self.batch.started_at, pa.timestamp("us", "UTC")),
+            },
+            only_matched=plan["output"] == "matched",
+            codec=str(codec(spark)),
+            footer={"org.apache.spark.version": str(spark.version)},
+            folders=folders,
+        )
+        what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
+        written = run(lambda: write_files(accepted, self.matcher, task), what)
+        for kind in ("matches", "tagged"):
+            if kind in folders:
+                self._enter(kinds[kind], kind, task, written)
+        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+
+    def _enter(self, name: str, kind: str, task: Task, written: Written) -> None:
+        """One commit with the micro-batch's number; files of a micro-batch that the table has already are removed."""
+        tables, entries = self.tables, written.entries[kind]
+        append = partial(commit, tables.spark, tables.lake.uri(name), entries, self._app(name), self.batch.batch)
+        try:
+            entered = run(append, f"write micro-batch {self.batch.batch} to {name}")
+        except PipelineError as error:
+            # Two runs of one stream at once: whoever commits first has written the micro-batch for both.
+            if not _is_conflict(error.__cause__) or not self._is_done(name):
+                raise
+            entered = False
+        if not entered:
+            discard(task, {kind: entries})
+
+    def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
+        """Let Spark write the rows: the matches first, the tagged rows last."""
+        spark, stream = self.tables.spark, self.tables.stream
+        if self.plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)
         figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
         written = self._append(tagged_table(stream), self._tagged(accepted, figures), resumed)
@@ -173,11 +244,10 @@ class Output:
     def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
         """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
         tables = self.tables
-        app = f"deltatag/{self.plan['series']}/{name}"
-        if resumed and self._is_written(name, app):
+        if resumed and self._is_done(name):
             return False
         writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-        writer = writer.option("txnAppId", app).option("txnVersion", self.batch.batch)
+        writer = writer.option("txnAppId", self._app(name)).option("txnVersion", self.batch.batch)
         root = tables.lake.settings.root
         save: Callable[[], Any] = (
             (lambda: writer.save(tables.lake.uri(name)))
@@ -188,13 +258,18 @@ class Output:
             run(save, f"write micro-batch {self.batch.batch} to {name}")
         except PipelineError as error:
             # Two runs of one stream at once: whoever commits first has written the micro-batch for both.
-            if not _is_conflict(error.__cause__) or not self._is_written(name, app):
+            if not _is_conflict(error.__cause__) or not self._is_done(name):
                 raise
             return False
         return True
 
-    def _is_written(self, name: str, app: str) -> bool:
-        version = self.tables.lake.delta(name).transaction_version(app)
+    def _app(self, name: str) -> str:
+        """Whose transactions the micro-batches are in the log of one table."""
+        return f"deltatag/{self.plan['series']}/{name}"
+
+    def _is_done(self, name: str) -> bool:
+        """True if the table holds this micro-batch."""
+        version = self.tables.lake.delta(name).transaction_version(self._app(name))
         return version is not None and version >= self.batch.batch
 
     def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:

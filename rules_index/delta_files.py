@@ -1,0 +1,173 @@
+"""Parquet files of a Delta table, written where the rows are, with the statistics that the table's log keeps.
+
+Delta protocol, "Add File" and "Per-file Statistics". Whoever calls puts the entries into the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+ROW_GROUP_BYTES = 64 << 20
+"""A row group is written when the rows that wait for it take this much memory."""
+_INDEXED_LEAVES = 32
+"""Delta keeps statistics of as many leaf columns, from the first on."""
+_LONGEST_TEXT = 64
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeltaFile:
+    """One file in the making: rows come in batches of one schema, and `close` gives the log's `add` entry."""
+
+    def __init__(self, folder: str, schema: pa.Schema, codec: str, footer: Mapping[str, str]) -> None:
+        """Makes the file in the table's `folder`, with `footer` in its metadata; OSError where it cannot."""
+        self.name = f"part-{uuid.uuid4()}.{codec}.parquet"
+        self._path = os.path.join(folder, self.name)
+        self._schema = schema
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._with_nan: set[str] = set()
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._path, schema, compression=codec, store_schema=False, metadata_collector=self._footers
+        )
+        self._writer.add_key_value_metadata(dict(footer))
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Adds rows."""
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> dict[str, Any]:
+        """Finishes the file."""
+        self._flush()
+        self._writer.close()
+        return {
+            "path": self.name,
+            "partitionValues": {},
+            "size": os.path.getsize(self._path),
+            "modificationTime": int(os.path.getmtime(self._path) * 1000),
+            "dataChange": True,
+            "stats": json.dumps(statistics(self._footers[0], self._schema, self._with_nan)),
+        }
+
+    def abandon(self) -> None:
+        """Removes what was written."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        table = pa.Table.from_batches(self._waiting, self._schema)
+        self._waiting, self._waiting_bytes = [], 0
+        self._with_nan |= {
+            field.name
+            for field in self._schema
+            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py()
+        }
+        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+
+
+def statistics(footer: pq.FileMetaData, schema: pa.Schema, with_nan: set[str]) -> dict[str, Any]:
+    """Delta's per-file statistics out of a file's footer, as the object that the log holds as JSON text.
+
+    Bounds stand only where they are certain to hold in Spark's order: none for Booleans, bytes, long decimals and what
+    lies in lists or maps; no upper one for floating-point columns in `with_nan`, for NaN is Spark's largest number.
+    """
+    found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
+    for number, (path, data_type) in enumerate(_leaves(schema)):
+        if number >= _INDEXED_LEAVES:
+            break
+        if data_type is None:
+            continue
+        chunks = [footer.row_group(i).column(number).statistics for i in range(footer.num_row_groups)]
+        if any(chunk is None or not chunk.has_null_count for chunk in chunks):
+            continue
+        _put(found["nullCount"], path, sum(chunk.null_count for chunk in chunks))
+        bounded = [chunk for chunk in chunks if chunk.has_min_max]
+        if not bounded or any(not c.has_min_max and c.num_values for c in chunks):
+            continue
+        low, high = _bounds(bounded, data_type)
+        if low is not None:
+            _put(found["minValues"], path, low)
+        if high is not None and path[0] not in with_nan:
+            _put(found["maxValues"], path, high)
+    return found
+
+
+def _leaves(schema: pa.Schema | pa.StructType) -> Iterator[tuple[tuple[str, ...], pa.DataType | None]]:
+    """Parquet's leaf columns in their order: path and type; no type for those below a list or a map."""
+    for field in schema:
+        kind = field.type
+        if pa.types.is_struct(kind):
+            for path, leaf in _leaves(kind):
+                # Which NaN lies in a nested field is not looked at, so nothing is said of it.
+                yield (field.name, *path), None if leaf is not None and pa.types.is_floating(leaf) else leaf
+        elif pa.types.is_map(kind):
+            yield from _unknown(pa.struct([("k", kind.key_type), ("v", kind.item_type)]))
+        elif pa.types.is_list(kind):
+            yield from _unknown(pa.struct([("element", kind.value_type)]))
+        else:
+            yield (field.name,), kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _unknown(kind: pa.StructType) -> Iterator[tuple[tuple[str, ...], None]]:
+    for path, _ in _leaves(kind):
+        yield path, None
+
+
+def _bounds(chunks: list[pq.Statistics], data_type: pa.DataType) -> tuple[Any, Any]:
+    """The least and the largest value as the log spells them; None for what it shall not hold."""
+    if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
+        low, high = min(c.min for c in chunks), max(c.max for c in chunks)
+        return _finite(low), _finite(high)
+    if pa.types.is_string(data_type):
+        texts = [(str(c.min), str(c.max)) for c in chunks]
+        low, high = (min(t for t, _ in texts), max((t for _, t in texts), key=str.encode))
+        low = min((t for t, _ in texts), key=str.encode)
+        return low[:_LONGEST_TEXT], high if len(high) <= _LONGEST_TEXT else None
+    if pa.types.is_decimal(data_type) and data_type.precision <= 15:
+        return float(min(c.min for c in chunks)), float(max(c.max for c in chunks))
+    if pa.types.is_date(data_type) or pa.types.is_timestamp(data_type):
+        low, high = min(c.min_raw for c in chunks), max(c.max_raw for c in chunks)
+        return _time(low, data_type), _time(high, data_type)
+    return None, None
+
+
+def _finite(value: float) -> float | str:
+    """Infinities as the log spells them."""
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _time(value: int, data_type: pa.DataType) -> str | None:
+    """A date, or a timestamp down to the millisecond, which readers know to be rounded down; None beyond year 9999."""
+    try:
+        if pa.types.is_date(data_type):
+            return (_EPOCH + timedelta(days=value)).date().isoformat()
+        moment = _EPOCH + timedelta(milliseconds=value // 1000)
+    except OverflowError:
+        return None
+    text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    return f"{text}Z" if data_type.tz is not None else text
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for part in path[:-1]:
+        values = values.setdefault(part, {})
+    values[path[-1]] = value
