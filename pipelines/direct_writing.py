@@ -38,6 +38,7 @@ _FEATURES = {
     "deletionVectors",
     "domainMetadata",
     "inCommitTimestamp",
+    "invariants",
     "timestampNtz",
     "v2Checkpoint",
     "vacuumProtocolCheck",

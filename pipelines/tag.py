@@ -24,12 +24,26 @@ from pipelines.matching import Matcher, check_inputs
 from pipelines.quarantine import check_conditions, count_refused
 from pipelines.runs import DONE, PLANNED, RESET, MicroBatch, last_batch, record_done, record_plan
 from pipelines.schema import arrow_schema_of
-from pipelines.source import Position, Slice, Source, open_source, position_from_plan, slice_frame, slice_schema
+from pipelines.session import BATCH_BYTES, UNWATCHED
+from pipelines.source import (
+    Position,
+    Slice,
+    Source,
+    open_source,
+    position_from_plan,
+    rows_of,
+    slice_frame,
+    slice_schema,
+)
 from pipelines.workspace import Workspace
 from pipelines.writing import Output, StreamTables
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+_NARROW_ROW = 512
+"""Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
+_MOST_BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,14 @@ def newest_source_version(workspace: Workspace, stream: Stream) -> int:
 def next_position(last: MicroBatch) -> Position:
     """Where the source goes on behind a micro-batch."""
     return position_from_plan(last.plan["end"])
+
+
+def bound_batches(workspace: Workspace, taken: Slice) -> None:
+    """Have Spark watch the memory of each batch of rows that it hands to Python where rows are long."""
+    rows = rows_of(taken.files)
+    if BATCH_BYTES not in workspace.configuration.spark:
+        narrow = rows is not None and taken.bytes <= rows * _NARROW_ROW
+        workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
 
 
 class _Tagger:
@@ -211,6 +233,7 @@ class _Tagger:
             assert batch.fingerprint is not None
             tables = self._tables(slice_schema(source, taken.schema_version), batch.plan["id_type"])
             stored, _, matcher = self._index(batch.fingerprint)
+            bound_batches(self.workspace, taken)
             output = Output(tables, batch, matcher, stored)
             figures = output.write(slice_frame(source, taken), resumed)
         done = replace(

@@ -37,8 +37,15 @@ class DeltaFile:
         self._waiting_bytes = 0
         self._with_nan: set[str] = set()
         self._footers: list[pq.FileMetaData] = []
+        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them.
+        bounded = [".".join(path) for path, data_type in _leaves(schema) if data_type is not None]
         self._writer = pq.ParquetWriter(
-            self._path, schema, compression=codec, store_schema=False, metadata_collector=self._footers
+            self._path,
+            schema,
+            compression=codec,
+            write_statistics=bounded or False,
+            store_schema=False,
+            metadata_collector=self._footers,
         )
         self._writer.add_key_value_metadata(dict(footer))
 
@@ -115,7 +122,7 @@ def _leaves(schema: pa.Schema | pa.StructType) -> Iterator[tuple[tuple[str, ...]
         kind = field.type
         if pa.types.is_struct(kind):
             for path, leaf in _leaves(kind):
-                # Which NaN lies in a nested field is not looked at, so nothing is said of it.
+                # Whether a NaN lies in a nested field is not looked at, so nothing is said of it.
                 yield (field.name, *path), None if leaf is not None and pa.types.is_floating(leaf) else leaf
         elif pa.types.is_map(kind):
             yield from _unknown(pa.struct([("k", kind.key_type), ("v", kind.item_type)]))
@@ -158,11 +165,13 @@ def _finite(value: float) -> float | str:
 def _time(value: int, data_type: pa.DataType) -> str | None:
     """A date, or a timestamp down to the millisecond, which readers know to be rounded down; None beyond year 9999."""
     try:
-        if pa.types.is_date(data_type):
-            return (_EPOCH + timedelta(days=value)).date().isoformat()
-        moment = _EPOCH + timedelta(milliseconds=value // 1000)
+        moment = _EPOCH + (
+            timedelta(days=value) if pa.types.is_date(data_type) else timedelta(milliseconds=value // 1000)
+        )
     except OverflowError:
         return None
+    if pa.types.is_date(data_type):
+        return moment.date().isoformat()
     text = moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
     return f"{text}Z" if data_type.tz is not None else text
 

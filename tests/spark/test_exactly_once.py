@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,19 @@ class DiedError(BaseException):
     """Stands for the end of the process: no `except Exception` may catch it."""
 
 
+def dying(write, step: str):
+    """A method that writes a table, and then, or before any table where `step` says so, ends the process."""
+
+    def write_then_die(self, name, *arguments):
+        if step == "files" and not name.startswith("quarantine"):
+            raise DiedError
+        write(self, name, *arguments)
+        if name == step:
+            raise DiedError
+
+    return write_then_die
+
+
 def append(workspace, start: int, stop: int) -> None:
     rows = workspace.spark.range(start, stop, 1, 1).selectExpr("IF(id % 10 = 3, NULL, id) AS id", "id AS seq")
     rows.write.format("delta").mode("append").save(workspace.configuration.streams["s"].source)
@@ -27,7 +41,21 @@ def read(workspace, name: str):
     return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
 
 
-@pytest.mark.parametrize("step", ["planned", "quarantine_s", "s_matches", "s_tagged"])
+@pytest.fixture
+def by_spark() -> Iterator[None]:
+    """Spark writes the rows, as it does where workers may not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(writing.Output, "_takes_files", lambda _self, _frame: False)
+        yield
+
+
+@pytest.mark.usefixtures("by_spark")
+@pytest.mark.parametrize("step", ["s_matches", "s_tagged"])
+def test_a_death_after_each_write_of_spark(new_workspace, add_rules, monkeypatch, step: str) -> None:
+    test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step, edited=True)
+
+
+@pytest.mark.parametrize("step", ["planned", "quarantine_s", "files", "s_matches", "s_tagged"])
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
     workspace = new_workspace({"s": STREAM})
@@ -41,14 +69,8 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
 
         monkeypatch.setattr(tag._Tagger, "_execute", die)
     else:
-        write = writing.Output._append
-
-        def write_then_die(self, name, frame, resumed):
-            write(self, name, frame, resumed)
-            if name == step:
-                raise DiedError
-
-        monkeypatch.setattr(writing.Output, "_append", write_then_die)
+        for method in ("_append", "_enter"):
+            monkeypatch.setattr(writing.Output, method, dying(getattr(writing.Output, method), step))
     with pytest.raises(DiedError):
         tag_stream(workspace, "s")
     monkeypatch.undo()

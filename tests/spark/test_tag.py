@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlparse
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions
 
@@ -17,6 +19,7 @@ from pipelines.errors import (
     QuarantineShareError,
     SourceChangedError,
     SourceError,
+    TableError,
 )
 from pipelines.runs import batches
 from pipelines.tag import tag_is_due, tag_stream
@@ -32,9 +35,22 @@ RULES = [
 ]
 
 
+BOTH = pytest.mark.parametrize("way", ["workers", "spark"], indirect=True)
+"""Once with tables whose files the workers write, once with a column that leaves the writing to Spark."""
+_with_variant = False
+
+
+@pytest.fixture(autouse=True)
+def way(request, monkeypatch) -> str:
+    """Who writes the tagged rows: "workers", or "spark", which alone can write a VARIANT."""
+    chosen = getattr(request, "param", "workers")
+    monkeypatch.setitem(globals(), "_with_variant", chosen == "spark")
+    return chosen
+
+
 def source_rows(spark, start: int, stop: int):
     """Rows with the columns that RULES read, and others of types that only pass through."""
-    return spark.range(start, stop).select(
+    rows = spark.range(start, stop).select(
         functions.expr("IF(id % 20 = 7, NULL, id)").alias("id"),
         functions.expr("id % 100").alias("x"),
         functions.expr("IF(id % 11 = 0, NULL, concat('n', id % 5))").alias("name"),
@@ -45,6 +61,7 @@ def source_rows(spark, start: int, stop: int):
         functions.expr("parse_json(concat('{\"id\":', id, '}'))").alias("doc"),
         functions.expr("CAST(concat('b', id) AS BINARY)").alias("raw"),
     )
+    return rows if _with_variant else rows.withColumn("doc", functions.expr("to_json(doc)"))
 
 
 def append(spark, workspace, start: int, stop: int, **options: Any) -> None:
@@ -100,10 +117,16 @@ def assert_exact(workspace, rules=RULES) -> None:
     assert Counter((row["t"], row["rule_id"]) for row in pairs) == expected
 
 
-def test_tags_matches_and_quarantine_agree_with_spark(prepared) -> None:
+@BOTH
+def test_tags_matches_and_quarantine_agree_with_spark(prepared, way: str) -> None:
     workspace = prepared()
     result = tag_stream(workspace, "s")
     assert_exact(workspace)
+    makers = {"workers": "parquet-cpp-arrow", "spark": "parquet-mr"}
+    for name in ("s_tagged", "s_matches"):
+        files = read(workspace, name).inputFiles()
+        made = {pq.read_metadata(urlparse(file).path).created_by.split()[0] for file in files}
+        assert made == {makers[way]}
     assert (result.batches, result.rows, result.quarantined) == (1, 200, 10)
     assert result.matches == sum(expected_ids(workspace).values())
     reasons = {row["reason"] for row in read(workspace, "quarantine_s").collect()}
@@ -113,6 +136,7 @@ def test_tags_matches_and_quarantine_agree_with_spark(prepared) -> None:
     assert (batch.rules_version, batch.source_version, dict(batch.errors)) == (1, 1, {})
 
 
+@BOTH
 def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
@@ -121,8 +145,9 @@ def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
     added = ["rule_ids", "rules_version", "index_fingerprint", "source_version", "tagged_at"]
     assert tagged.columns == [*source.columns, *added]
     assert [f.dataType for f in tagged.schema][:-5] == [f.dataType for f in source.schema]
-    sound = source.filter("id IS NOT NULL").withColumn("doc", functions.expr("to_json(doc)"))
-    same = tagged.select(*source.columns).withColumn("doc", functions.expr("to_json(doc)"))
+    text = functions.expr("to_json(doc)" if _with_variant else "doc")
+    sound = source.filter("id IS NOT NULL").withColumn("doc", text)
+    same = tagged.select(*source.columns).withColumn("doc", text)
     as_text = functions.to_json(functions.struct("*"))
     assert Counter(sound.select(as_text).collect()) == Counter(same.select(as_text).collect())
     versions = tagged.groupBy("source_version").agg(functions.max("id"), functions.min("id")).collect()
@@ -197,6 +222,7 @@ def test_a_source_made_again_stops_the_stream(prepared, spark) -> None:
     assert_exact(workspace)
 
 
+@BOTH
 def test_a_new_source_column_appears_and_a_changed_type_is_an_error(prepared, spark) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
@@ -225,6 +251,7 @@ def test_start(prepared, start: Any, rows: int) -> None:
     assert tag_stream(workspace, "s").rows == rows
 
 
+@BOTH
 def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     rules = RULES[:3]
     workspace = prepared(rules, output="matched")
@@ -235,6 +262,7 @@ def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     assert (result.rows, result.matches) == (200, sum(expected.values()))
 
 
+@BOTH
 def test_bigint_ids(prepared) -> None:
     rules = [(number, "s", expression) for number, (_, _, expression) in enumerate(RULES)]
     workspace = prepared(rules, id_type="bigint")
@@ -244,6 +272,7 @@ def test_bigint_ids(prepared) -> None:
     assert read(workspace, "s_tagged").schema["rule_ids"].dataType.simpleString() == "array<bigint>"
 
 
+@BOTH
 @pytest.mark.parametrize("rules", [[], [("t", "s", "TRUE"), ("u", "s", "1 = 1")], [("f", "s", "FALSE")]])
 @pytest.mark.parametrize("id_type", ["string", "bigint"])
 def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
@@ -255,6 +284,7 @@ def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
     assert (result.rows, result.matches) == (200, sum(expected_ids(workspace, rules).values()))
 
 
+@BOTH
 def test_validity_is_half_open_on_the_event_time(prepared) -> None:
     first, last = datetime(2024, 1, 1, 0, 10, tzinfo=UTC), datetime(2024, 1, 1, 0, 20, tzinfo=UTC)
     rule = {"rule_id": "r", "scope": "s", "expression": "x >= 0", "valid_from": first, "valid_to": last}
@@ -314,6 +344,7 @@ def test_without_an_index(new_workspace, spark) -> None:
         tag_stream(workspace, "s")
 
 
+@BOTH
 def test_errors_on_rows_are_counted_for_each_rule(prepared) -> None:
     rules = [
         ("divides", "s", "100 / (x - 50) > 3"),
@@ -329,11 +360,13 @@ def test_errors_on_rows_are_counted_for_each_rule(prepared) -> None:
     assert tagged_ids(workspace) == expected_ids(workspace, sound)
 
 
+@BOTH
 def test_rules_that_only_spark_can_evaluate(prepared) -> None:
     rules = [
         ("function", "s", "upper(name) = 'N3'"),
         ("array", "s", "tags['k'][0] > 150"),
-        ("variant", "s", "variant_get(doc, '$.id', 'bigint') % 7 = 0"),
+        ("json", "s", "get_json_object(concat('{', x, '}'), '$') IS NULL"),
+        *([("variant", "s", "variant_get(doc, '$.id', 'bigint') % 7 = 0")] if _with_variant else []),
         ("both", "s", "length(name) = 2 AND x > 30"),
     ]
     workspace = prepared(rules)
@@ -341,6 +374,62 @@ def test_rules_that_only_spark_can_evaluate(prepared) -> None:
     assert_exact(workspace, rules)
 
 
+def test_a_table_with_a_constraint_is_left_to_spark_which_keeps_it(prepared, spark) -> None:
+    workspace = prepared()
+    tag_stream(workspace, "s")
+    place = f"delta.`{workspace.lake.uri('s_tagged')}`"
+    spark.sql(f"ALTER TABLE {place} ADD CONSTRAINT few CHECK (x < 50 OR t < TIMESTAMP '2024-01-01 10:00:00')")
+    append(spark, workspace, 800, 810)
+    tag_stream(workspace, "s")
+    append(spark, workspace, 860, 870)
+    with pytest.raises(TableError, match="few"):
+        tag_stream(workspace, "s")
+    spark.sql(f"ALTER TABLE {place} DROP CONSTRAINT few")
+    tag_stream(workspace, "s")
+    assert_exact(workspace)
+
+
+EXTREMES = """VALUES
+    (1, 'NaN'::DOUBLE, TIMESTAMP '0001-01-01 00:00:00', DATE '0001-01-01', '\uffee', 0.1BD, 127Y),
+    (2, -0.0D, TIMESTAMP '2024-01-01 00:00:00.001999', DATE '9999-12-31', 'a', 99999999.9BD, -128Y),
+    (3, 'Infinity'::DOUBLE, TIMESTAMP '1500-02-01 12:00:00', DATE '1582-10-20', repeat('z', 70), NULL, 0Y),
+    (4, NULL, TIMESTAMP '294000-01-01 00:00:00', NULL, concat(repeat('z', 63), '\U0001f600\U0001f600'), -0.1BD, NULL),
+    (5, '-Infinity'::DOUBLE, NULL, DATE '-0044-03-15', '', 0.0BD, 1Y)
+    AS v(id, f, t, d, s, n, b)"""
+
+
+def test_statistics_of_written_files_hide_no_row(new_workspace, add_rules, spark) -> None:
+    """Each row in a file of its own; each value looked for by every comparison, files passed over or not."""
+    workspace = new_workspace({"s": {"source": "lake/source", "key": ["id"], "max_bytes_per_batch": 1}})
+    for row in range(1, 6):
+        frame = spark.sql(f"SELECT * FROM {EXTREMES} WHERE id = {row}").coalesce(1)
+        frame.write.format("delta").mode("append").save(workspace.configuration.streams["s"].source)
+    add_rules(workspace, ("one", "s", "f > 5 OR s > 'zz'"))
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "s").batches == 5
+    tagged = read(workspace, "s_tagged")
+    same = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    assert tagged.select(same.columns).exceptAll(same).count() == 0
+    columns = ("f", "t", "d", "s", "n", "b")
+    values = "UNION ALL ".join(f"SELECT '{c}' AS c, CAST({c} AS STRING) AS v FROM held " for c in columns)
+    same.createOrReplaceTempView("held")
+    tagged.createOrReplaceTempView("tagged_rows")
+    compared = [
+        f"{c} {operator} CAST('{v}' AS {dict(same.dtypes)[c]})"
+        for c, v in workspace.spark.sql(values).collect()
+        if v is not None and not v.startswith(("+", "-0044"))
+        for operator in ("=", "<", ">=", "<=>")
+    ]
+    counted = ", ".join(f"count_if({condition})" for condition in compared)
+    whole = workspace.spark.sql(f"SELECT {counted} FROM held").first()
+    parts = " UNION ALL ".join(
+        f"SELECT {i} AS i, count(*) AS n FROM tagged_rows WHERE {c}" for i, c in enumerate(compared)
+    )
+    found = {row["i"]: row["n"] for row in workspace.spark.sql(parts).collect()}
+    assert {c: found[i] for i, c in enumerate(compared)} == dict(zip(compared, whole, strict=True))
+
+
+@BOTH
 @pytest.mark.parametrize("versions", [1, 2])
 def test_hours_and_literals_are_those_of_the_rules_time_zone(new_workspace, add_rules, spark, versions: int) -> None:
     zone = {"time_zone": "America/New_York"}

@@ -1,0 +1,94 @@
+"""Files of a Delta table made without Spark: their rows, and statistics that never lose a row."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rules_index import delta_files
+from rules_index.delta_files import DeltaFile
+
+INF, NAN = float("inf"), float("nan")
+
+
+def write(folder: Path, table: pa.Table, batch_rows: int = 2) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The file's entry, and its statistics."""
+    file = DeltaFile(str(folder), table.schema, "snappy", {"made by": "a test"})
+    for batch in table.to_batches(max_chunksize=batch_rows):
+        file.write(batch)
+    entry = file.close()
+    return entry, json.loads(entry["stats"])
+
+
+@pytest.mark.parametrize("group_bytes", [1, 64 << 20])
+def test_rows_come_back_whatever_the_row_groups(tmp_path: Path, monkeypatch: Any, group_bytes: int) -> None:
+    monkeypatch.setattr(delta_files, "ROW_GROUP_BYTES", group_bytes)
+    table = pa.table(
+        {
+            "n": pa.array([1, None, 3, 4, 5]),
+            "list": [[1], [], None, [None], [2, 3]],
+            "struct": [{"a": 1, "b": "x"}, None, {"a": None, "b": "y"}, {"a": 4, "b": None}, {"a": 5, "b": "z"}],
+            "map": pa.array([[("k", 1)], [], None, [("l", None)], [("m", 2)]], pa.map_(pa.string(), pa.int32())),
+        }
+    )
+    entry, stats = write(tmp_path, table)
+    path = tmp_path / entry["path"]
+    assert pq.read_table(path).to_pylist() == table.to_pylist()
+    assert (entry["size"], stats["numRecords"]) == (os.path.getsize(path), 5)
+    assert pq.read_metadata(path).num_row_groups == (3 if group_bytes == 1 else 1)
+    assert pq.read_metadata(path).metadata[b"made by"] == b"a test"
+    assert stats["minValues"] == {"n": 1, "struct": {"a": 1, "b": "x"}}
+    assert stats["maxValues"] == {"n": 5, "struct": {"a": 5, "b": "z"}}
+    assert stats["nullCount"] == {"n": 1, "struct": {"a": 2, "b": 2}}
+
+
+MOMENT = datetime(2024, 1, 1, 0, 0, 0, 1999, UTC)
+
+
+@pytest.mark.parametrize(
+    ("values", "data_type", "low", "high"),
+    [
+        ([1.5, NAN, -2.0], pa.float64(), -2.0, None),
+        ([NAN, NAN], pa.float64(), None, None),
+        ([INF, 1.0, None], pa.float32(), 1.0, "Infinity"),
+        ([-INF, 1.0], pa.float64(), "-Infinity", 1.0),
+        (["é", "z", None], pa.string(), "z", "é"),
+        (["\U0001f600", "\uffee"], pa.string(), "\uffee", "\U0001f600"),
+        (["a" * 65, "b" * 65], pa.string(), "a" * 64, None),
+        ([MOMENT], pa.timestamp("us", "UTC"), "2024-01-01T00:00:00.001Z", "2024-01-01T00:00:00.001Z"),
+        ([-1], pa.timestamp("us"), "1969-12-31T23:59:59.999", "1969-12-31T23:59:59.999"),
+        ([2**62], pa.timestamp("us", "UTC"), None, None),
+        ([date(1, 1, 1), date(9999, 12, 31)], pa.date32(), "0001-01-01", "9999-12-31"),
+        ([Decimal("1.10"), Decimal("-2.00")], pa.decimal128(10, 2), -2.0, 1.1),
+        ([Decimal("1.10")], pa.decimal128(30, 2), None, None),
+        ([True, False], pa.bool_(), None, None),
+        ([b"a"], pa.binary(), None, None),
+        ([None, None], pa.int32(), None, None),
+    ],
+)
+def test_bounds_are_those_of_sparks_order_or_none(
+    tmp_path: Path, values: list[Any], data_type: pa.DataType, low: Any, high: Any
+) -> None:
+    _, stats = write(tmp_path, pa.table({"c": pa.array(values, data_type)}), 1)
+    assert (stats["minValues"].get("c"), stats["maxValues"].get("c")) == (low, high)
+    assert stats["nullCount"] == {"c": values.count(None)}
+
+
+def test_only_the_first_columns_have_statistics(tmp_path: Path) -> None:
+    _, stats = write(tmp_path, pa.table({f"c{n}": [n] for n in range(40)}))
+    assert list(stats["minValues"]) == [f"c{n}" for n in range(32)]
+
+
+def test_an_abandoned_file_is_gone(tmp_path: Path) -> None:
+    file = DeltaFile(str(tmp_path), pa.schema({"c": pa.int32()}), "zstd", {})
+    file.write(pa.record_batch({"c": pa.array([1], pa.int32())}))
+    file.abandon()
+    assert list(tmp_path.iterdir()) == []
