@@ -119,10 +119,10 @@ item 2 2 | element_at try_element_at get
 item 1 1 | array_max array_min
 first 1 1 | array_distinct array_compact
 first 1 2 | sort_array array_sort
-first 2 2 | array_append array_prepend array_remove filter map_filter
+first 2 2 | array_append array_prepend array_remove filter
 first 3 3 | slice
-unknown 2 2 | array_union array_intersect array_except transform transform_keys transform_values
-unknown 3 3 | array_insert zip_with map_zip_with
+unknown 2 2 | array_union array_intersect array_except transform
+unknown 3 3 | array_insert
 unknown 1 many | arrays_zip map_concat
 unknown 1 1 | flatten map_from_entries map_entries
 string 2 3 | array_join
