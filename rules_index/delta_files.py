@@ -71,7 +71,7 @@ class DeltaFile:
 
     def abandon(self) -> None:
         """Removes what was written."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(Exception):  # what went wrong before must not be hidden by what follows from it
             self._writer.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)

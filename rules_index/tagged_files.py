@@ -58,10 +58,11 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
             ids = _ids(compiled, batch, task.id_type)
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(compiled.errors)
-            for name, made in (("tagged", _tagged(batch, ids, task)), ("matches", _pairs(batch, ids, task))):
-                if name in task.folders and len(made):
+            for name, folder in task.folders.items():
+                made = _MADE[name](batch, ids, task)
+                if len(made):
                     if name not in files:
-                        files[name] = DeltaFile(task.folders[name], made.schema, task.codec, task.footer)
+                        files[name] = DeltaFile(folder, made.schema, task.codec, task.footer)
                     files[name].write(made)
         entries = {name: json.dumps({"add": file.close()}) for name, file in files.items()}
     except BaseException:
@@ -124,3 +125,6 @@ def _stamps(batch: pa.RecordBatch, task: Task, names: tuple[str, ...]) -> dict[s
         else:
             found[name] = pa.repeat(value, len(batch))
     return found
+
+
+_MADE = {"tagged": _tagged, "matches": _pairs}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from rules_index import delta_files
 from rules_index.delta_files import DeltaFile
 
+ROOT = Path(__file__).resolve().parents[2]
 INF, NAN = float("inf"), float("nan")
 
 
@@ -91,4 +94,24 @@ def test_an_abandoned_file_is_gone(tmp_path: Path) -> None:
     file = DeltaFile(str(tmp_path), pa.schema({"c": pa.int32()}), "zstd", {})
     file.write(pa.record_batch({"c": pa.array([1], pa.int32())}))
     file.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
+    """The system refuses more than 64 KiB a file, as it refuses any byte more on a full disk."""
+    code = f"""
+import resource, numpy as np, pyarrow as pa
+from rules_index.compile import compile_rules
+from rules_index.tagged_files import Task, write_files
+table = pa.table({{"x": np.random.default_rng(1).random(50_000)}})
+rules = pa.table({{"rule_id": ["a"], "expression": ["x > 0.5"]}})
+compiled = compile_rules(rules, table.schema)
+stamps = {{"rules_version": pa.scalar(1), "source_version": pa.scalar(1), "index_fingerprint": pa.scalar("f")}}
+stamps["tagged_at"] = pa.scalar(1)
+task = Task(pa.string(), ("x",), (), stamps, False, "snappy", {{}}, {{"tagged": {str(tmp_path)!r}}})
+resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
+list(write_files(compiled, task, iter(table.to_batches())))
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    assert run.stderr.splitlines()[-1].startswith("OSError: [Errno 27]"), run.stderr
     assert list(tmp_path.iterdir()) == []
