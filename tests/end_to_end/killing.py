@@ -83,16 +83,16 @@ class Lake:
 
     def start(self) -> subprocess.Popen[str]:
         """A run in a process group of its own; returns once its session is up."""
-        log = (self.folder / "runs.log").open("a")
-        process = subprocess.Popen(
-            [sys.executable, "-c", RUN],
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(self.folder / "scratch")},
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            start_new_session=True,
-        )
+        with (self.folder / "runs.log").open("a") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", RUN],
+                cwd=self.folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(self.folder / "scratch")},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                start_new_session=True,
+            )
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             process.kill()
