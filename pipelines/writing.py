@@ -190,18 +190,17 @@ class Output:
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
     def _enter(self, name: str, kind: str, task: Task, written: Written) -> None:
-        """One commit with the micro-batch's number; files of a micro-batch that the table has already are removed."""
+        """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
         tables, entries = self.tables, written.entries[kind]
         append = partial(commit, tables.spark, tables.lake.uri(name), entries, self._app(name), self.batch.batch)
         try:
-            entered = run(append, f"write micro-batch {self.batch.batch} to {name}")
+            if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
+                discard(task, {kind: entries})
         except PipelineError as error:
-            # Two runs of one stream at once: whoever commits first has written the micro-batch for both.
+            # Two runs of one stream at once: whoever commits first has written the micro-batch for both. Our files
+            # stay, for a commit that failed in its last moment may be the one that the log has.
             if not _is_conflict(error.__cause__) or not self._is_done(name):
                 raise
-            entered = False
-        if not entered:
-            discard(task, {kind: entries})
 
     def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
         """Let Spark write the rows: the matches first, the tagged rows last."""
