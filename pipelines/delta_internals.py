@@ -130,7 +130,7 @@ class TableLog:
             mark = json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}})
             done = self._sequence([actions.fromJson(text) for text in [mark, *entries]])
             mode = self._jvm.org.apache.spark.sql.SaveMode.Append
-            write = getattr(operations, "Write")(mode, *([self._none] * 8))  # noqa: B009
+            write = operations.Write(mode, *([self._none] * 8))
             transaction.commit(done, write)
         return True
 

@@ -18,7 +18,6 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 from pyspark.sql.types import StructType
 
-from pipelines.delta_internals import TableLog
 from pipelines.errors import TableError
 from pipelines.schema import OPAQUE, arrow_schema_of
 from rules_index.tagged_files import RESULT, Task
@@ -124,11 +123,6 @@ def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> Written:
                 "all machines of the cluster."
             )
     return Written(entries, figures)
-
-
-def commit(spark: SparkSession, uri: str, entries: list[str], app: str, version: int) -> bool:
-    """Put the files into the table's log; False if another run has done this micro-batch."""
-    return TableLog(spark, uri).append(entries, app, version)
 
 
 def discard(task: Task, entries: Mapping[str, list[str]]) -> None:

@@ -40,7 +40,6 @@ which takes longer than handing it over."""
 _SPEED = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    BATCH_BYTES: UNWATCHED,
 }
 """How rows cross to Python, as measured to be fastest."""
 _MEANING = {

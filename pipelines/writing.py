@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
 from pipelines.config import Stream
-from pipelines.direct_writing import Written, codec, commit, discard, folder_of, takes_files, write_files
+from pipelines.delta_internals import TableLog
+from pipelines.direct_writing import Written, codec, discard, folder_of, takes_files, write_files
 from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
 from pipelines.lake import first_line
 from pipelines.matching import Matcher
@@ -164,10 +165,12 @@ class Output:
     def _write_files(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
         """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
         lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
-        names = [name for name in self._schemas(plain_schema(accepted.schema)) if not (resumed and self._is_done(name))]
-        kinds = {"tagged": tagged_table(self.tables.stream), "matches": matches_table(self.tables.stream)}
+        kinds = {"tagged": tagged_table(self.tables.stream)}
+        if plan["matches"]:
+            kinds["matches"] = matches_table(self.tables.stream)
         spelled = {name.lower(): name for name in accepted.columns}
-        folders = {kind: str(folder_of(lake, name)) for kind, name in kinds.items() if name in names}
+        due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
+        folders = {kind: str(folder_of(lake, name)) for kind, name in due.items()}
         task = Task(
             id_type={"string": pa.string(), "bigint": pa.int64()}[self.tables.id_type],
             columns=tuple(name for name in accepted.columns if name != "source_version"),
@@ -185,14 +188,15 @@ class Output:
         what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
         written = run(lambda: write_files(accepted, self.matcher, task), what)
         for kind in ("matches", "tagged"):
-            if kind in folders:
-                self._enter(kinds[kind], kind, task, written)
+            if kind in due:
+                self._enter(due[kind], kind, task, written)
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
     def _enter(self, name: str, kind: str, task: Task, written: Written) -> None:
         """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
         tables, entries = self.tables, written.entries[kind]
-        append = partial(commit, tables.spark, tables.lake.uri(name), entries, self._app(name), self.batch.batch)
+        log = TableLog(tables.spark, tables.lake.uri(name))
+        append = partial(log.append, entries, self._app(name), self.batch.batch)
         try:
             if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
                 discard(task, {kind: entries})

@@ -144,8 +144,8 @@ def _bounds(chunks: list[pq.Statistics], data_type: pa.DataType) -> tuple[Any, A
         return _finite(low), _finite(high)
     if pa.types.is_string(data_type):
         texts = [(str(c.min), str(c.max)) for c in chunks]
-        low, high = (min(t for t, _ in texts), max((t for _, t in texts), key=str.encode))
-        low = min((t for t, _ in texts), key=str.encode)
+        low = min((least for least, _ in texts), key=str.encode)
+        high = max((largest for _, largest in texts), key=str.encode)
         return low[:_LONGEST_TEXT], high if len(high) <= _LONGEST_TEXT else None
     if pa.types.is_decimal(data_type) and data_type.precision <= 15:
         return float(min(c.min for c in chunks)), float(max(c.max for c in chunks))

@@ -53,9 +53,10 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     files: dict[str, DeltaFile] = {}
     rows = matches = 0
     errors: Counter[Any] = Counter()
+    known = compiled.ids.cast(task.id_type)
     try:
         for batch in batches:
-            ids = _ids(compiled, batch, task.id_type)
+            ids = _ids(compiled, batch, known)
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(compiled.errors)
             for name, folder in task.folders.items():
@@ -78,14 +79,12 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _ids(compiled: CompiledRules, batch: pa.RecordBatch, id_type: pa.DataType) -> pa.ListArray:
-    """The rows' rule ids, as a dictionary of all ids where that is small."""
+def _ids(compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array) -> pa.ListArray:
+    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small."""
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
-    known = compiled.ids if compiled.ids.type == id_type else compiled.ids.cast(id_type)
-    if not pa.types.is_string(id_type) or known.nbytes > _SMALL_DICTIONARY:
-        found = compiled.match(batch)
-        return found if found.type == pa.list_(id_type) else found.cast(pa.list_(id_type))
+    if not pa.types.is_string(known.type) or known.nbytes > _SMALL_DICTIONARY:
+        return compiled.match(batch).cast(pa.list_(known.type))
     offsets, ordinals, compiled.errors = compiled.match_ordinals(batch)
     values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)

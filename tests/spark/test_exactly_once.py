@@ -42,20 +42,22 @@ def read(workspace, name: str):
 
 
 @pytest.fixture
-def by_spark() -> Iterator[None]:
-    """Spark writes the rows, as it does where workers may not."""
+def writer(request) -> Iterator[str]:
+    """Who writes the rows: "workers", or "spark" as where workers may not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writing.Output, "_takes_files", lambda _self, _frame: False)
-        yield
+        if request.param == "spark":
+            patch.setattr(writing.Output, "_takes_files", lambda _self, _frame: False)
+        yield request.param
 
 
-@pytest.mark.usefixtures("by_spark")
-@pytest.mark.parametrize("step", ["s_matches", "s_tagged"])
-def test_a_death_after_each_write_of_spark(new_workspace, add_rules, monkeypatch, step: str) -> None:
-    test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step, edited=True)
+STEPS = [
+    *(("workers", step) for step in ("planned", "quarantine_s", "files", "s_matches", "s_tagged")),
+    *(("spark", step) for step in ("s_matches", "s_tagged")),
+]
 
 
-@pytest.mark.parametrize("step", ["planned", "quarantine_s", "files", "s_matches", "s_tagged"])
+@pytest.mark.usefixtures("writer")
+@pytest.mark.parametrize(("writer", "step"), STEPS, indirect=["writer"])
 @pytest.mark.parametrize("edited", [False, True])
 def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
     workspace = new_workspace({"s": STREAM})
