@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import leaves_of
-from rules_index.engines import ENGINES, choose
+from rules_index.engines import ENGINES, build
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.expressions import Compiler, Scope
 from rules_index.expressions.formula import And
@@ -21,7 +21,7 @@ from rules_index.flatten import Analyse, Flattener
 from rules_index.rules import Rejects, Rule, Rules, read_rules
 from rules_index.validity import validity
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Of the artifact; it is part of every fingerprint."""
 
 
@@ -54,8 +54,7 @@ def compile_rules(
     )
     flattened = flattener.finish(kept)
     conjunctions = flattened.conjunctions
-    name, reason = choose(conjunctions) if engine == "auto" else (engine, "as asked for")
-    built = ENGINES[name].build(conjunctions)
+    built, reason = build(conjunctions, engine)
     for array in built.arrays.values():
         array.setflags(write=False)
     inputs = _inputs(flattened.attributes)
@@ -79,8 +78,7 @@ def compile_rules(
             "attributes": len(flattened.regions),
             "derived": sum(leaf.text is not None for leaf in inputs),
             "codes": int(conjunctions.sizes.sum()),
-            "posted": len(built.arrays.get("posted", ())),
-            "engine": name,
+            "engine": built.name,
             "engine_reason": reason,
             "build_seconds": round(time.perf_counter() - started, 6),
         },

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.conjunctions import leaves_of
-from rules_index.engines import Engine
+from rules_index.engines import Engine, Scan
 from rules_index.errors import RulesIndexError
 from rules_index.expressions.evaluate import Evaluated, evaluate
 from rules_index.expressions.tree import Expression, Leaf
@@ -37,7 +37,7 @@ class CompiledRules:
     inputs: tuple[Leaf, ...]
     attributes: Sequence[Expression]
     regions: Sequence[Regions]
-    index: Engine
+    index: Engine | Scan
     raising: tuple[np.ndarray, np.ndarray]
     rejects: pa.Table
     fingerprint: str

@@ -1,28 +1,58 @@
-"""Engines: how an index organises its conjunctions, one module each."""
+"""Engines: how an index organises its conjunctions, and the choice between them."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from rules_index.engines.asc import Asc
-from rules_index.engines.flat import Conjunctions, Engine, InvalidArraysError
+from rules_index.engines.engine import Engine
+from rules_index.engines.flat import Conjunctions, InvalidArraysError
+from rules_index.engines.placement import plans
 from rules_index.engines.scan import Scan
+from rules_index.engines.trees import BETree, Cei, GridFile, RTree
 
-ENGINES: dict[str, type[Asc] | type[Scan]] = {"asc": Asc, "scan": Scan}
+ENGINES: dict[str, type[Engine] | type[Scan]] = {
+    engine.name: engine for engine in (Asc, BETree, RTree, GridFile, Cei, Scan)
+}
+WORTHWHILE = 0.95
+"""Share of the cost of scanning below which another engine is chosen."""
 
 
-def choose(conjunctions: Conjunctions) -> tuple[str, str]:
-    """The engine that `engine="auto"` stands for, and the reason."""
-    return (
-        "asc",
-        "the batch kernel over row bitmaps, with postings for values that few rules name",
+def build(
+    conjunctions: Conjunctions, name: str = "auto", sample: np.ndarray | None = None
+) -> tuple[Engine | Scan, str]:
+    """An engine over conjunctions, and why it is this one.
+
+    name: of an engine, or "auto" for the one that is expected to be fastest. sample: codes [attributes, rows] of some
+    rows; without it the frequencies of codes are guessed from the rules.
+    """
+    if name != "auto":
+        return ENGINES[name].build(conjunctions, sample), "as asked for"
+    scanning, best = plans(conjunctions, sample)
+    if best.cost >= WORTHWHILE * scanning.cost:
+        return Asc.build(conjunctions, sample), (
+            f"scanning all conjunctions is expected to take {scanning.cost:.0f} ns a row, partitions no less"
+        )
+    parts = (
+        (best.keyed, f"are found by {len(best.placement.tables)} tables of their codes"),
+        (best.sliced, f"by sorting on {len(best.placement.slicings)} attributes"),
+        (best.scanned, "are scanned"),
     )
+    how = ", ".join(f"{count:,} {part}" for count, part in parts if count)
+    reason = f"expected to take {best.cost:.0f} ns a row, scanning all {scanning.cost:.0f}; of the conjunctions {how}"
+    return BETree(conjunctions, sample=sample, placement=best.placement), reason
 
 
 __all__ = [
     "ENGINES",
     "Asc",
+    "BETree",
+    "Cei",
     "Conjunctions",
     "Engine",
+    "GridFile",
     "InvalidArraysError",
+    "RTree",
     "Scan",
-    "choose",
+    "build",
 ]

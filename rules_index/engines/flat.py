@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -38,16 +37,6 @@ class Conjunctions:
         return len(self.gate_start) - 1
 
 
-class Engine(Protocol):
-    """How an index organises its conjunctions: arrays that are stored, and a batch matched with them."""
-
-    name: str
-    arrays: dict[str, np.ndarray]
-
-    def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
-
-
 class InvalidArraysError(ValueError):
     """Stored arrays that contradict each other or point outside their bounds."""
 
@@ -62,7 +51,7 @@ def require_offsets(offsets: np.ndarray, end: int, what: str) -> None:
     """Offsets that start at 0, never fall, and end at `end`."""
     require(offsets.ndim == 1 and len(offsets) > 0, what)
     require(
-        offsets[0] == 0 and offsets[-1] == end and bool((np.diff(offsets) >= 0).all()),
+        offsets[0] == 0 and offsets[-1] == end and bool((offsets[1:] >= offsets[:-1]).all()),
         what,
     )
 

@@ -2,63 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar, Self
+
 import numpy as np
 
-from rules_index.engines.flat import (
-    GATE,
-    Conjunctions,
-    require,
-    require_offsets,
-    require_range,
-)
+from rules_index.engines.flat import GATE, Conjunctions
+from rules_index.engines.stored import Stored, Term
+from rules_index.engines.validate import validate_conjunctions
 
 
 class Scan:
     """Brute force over the code matrix, with nothing prepared and nothing skipped."""
 
-    name = "scan"
+    name: ClassVar[str] = "scan"
 
-    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
-        self.arrays = arrays
-        self._conjunctions = Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
+    def __init__(self, conjunctions: Conjunctions) -> None:
+        self._stored = Stored(conjunctions)
 
     @classmethod
-    def build(cls, conjunctions: Conjunctions) -> Scan:
+    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
         """An engine over these conjunctions."""
-        return cls({name: getattr(conjunctions, name) for name in Conjunctions.__dataclass_fields__})
+        return cls(conjunctions)
 
     @classmethod
-    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Scan:
-        """From stored arrays; raises `InvalidArraysError` where they are not consistent."""
-        for name in Conjunctions.__dataclass_fields__:
-            require(name in arrays, name)
-        c = Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
-        require(c.sizes.shape == (attributes,), "sizes")
-        require(c.terms.ndim == 2 and c.terms.shape[1] == 2, "terms")
-        require(c.intervals.ndim == 2 and c.intervals.shape[1] == 2, "intervals")
-        require_offsets(c.set_start, len(c.intervals), "set_start")
-        require_offsets(c.start, len(c.terms), "start")
-        require_range(c.terms[:, 0], GATE, attributes, "terms")
-        named = c.terms[:, 0] == GATE
-        require_range(c.terms[~named, 1], 0, len(c.set_start) - 1, "terms")
-        require_range(c.terms[named, 1], 0, c.gates, "terms")
-        require(len(c.target) == len(c.start) - 1 and c.gate_start.ndim == 1, "target")
-        require_offsets(c.gate_start, int(c.gate_start[-1]), "gate_start")
-        require(c.gate_start[-1] <= len(c.target), "gate_start")
-        require_range(c.target[c.gate_start[-1] :], 0, rules, "target")
-        return cls(arrays)
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        return cls(validate_conjunctions(arrays, attributes, rules))
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The conjunctions' arrays."""
+        conjunctions, _ = self._stored.conjunctions()
+        return {name: getattr(conjunctions, name) for name in Conjunctions.__dataclass_fields__}
+
+    def insert(self, rule: int, terms: Sequence[Term]) -> None:
+        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        self._stored.insert(rule, terms)
+
+    def delete(self, rule: int) -> None:
+        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        if not self._stored.delete(rule):
+            raise KeyError(rule)
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        self._stored.renumber(sizes, first, last)
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; conjunctions looked at."""
+        conjunctions, _ = self._stored.conjunctions()
+        _, rules = self.match(codes[:, None])
+        return rules, {"expressions checked": len(conjunctions.target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
-        c = self._conjunctions
+        c, _ = self._stored.conjunctions()
         rows = codes.shape[1]
         gates = np.zeros((c.gates, rows), bool)
         for gate in range(c.gates):
             for number in range(c.gate_start[gate], c.gate_start[gate + 1]):
-                gates[gate] |= self._holds(number, codes, gates)
+                gates[gate] |= _holds(c, number, codes, gates)
         hits: dict[int, np.ndarray] = {}
         for number in range(c.gate_start[-1], len(c.target)):
-            found = self._holds(number, codes, gates)
+            found = _holds(c, number, codes, gates)
             rule = int(c.target[number])
             hits[rule] = hits[rule] | found if rule in hits else found
         matched = [(np.flatnonzero(found), rule) for rule, found in sorted(hits.items())]
@@ -69,15 +76,15 @@ class Scan:
         np.cumsum(np.bincount(where, minlength=rows), out=offsets[1:])
         return offsets, rules[order].astype(np.int32)
 
-    def _holds(self, number: int, codes: np.ndarray, gates: np.ndarray) -> np.ndarray:
-        c = self._conjunctions
-        held = np.ones(codes.shape[1], bool)
-        for attribute, which in c.terms[c.start[number] : c.start[number + 1]]:
-            if attribute == GATE:
-                held &= gates[which]
-                continue
-            inside = np.zeros(codes.shape[1], bool)
-            for low, high in c.intervals[c.set_start[which] : c.set_start[which + 1]]:
-                inside |= (codes[attribute] >= low) & (codes[attribute] <= high)
-            held &= inside
-        return held
+
+def _holds(c: Conjunctions, number: int, codes: np.ndarray, gates: np.ndarray) -> np.ndarray:
+    held = np.ones(codes.shape[1], bool)
+    for attribute, which in c.terms[c.start[number] : c.start[number + 1]]:
+        if attribute == GATE:
+            held &= gates[which]
+            continue
+        inside = np.zeros(codes.shape[1], bool)
+        for low, high in c.intervals[c.set_start[which] : c.set_start[which + 1]]:
+            inside |= (codes[attribute] >= low) & (codes[attribute] <= high)
+        held &= inside
+    return held

@@ -6,13 +6,12 @@ below the value, so `codes` has one entry more than `cuts`.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-_jit = numba.njit(nogil=True, cache=True, boundscheck=False)
+from rules_index.kernels.jit import jit
 
 
-@_jit
+@jit
 def encode_table(values, low, codes, out):
     """Integers whose cuts span a narrow range: `codes[i]` is the code of `low - 1 + i`, clamped at both ends."""
     last = len(codes) - 1
@@ -27,7 +26,7 @@ def encode_table(values, low, codes, out):
             out[row] = codes[value - low + 1]
 
 
-@_jit
+@jit
 def encode_search(values, cuts, buckets, low, shift, codes, out):
     """Integers by bisection within the bucket of their upper bits.
 
@@ -55,7 +54,7 @@ def encode_search(values, cuts, buckets, low, shift, codes, out):
             out[row] = codes[left]
 
 
-@_jit
+@jit
 def float_keys(bits, keys):
     """Bits of doubles [rows] int64 -> order-preserving keys [rows] int64 (`values.float_key`)."""
     infinity = np.int64(0x7FF0000000000000)
@@ -70,7 +69,7 @@ def float_keys(bits, keys):
             keys[row] = bits[row]
 
 
-@_jit
+@jit
 def _hash(data, start, end):
     state = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
@@ -78,7 +77,7 @@ def _hash(data, start, end):
     return state ^ (state >> np.uint64(29))
 
 
-@_jit
+@jit
 def build_table(offsets, data, table):
     """Open addressing over distinct byte strings: `table` [a power of two] int32, -1 where empty."""
     mask = np.uint64(len(table) - 1)
@@ -89,7 +88,7 @@ def build_table(offsets, data, table):
         table[slot] = index
 
 
-@_jit
+@jit
 def _compare(a, a_start, a_end, b, b_start, b_end):
     length = min(a_end - a_start, b_end - b_start)
     for i in range(length):
@@ -100,7 +99,7 @@ def _compare(a, a_start, a_end, b, b_start, b_end):
     return (a_end - a_start) - (b_end - b_start)
 
 
-@_jit
+@jit
 def encode_bytes(
     offsets,
     data,

@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-import numba
+import numpy as np
 
-_jit = numba.njit(nogil=True, cache=True, boundscheck=False)
+from rules_index.kernels.jit import inner
 
 
-@_jit
-def row_lists(hit_rows, hit_rules, hits, rows, mixed, offsets, ordinals):
+@inner
+def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets, ordinals):
     """Counting sort by row.
 
-    hit_rows, hit_rules: [>= hits] int32. Where `mixed` is False the rules of equal rows already ascend and
-    are distinct; else every list is sorted and freed of repeats. offsets: [rows + 1] int64, written from
-    offsets[0] on; ordinals: [>= offsets[0] + hits] int32. Returns the end of the last list.
+    hit_rows, hit_rules: [>= hits] int32. ascending: 1 where the rules of equal rows already ascend, else every list
+    is sorted. distinct: 1 where no row has a rule twice, else repeats are left out. at: [>= rows] int32, scratch.
+    offsets: [rows + 1] int64, written from offsets[0] on; ordinals: [>= offsets[0] + hits] int32.
     """
     begin = offsets[0]
-    for row in range(rows):
-        offsets[row + 1] = 0
+    at[:rows] = 0
     for hit in range(hits):
-        offsets[hit_rows[hit] + 1] += 1
+        at[hit_rows[hit]] += 1
+    several = False
+    total = np.int32(0)
     for row in range(rows):
-        offsets[row + 1] += offsets[row]
-    at = offsets[:rows].copy()
+        count = at[row]
+        at[row] = total
+        total += count
+        several |= count > 1
+        offsets[row + 1] = begin + total
+    to = ordinals[begin:]
     for hit in range(hits):
         row = hit_rows[hit]
-        ordinals[at[row]] = hit_rules[hit]
-        at[row] += 1
-    if mixed:
-        return _sort_lists(rows, begin, offsets, ordinals)
-    return offsets[rows]
+        place = at[row]
+        to[place] = hit_rules[hit]
+        at[row] = place + 1
+    if several and not ascending:
+        for row in range(rows):
+            if offsets[row + 1] - offsets[row] > 1:
+                _sort(ordinals, offsets[row], offsets[row + 1])
+    if several and not distinct:
+        _leave_out_repeats(rows, offsets, ordinals)
 
 
-@_jit
-def _sort_lists(rows, begin, offsets, ordinals):
-    write = begin
-    start = begin
+@inner
+def _leave_out_repeats(rows, offsets, ordinals):
+    write = start = offsets[0]
     for row in range(rows):
         end = offsets[row + 1]
-        ascending = True
-        for i in range(start + 1, end):
-            if ordinals[i] <= ordinals[i - 1]:
-                ascending = False
-                break
-        if not ascending:
-            _sort(ordinals, start, end)
         first = write
         for i in range(start, end):
             if write == first or ordinals[i] != ordinals[write - 1]:
@@ -52,12 +53,16 @@ def _sort_lists(rows, begin, offsets, ordinals):
                 write += 1
         start = end
         offsets[row + 1] = write
-    return write
 
 
-@_jit
+@inner
 def _sort(values, begin, end):
     """Shell sort of values[begin:end] in place: lists are short, and mostly in order already."""
+    ascending = True
+    for i in range(begin + 1, end):
+        ascending &= values[i - 1] <= values[i]
+    if ascending:
+        return
     gap = 1
     while gap < (end - begin) // 3:
         gap = 3 * gap + 1
@@ -70,3 +75,11 @@ def _sort(values, begin, end):
                 to -= gap
             values[to] = value
         gap //= 3
+
+
+@inner
+def grown(array, needed):
+    """A copy with room for at least `needed` elements, and for twice as many as before."""
+    larger = np.empty(max(needed, 2 * len(array)), array.dtype)
+    larger[: len(array)] = array
+    return larger

@@ -11,6 +11,7 @@ import pytest
 
 import rules_index as ri
 from rules_index import artifact
+from rules_index.engines import ENGINES
 
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("big", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(30, 2))]
@@ -43,7 +44,7 @@ def batch(rows: int = 400) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="module", params=["asc", "scan"])
+@pytest.fixture(scope="module", params=[*ENGINES, "auto"])
 def compiled(request: pytest.FixtureRequest) -> ri.CompiledRules:
     return ri.compile_rules(RULES, SCHEMA, engine=request.param)
 

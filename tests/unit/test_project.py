@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("rules_index", "pipelines", "quality", "assets", "deltatag")
-# What executors must have installed; everything else costs them an install on every node.
-LIBRARY_IMPORTS = {"rules_index", "numpy", "numba", "pyarrow", "polars"} | set(sys.stdlib_module_names)
+# What executors must have installed; everything else costs them an install on every node. llvmlite comes with numba.
+LIBRARY_IMPORTS = {"rules_index", "numpy", "numba", "llvmlite", "pyarrow", "polars"} | set(sys.stdlib_module_names)
 
 
 def tracked_files() -> list[Path]:

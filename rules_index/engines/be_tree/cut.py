@@ -1,0 +1,231 @@
+"""The two-phase cutting of space: insertion, partitioning and clustering (algorithms 3 to 6).
+
+What is to be done stands in the store: expressions that are in no l-node (`PENDING`) and c-nodes that may overflow
+(`schedule`). `work` does it in steps that each need little room, so that it can stop where a pool is full and go on
+once the pools are larger.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.engines.be_tree.nodes import (
+    add_above,
+    arrange,
+    arrange_all,
+    capacity_of,
+    clear_path,
+    defer,
+    find_predicate,
+    mark_path,
+    new_c_node,
+    new_expression,
+    new_p_node,
+    push,
+    unlink,
+)
+from rules_index.engines.be_tree.rank import best_attribute, rank_of_p_node
+from rules_index.engines.be_tree.store import (
+    COUNT,
+    HEADER,
+    NEXT,
+    NO_EXPRESSION,
+    NO_NODE,
+    OPERATIONS,
+    PENDING,
+    SCHEDULED,
+    Store,
+    find_p_node,
+    has_room,
+    is_crowded,
+)
+from rules_index.kernels.jit import inner, jit
+
+DONE, SHORT, CROWDED = range(3)
+"""How `work` ended: nothing is left to be done; it needs room to go on; nothing is left, but room has become scarce."""
+
+
+@jit
+def is_box(sizes: np.ndarray, predicates: np.ndarray) -> bool:
+    """Whether predicates [., 3] (attribute, low, high) are within the codes, and their attributes ascend."""
+    before = -1
+    for i in range(len(predicates)):
+        attribute, low, high = predicates[i, 0], predicates[i, 1], predicates[i, 2]
+        if attribute <= before or attribute >= len(sizes) or low < 0 or low > high or high >= sizes[attribute]:
+            return False
+        before = attribute
+    return True
+
+
+@jit
+def insert_boxes(store: Store, keys: np.ndarray, start: np.ndarray, predicates: np.ndarray, begin: int) -> int:
+    """Inserts boxes one by one, from number `begin` on; how far it came before it had to stop for lack of room.
+
+    keys [boxes] int32, not in use; start [boxes + 1] int64 into predicates [., 3] int32 (attribute, low, high).
+    """
+    for box in range(begin, len(start) - 1):
+        words = HEADER + 3 * (start[box + 1] - start[box])
+        if not _work(store) or is_crowded(store, words):
+            return box
+        defer(store, new_expression(store, keys[box], predicates, start[box], start[box + 1]))
+        store.scalars[OPERATIONS] += 1
+    return len(start) - 1
+
+
+@jit
+def work(store: Store) -> int:
+    """Inserts what is pending and cuts what overflows; then `DONE`, `SHORT` or `CROWDED`."""
+    if not _work(store):
+        return SHORT
+    return CROWDED if is_crowded(store, 0) else DONE
+
+
+@inner
+def _work(store: Store) -> bool:
+    """False where it had to stop for lack of room."""
+    scalars = store.scalars
+    while scalars[SCHEDULED] > 0 or scalars[PENDING] != NO_EXPRESSION:
+        if not has_room(store):
+            return False
+        if scalars[SCHEDULED] > 0:
+            _cut_one(store)
+        else:
+            expression = scalars[PENDING]
+            scalars[PENDING] = store.words[expression + NEXT]
+            _insert(store, expression)
+    return True
+
+
+@jit
+def schedule(store: Store, c_node: int, capacity: int, new: bool) -> None:
+    """Has an l-node cut until it holds at most `capacity`, and then, where they are all `new`, its expressions
+    arranged."""
+    row = store.scalars[SCHEDULED]
+    store.schedule[row, 0] = c_node
+    store.schedule[row, 1] = capacity
+    store.schedule[row, 2] = new
+    store.scalars[SCHEDULED] = row + 1
+
+
+@inner
+def _insert(store: Store, expression: int) -> None:
+    """InsertBETree (algorithm 3): into the l-node where no p-node takes the expression further."""
+    c_nodes, p_nodes, directory, words = store.c_nodes, store.p_nodes, store.directory, store.words
+    c_node = 0
+    at = _best_p_node(c_nodes, p_nodes, directory, words, c_node, expression)
+    while at >= 0:
+        p_node = find_p_node(directory, p_nodes, c_node, words[at])
+        c_node = _home(c_nodes, p_nodes[p_node].top, words[at + 1], words[at + 2])
+        at = _best_p_node(c_nodes, p_nodes, directory, words, c_node, expression)
+    push(c_nodes, words, c_node, expression)
+    add_above(c_nodes, p_nodes, c_node, 1, c_nodes[c_node].depth)
+    mark_path(c_nodes, store.path, c_node)
+    arrange(words, store.path, expression)
+    clear_path(c_nodes, store.path, c_node)
+    capacity = capacity_of(c_nodes[c_node].count - 1, store.max_cap)
+    if c_nodes[c_node].count > capacity:
+        schedule(store, c_node, capacity, False)
+
+
+@inner
+def _best_p_node(
+    c_nodes: np.ndarray, p_nodes: np.ndarray, directory: np.ndarray, words: np.ndarray, c_node: int, expression: int
+) -> int:
+    """Where an expression's predicate begins whose attribute has the p-node of highest Rank in a p-directory; -1
+    where no attribute has one. None of them is on the path, since no attribute is twice."""
+    best = -1
+    if c_nodes[c_node].partitions == 0:
+        return best
+    best_rank = 0.0
+    for i in range(words[expression + COUNT]):
+        at = expression + HEADER + 3 * i
+        p_node = find_p_node(directory, p_nodes, c_node, words[at])
+        if p_node != NO_NODE:
+            rank = rank_of_p_node(p_nodes, p_node)
+            if best < 0 or rank > best_rank or (rank == best_rank and words[at] < words[best]):
+                best = at
+                best_rank = rank
+    return best
+
+
+@inner
+def _home(c_nodes: np.ndarray, c_node: int, low: int, high: int) -> int:
+    """The c-node of the smallest bucket, from a bucket down, that encloses an interval (InsertCDir, algorithm 4)."""
+    half = c_node
+    while half != NO_NODE:
+        c_node = half
+        node = c_nodes[c_node]
+        half = node.left if high <= node.middle else node.right if low > node.middle else NO_NODE
+    return c_node
+
+
+@inner
+def _cut_one(store: Store) -> None:
+    """One step on the c-node scheduled last: a split, a partitioning, or an end (SpaceClustering, algorithm 6, of
+    which SpacePartitioning is the part at the root).
+
+    By the forced split rule a leaf bucket that can be halved is halved first. Where no attribute qualifies, the
+    l-node keeps what it holds, and its capacity grows.
+    """
+    row = store.scalars[SCHEDULED] - 1
+    c_node = store.schedule[row, 0]
+    node = store.c_nodes[c_node]
+    if node.count > store.schedule[row, 1]:
+        if node.above != NO_NODE and node.left == NO_NODE and node.low < node.high:
+            _split(store, c_node)
+            return
+        attribute = best_attribute(store, c_node)
+        if attribute >= 0:
+            _partition(store, c_node, attribute)
+            return
+    store.scalars[SCHEDULED] = row
+    if store.schedule[row, 2]:
+        arrange_all(store.c_nodes, store.words, store.path, c_node)
+
+
+@inner
+def _split(store: Store, c_node: int) -> None:
+    """Halves a leaf bucket [s, e] into [s, m] and [m + 1, e], m = (s + e) div 2, and moves what a half encloses."""
+    c_nodes, words = store.c_nodes, store.words
+    node = c_nodes[c_node]
+    left = new_c_node(store, node.above, c_node, node.low, node.middle)
+    right = new_c_node(store, node.above, c_node, node.middle + 1, node.high)
+    node.left = left
+    node.right = right
+    expression = node.head
+    while expression != NO_EXPRESSION:
+        after = words[expression + NEXT]
+        at = find_predicate(words, expression, node.attribute)
+        half = left if words[at + 2] <= node.middle else right if words[at + 1] > node.middle else NO_NODE
+        if half != NO_NODE:
+            unlink(c_nodes, words, expression)
+            push(c_nodes, words, half, expression)
+        expression = after
+    for half in (left, right):
+        c_nodes[half].below = c_nodes[half].count
+        node.below -= c_nodes[half].count
+        if c_nodes[half].count > 0:
+            schedule(store, half, store.max_cap, True)
+
+
+@inner
+def _partition(store: Store, c_node: int, attribute: int) -> None:
+    """Adds a p-node and moves all expressions with its attribute to its first bucket, the whole domain."""
+    c_nodes, words = store.c_nodes, store.words
+    p_node = new_p_node(store, c_node, attribute)
+    top = new_c_node(store, p_node, NO_NODE, 0, store.sizes[attribute] - 1)
+    store.p_nodes[p_node].top = top
+    node = c_nodes[c_node]
+    expression = node.head
+    while expression != NO_EXPRESSION and words[expression + COUNT] > node.depth:
+        after = words[expression + NEXT]
+        if find_predicate(words, expression, attribute) >= 0:
+            unlink(c_nodes, words, expression)
+            push(c_nodes, words, top, expression)
+        expression = after
+    moved = c_nodes[top].count
+    c_nodes[top].below = moved
+    store.p_nodes[p_node].size = moved
+    store.p_nodes[p_node].gain = moved * (node.depth + 1)
+    add_above(c_nodes, store.p_nodes, c_node, 0, moved)
+    schedule(store, top, store.max_cap, True)

@@ -1,0 +1,249 @@
+"""Matching (algorithms 1 and 2): rows of codes, or events that are expressions themselves.
+
+A row is an event that names every attribute, with one code each. An expression matches where, for each of its
+predicates, the event has a predicate on the same attribute and both share a code (section 3): an attribute that the
+event does not name is a miss.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.engines.be_tree.adapt import Trace, new_trace, observe
+from rules_index.engines.be_tree.store import (
+    EVALUATED,
+    HEADER,
+    KEY,
+    NEXT,
+    NO_EXPRESSION,
+    NO_NODE,
+    Store,
+    find_p_node,
+)
+from rules_index.kernels.jit import inner, jit
+
+C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
+COUNTERS = ("c_nodes_visited", "expressions_checked", "predicates_evaluated", "matches")
+"""Names of the first counters, by their places. Predicates are those evaluated in l-nodes, until the first that
+fails; subsumed ones are not evaluated."""
+ABSENT = np.iinfo(np.int32).max
+_FOUND_FULL, _STACK_FULL, _TRACE_FULL = -1, -2, -3
+
+
+class Batch(NamedTuple):
+    """Rows, or events.
+
+    codes        [attributes, rows] int32, or [attributes, 0] for events
+    event_start  [events + 1] int64 into `attributes`
+    attributes   [.] int32, at most once in an event
+    start        [attributes named + 1] int64 into `intervals`
+    intervals    [., 2] int32, closed
+    """
+
+    codes: np.ndarray
+    event_start: np.ndarray
+    attributes: np.ndarray
+    start: np.ndarray
+    intervals: np.ndarray
+
+
+class _Event(NamedTuple):
+    """One event: per attribute the lowest and highest code and where its intervals are, and the attributes named."""
+
+    first: np.ndarray
+    last: np.ndarray
+    begin: np.ndarray
+    end: np.ndarray
+    named: np.ndarray
+    intervals: np.ndarray
+    scattered: bool
+
+
+@jit
+def match_batch(
+    store: Store, batch: Batch, begin: int, offsets: np.ndarray, found: np.ndarray, counters: np.ndarray, adapt: bool
+) -> tuple[int, np.ndarray]:
+    """Matches events from number `begin` on; how far it came, and `found` [.] int32, which may be a larger array.
+
+    The keys that match event i are written to found[offsets[i] : offsets[i + 1]] in the order in which they are met,
+    and the costs are added to `counters` [5] int64. With `adapt`, it stops after an event that recycled a node.
+    """
+    rows = batch.codes.shape[1]
+    attributes = len(store.sizes)
+    first = np.full(attributes, ABSENT, np.int32)
+    last = np.full(attributes, -1, np.int32)
+    ends = np.zeros((2, attributes), np.int64)
+    named = np.arange(attributes).astype(np.int32)
+    stack = np.empty((64, 2), np.int32)
+    trace = new_trace(64)
+    for number in range(begin, len(offsets) - 1):
+        count, scattered = attributes, False
+        if rows > 0:
+            for attribute in range(attributes):
+                first[attribute] = last[attribute] = batch.codes[attribute, number]
+        else:
+            count, scattered = _load(batch, number, first, last, ends, named)
+        event = _Event(first, last, ends[0], ends[1], named[:count], batch.intervals, scattered)
+        cost = np.zeros(len(counters), np.int64)
+        matches = _match(store, event, offsets[number], found, stack, cost, trace, adapt)
+        while matches < 0:
+            if matches == _FOUND_FULL:
+                found = _grown(found)
+            elif matches == _STACK_FULL:
+                stack = np.empty((2 * len(stack), 2), np.int32)
+            else:
+                trace = new_trace(2 * len(trace.discarded))
+            cost[:] = 0
+            matches = _match(store, event, offsets[number], found, stack, cost, trace, adapt)
+        offsets[number + 1] = matches
+        for i in range(len(counters)):
+            counters[i] += cost[i]
+        for i in range(count):
+            first[named[i]], last[named[i]] = ABSENT, -1
+        if adapt and observe(store, trace, cost[C_NODES]):
+            return number + 1, found
+    return len(offsets) - 1, found
+
+
+@inner
+def _load(
+    batch: Batch, number: int, first: np.ndarray, last: np.ndarray, ends: np.ndarray, named: np.ndarray
+) -> tuple[int, bool]:
+    """Spreads an event over the attributes; how many it names, and whether one has several intervals."""
+    count = 0
+    scattered = False
+    for i in range(batch.event_start[number], batch.event_start[number + 1]):
+        attribute = batch.attributes[i]
+        named[count] = attribute
+        count += 1
+        ends[0, attribute] = batch.start[i]
+        ends[1, attribute] = batch.start[i + 1]
+        scattered |= batch.start[i + 1] > batch.start[i] + 1
+        for at in range(batch.start[i], batch.start[i + 1]):
+            first[attribute] = min(first[attribute], batch.intervals[at, 0])
+            last[attribute] = max(last[attribute], batch.intervals[at, 1])
+    return count, scattered
+
+
+@inner
+def _shares(event: _Event, attribute: int, low: int, high: int) -> bool:
+    """Whether the event has a code of the attribute in [low, high]."""
+    if event.last[attribute] < low or event.first[attribute] > high:
+        return False
+    if not event.scattered:
+        return True
+    for at in range(event.begin[attribute], event.end[attribute]):
+        if event.intervals[at, 0] <= high and event.intervals[at, 1] >= low:
+            return True
+    return False
+
+
+@inner
+def _match(
+    store: Store, event: _Event, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray, trace: Trace,
+    adapt: bool,
+) -> int:  # fmt: skip
+    """MatchBETree: the end of the keys in `found`; or which array is too small, and then all is to be done again.
+
+    Rows of `stack` are a c-node and the visit, see `Trace`, that led to it.
+    """
+    c_nodes, p_nodes, directory, words = store.c_nodes, store.p_nodes, store.directory, store.words
+    cost[MATCHES] = -matches
+    stack[0, 0] = 0
+    stack[0, 1] = 0
+    top = 1
+    while top > 0:
+        top -= 1
+        c_node, led_by = stack[top, 0], stack[top, 1]
+        node = c_nodes[c_node]
+        visit = cost[C_NODES]
+        cost[C_NODES] += 1
+        if matches + node.count > len(found):
+            return _FOUND_FULL
+        if top + node.partitions + 2 > len(stack):
+            return _STACK_FULL
+        before = matches
+        discarded = cost[DISCARDED]
+        if node.count > 0:
+            matches = _check(words, node.head, event, matches, found, cost)
+        if adapt:
+            if visit == len(trace.discarded):
+                return _TRACE_FULL
+            trace.steps[visit, 0] = c_node
+            trace.steps[visit, 1] = led_by
+            trace.steps[visit, 2] = matches - before
+            trace.discarded[visit] = cost[DISCARDED] - discarded
+        if node.left != NO_NODE:
+            # SearchCDir: the halves of the bucket that the event has codes in
+            if _shares(event, node.attribute, node.low, node.middle):
+                top = _push(stack, top, node.left, visit)
+            if _shares(event, node.attribute, node.middle + 1, node.high):
+                top = _push(stack, top, node.right, visit)
+        if 0 < node.partitions <= len(event.named):
+            top = _push_all(p_nodes, node.first, event.last, stack, top, visit)
+        elif node.partitions > 0:
+            top = _push_named(p_nodes, directory, c_node, event.named, event.last, stack, top, visit)
+    cost[MATCHES] += matches
+    return matches
+
+
+@inner
+def _check(words: np.ndarray, expression: int, event: _Event, matches: int, found: np.ndarray, cost: np.ndarray) -> int:
+    """Evaluates the expressions of an l-node, each until a predicate fails (CheckSub)."""
+    while expression != NO_EXPRESSION:
+        cost[EXPRESSIONS] += 1
+        begin = expression + HEADER
+        end = begin + 3 * words[expression + EVALUATED]
+        at = begin
+        while at < end and _shares(event, words[at], words[at + 1], words[at + 2]):
+            at += 3
+        if at == end:
+            found[matches] = words[expression + KEY]
+            matches += 1
+            cost[PREDICATES] += (end - begin) // 3
+        else:
+            cost[PREDICATES] += (at - begin) // 3 + 1
+            cost[DISCARDED] += (at - begin) // 3 + 1
+        expression = words[expression + NEXT]
+    return matches
+
+
+@inner
+def _push_all(p_nodes: np.ndarray, p_node: int, last: np.ndarray, stack: np.ndarray, top: int, visit: int) -> int:
+    """Pushes the first buckets of the p-nodes, from one on, whose attribute the event names."""
+    while p_node != NO_NODE:
+        if last[p_nodes[p_node].attribute] >= 0:
+            top = _push(stack, top, p_nodes[p_node].top, visit)
+        p_node = p_nodes[p_node].next
+    return top
+
+
+@inner
+def _push_named(
+    p_nodes: np.ndarray, directory: np.ndarray, c_node: int, named: np.ndarray, last: np.ndarray, stack: np.ndarray,
+    top: int, visit: int,
+) -> int:  # fmt: skip
+    """The same by looking up the attributes that the event names, where these are fewer."""
+    for i in range(len(named)):
+        if last[named[i]] >= 0:
+            p_node = find_p_node(directory, p_nodes, c_node, named[i])
+            if p_node != NO_NODE:
+                top = _push(stack, top, p_nodes[p_node].top, visit)
+    return top
+
+
+@inner
+def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
+    stack[top, 0] = c_node
+    stack[top, 1] = visit
+    return top + 1
+
+
+@inner
+def _grown(found: np.ndarray) -> np.ndarray:
+    larger = np.empty(2 * len(found), np.int32)
+    for i in range(len(found)):
+        larger[i] = found[i]
+    return larger

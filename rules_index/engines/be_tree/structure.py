@@ -1,0 +1,243 @@
+"""The BE-Tree as a `Structure` over boxes: updated box by box, searched by rows or by events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from rules_index.engines.be_tree.arrays import from_arrays, from_boxes, laid_out, to_arrays
+from rules_index.engines.be_tree.check import check
+from rules_index.engines.be_tree.cut import DONE, SHORT, insert_boxes, is_box, schedule, work
+from rules_index.engines.be_tree.outline import LNode, batch_tree, l_nodes
+from rules_index.engines.be_tree.renumber import renumbered
+from rules_index.engines.be_tree.search import COUNTERS, DISCARDED, Batch, match_batch
+from rules_index.engines.be_tree.shrink import remove
+from rules_index.engines.be_tree.store import (
+    HEADER,
+    NO_EXPRESSION,
+    Parameters,
+    Store,
+    enlarged,
+    is_crowded,
+    parameters_of,
+    used_bytes,
+    with_keys,
+    with_windows,
+)
+from rules_index.engines.be_tree.validate import require_parameters, require_predicates
+from rules_index.engines.boxes import Boxes, Tree
+from rules_index.engines.flat import require, require_offsets, require_range
+
+GROWTH = 1.0
+"""Room that a tree is laid out with once it has grown, as a share of what is in use."""
+MOST_KEYS = 2**31 - 1
+
+
+def max_cap_for(match_probability: float) -> int:
+    """Table 4: max_cap for a share of the expressions that an event matches, between 0 and 1."""
+    return 5 if match_probability < 0.01 else 20 if match_probability < 0.1 else 160
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events that are expressions: per attribute that they name, a set of closed intervals of codes.
+
+    event_start  [events + 1] int64 into `attributes`
+    attributes   [.] int32, each at most once in an event
+    start        [attributes + 1] int64 into `intervals`
+    intervals    [., 2] int32
+    """
+
+    event_start: np.ndarray
+    attributes: np.ndarray
+    start: np.ndarray
+    intervals: np.ndarray
+
+    def __post_init__(self) -> None:
+        require_offsets(self.event_start, len(self.attributes), "event_start")
+        require(self.start.ndim == 1 and len(self.start) == len(self.attributes) + 1, "start")
+        require_offsets(self.start, len(self.intervals), "start")
+        require(self.intervals.ndim == 2 and self.intervals.shape[1] == 2, "intervals")
+        event = np.repeat(np.arange(len(self)), np.diff(self.event_start))
+        named = np.stack([event, self.attributes], axis=1)
+        require(len(np.unique(named, axis=0)) == len(named), "attributes: each at most once in an event")
+
+    def __len__(self) -> int:
+        """Number of events."""
+        return len(self.event_start) - 1
+
+
+class BETree:
+    """Boxes in a BE-Tree; its parameters are those of `Parameters`.
+
+    Updates, and searches that adapt, change the tree: one at a time. Other searches may run at once.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    @classmethod
+    def build(cls, boxes: Boxes, *, batch: bool = True, **parameters: Any) -> Self:
+        """The tree over all boxes; `ValueError` where boxes or parameters are out of bounds.
+
+        parameters: those of `Parameters`. batch: cuts space with all boxes known, from the root down (BE-B, section
+        7.2); else inserts them one by one (BE). The rules are the same, the attributes that are chosen may differ.
+        """
+        chosen = Parameters(**parameters)
+        require_parameters(chosen)
+        predicates = np.stack([boxes.attributes, boxes.low, boxes.high], axis=1).astype(np.int32)
+        start = boxes.start.astype(np.int64)
+        if batch:
+            tree = cls(from_arrays(from_boxes(start, predicates, chosen), boxes.sizes))
+            schedule(tree._store, 0, chosen.max_cap, False)
+            tree._finish()
+        else:
+            require_offsets(start, len(predicates), "start")
+            require_predicates(predicates, boxes.sizes)
+            none = from_boxes(np.zeros(1, np.int64), predicates[:0], chosen)
+            tree = cls(with_keys(from_arrays(none, boxes.sizes), len(boxes) - 1))
+            tree._insert(np.arange(len(boxes), dtype=np.int32), start, predicates)
+        tree._store = laid_out(tree._store)
+        return tree
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
+        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        return cls(from_arrays(arrays, sizes))
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state, as the module `arrays` describes it."""
+        return to_arrays(self._store)
+
+    @property
+    def parameters(self) -> Parameters:
+        """What the tree was built with."""
+        return parameters_of(self._store)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tree in memory, without what its arrays have to spare."""
+        return used_bytes(self._store)
+
+    def __len__(self) -> int:
+        """Number of boxes."""
+        return int(self._store.c_nodes[0]["below"])
+
+    def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Adds a box under a key that is not in use; `ValueError` where it is, or where the box is out of bounds.
+
+        Memory grows with the largest key.
+        """
+        expressions = self._store.expressions
+        if not 0 <= key < MOST_KEYS or (key < len(expressions) and expressions[key] != NO_EXPRESSION):
+            raise ValueError(f"key {key} is in use or out of bounds")
+        predicates = np.empty((len(attributes), 3), np.int32)
+        predicates[:, 0], predicates[:, 1], predicates[:, 2] = attributes, low, high
+        if not is_box(self._store.sizes, predicates):
+            raise ValueError("box: attributes ascend, 0 <= low <= high < number of codes")
+        self._store = with_keys(self._store, key)
+        self._insert(np.array([key], np.int32), np.array([0, len(predicates)]), predicates)
+
+    def delete(self, key: int) -> None:
+        """Removes a box; `KeyError` where there is none of this key."""
+        expressions = self._store.expressions
+        if not 0 <= key < len(expressions) or expressions[key] == NO_EXPRESSION:
+            raise KeyError(key)
+        remove(self._store, key)
+        self._finish()
+
+    def search(self, codes: np.ndarray, adapt: bool = False) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost (`COUNTERS`).
+
+        codes: [attributes] int32, the code of every attribute. adapt: Loss is fed with what the search discards, and
+        nodes are recycled by it (section 5).
+        """
+        _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)), adapt)
+        return np.sort(keys), counters
+
+    def search_rows(self, codes: np.ndarray, adapt: bool = False) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        """As `search`, for rows: offsets [rows + 1] int64, keys [.] int32, and the sum of the costs.
+
+        codes: [attributes, rows] int32. The keys of row i are keys[offsets[i] : offsets[i + 1]], in the order in
+        which they are met.
+        """
+        codes = np.ascontiguousarray(codes, np.int32)
+        if codes.ndim != 2 or len(codes) != len(self._store.sizes):
+            raise ValueError("codes: one row an attribute")
+        empty = np.empty(0, np.int32)
+        none = np.zeros(1, np.int64)
+        return self._search(Batch(codes, none, empty, none, empty.reshape(0, 2)), codes.shape[1], adapt)
+
+    def search_event(
+        self, event: tuple[np.ndarray, np.ndarray, np.ndarray], adapt: bool = False
+    ) -> tuple[np.ndarray, dict[str, int]]:
+        """As `search`, for an event that is an expression: its attributes, start and intervals as in `Events`."""
+        attributes, start, intervals = event
+        _, keys, counters = self.search_events(
+            Events(np.array([0, len(attributes)]), attributes, start, intervals), adapt
+        )
+        return np.sort(keys), counters
+
+    def search_events(self, events: Events, adapt: bool = False) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        """As `search_rows`, for events."""
+        attributes = np.ascontiguousarray(events.attributes, np.int32)
+        require_range(attributes, 0, len(self._store.sizes), "attributes")
+        batch = Batch(
+            np.empty((len(self._store.sizes), 0), np.int32),
+            np.ascontiguousarray(events.event_start, np.int64),
+            attributes,
+            np.ascontiguousarray(events.start, np.int64),
+            np.ascontiguousarray(events.intervals, np.int32),
+        )
+        return self._search(batch, len(events), adapt)
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: per attribute, the old code c is now the codes first[c] to
+        last[c] (int32, ascending, covering all codes below the new size); `ValueError` where they are not so."""
+        self._store = renumbered(self._store, sizes, first, last)
+        self._finish()
+
+    def tree(self) -> Tree:
+        """Its nodes for the batch kernel: one a bucket, without those below which there is no box."""
+        return batch_tree(to_arrays(self._store))
+
+    def l_nodes(self) -> list[LNode]:
+        """Its l-nodes with their keys, boxes and Rank."""
+        return l_nodes(to_arrays(self._store))
+
+    def check(self) -> None:
+        """Raises `AssertionError` naming an invariant of the paper that does not hold; for tests."""
+        check(self._store)
+
+    def _insert(self, keys: np.ndarray, start: np.ndarray, predicates: np.ndarray) -> None:
+        done = insert_boxes(self._store, keys, start, predicates, 0)
+        self._finish()
+        while done < len(keys):
+            words = HEADER + 3 * int(start[done + 1] - start[done])
+            if is_crowded(self._store, words):
+                self._store = laid_out(self._store, GROWTH, words)
+            done = insert_boxes(self._store, keys, start, predicates, done)
+            self._finish()
+
+    def _finish(self) -> None:
+        """Does what an update has left to be done, in more room where there is not enough."""
+        outcome = work(self._store)
+        while outcome != DONE:
+            self._store = enlarged(self._store) if outcome == SHORT else laid_out(self._store, GROWTH)
+            outcome = work(self._store)
+
+    def _search(self, batch: Batch, events: int, adapt: bool) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        if adapt and not len(self._store.c_windows):
+            self._store = with_windows(self._store)
+        offsets = np.zeros(events + 1, np.int64)
+        found = np.empty(max(64, events), np.int32)
+        counters = np.zeros(DISCARDED + 1, np.int64)
+        done = 0
+        while done < events:
+            done, found = match_batch(self._store, batch, done, offsets, found, counters, adapt)
+            if adapt:
+                self._finish()
+        return offsets, found[: offsets[-1]], dict(zip(COUNTERS, counters.tolist(), strict=False))

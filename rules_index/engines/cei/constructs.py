@@ -1,0 +1,198 @@
+"""The virtual constructs that intervals are cut into, and their ids: CEI, LCI and UI (CEI paper, 2.2 and 3).
+
+An attribute has the domain [0, r) of integers, r rounded up to a multiple of the segment length L = 2^k. The kinds:
+
+- CEI: per segment a perfect binary tree of intervals of lengths L, L/2, .. 1. Its local ids l are 1 for the whole
+  segment and 2l, 2l + 1 for the halves of l; in segment i the id is l + 2iL, so that the id 2iL is unused.
+- LCI: from every start the lengths 1, 2, 4, .. L; the one of length 2^j has the id start (1 + k) + j.
+- UI: every unit interval; the id is its start.
+
+Constructs of all attributes are numbered through: construct `id` of attribute a has the place `at[a] + id`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from rules_index.kernels.jit import jit
+
+Kind = Literal["cei", "lci", "ui"]
+CEI, LCI, UI = 0, 1, 2
+KINDS: dict[Kind, int] = {"cei": CEI, "lci": LCI, "ui": UI}
+
+MAX_CONSTRUCTS = 1 << 27
+"""Most constructs of a layout; each takes 16 bytes, its list apart."""
+LEAST_SEGMENTS_LOG = 6
+"""Segments are chosen so long that a domain has at most 2^6 of them, and an open-ended interval few pieces."""
+USUAL_K = 4
+"""log L where no interval is known yet: L = 16, as in section 5."""
+
+
+class Layout(NamedTuple):
+    """The constructs of every attribute.
+
+    kind  [attributes] int32: `CEI`, `LCI` or `UI`
+    k     [attributes] int32, log L; 0 for UI
+    at    [attributes + 1] int64, place of the attribute's construct 0
+    """
+
+    kind: np.ndarray
+    k: np.ndarray
+    at: np.ndarray
+
+
+def lay_out(kind: np.ndarray, sizes: np.ndarray, k: np.ndarray) -> Layout:
+    """The constructs over domains [0, sizes[a]); `ValueError` where there are more than `MAX_CONSTRUCTS`."""
+    k = np.where(kind == UI, 0, k).astype(np.int32)
+    r = (sizes.astype(np.int64) + (np.int64(1) << k) - 1) >> k << k
+    ids = np.select([kind == CEI, kind == LCI], [2 * r, r * (1 + k)], r)
+    at = np.concatenate([[0], np.cumsum(ids)]).astype(np.int64)
+    if at[-1] > MAX_CONSTRUCTS:
+        raise ValueError(
+            f"the attributes have {at[-1]:,} constructs, more than the {MAX_CONSTRUCTS:,} that are kept; "
+            "kind 'ui' has fewest, 'lci' has fewer with a shorter segment length"
+        )
+    return Layout(kind.astype(np.int32), k, at)
+
+
+def choose_k(sizes: np.ndarray, terms: np.ndarray, segment_length: int) -> np.ndarray:
+    """log L [attributes] int32 for intervals `terms` [., 3] (attribute, low, high), closed.
+
+    `segment_length` is L for every attribute, a power of two, or 0 for a choice of ours, since the paper gives none:
+    the power of two nearest to the mean width of the attribute's intervals (storage stops falling there, section
+    5.1), but so long that the domain has at most 64 segments. L is at most r rounded up to a power of two.
+    """
+    attributes = len(sizes)
+    whole = np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int32)
+    if segment_length:
+        if segment_length < 1 or segment_length & (segment_length - 1):
+            raise ValueError(f"a segment length is a power of two, not {segment_length}")
+        return np.minimum(segment_length.bit_length() - 1, whole).astype(np.int32)
+    number = np.bincount(terms[:, 0], minlength=attributes)
+    total = np.bincount(terms[:, 0], weights=terms[:, 2] - terms[:, 1] + 1.0, minlength=attributes)
+    mean = np.where(number > 0, total / np.maximum(number, 1), float(1 << USUAL_K))
+    nearest = np.rint(np.log2(mean)).astype(np.int32)
+    return np.clip(nearest, whole - LEAST_SEGMENTS_LOG, whole).astype(np.int32).clip(0)
+
+
+@jit
+def first_piece(kind: int, k: int, a: int, b: int) -> tuple[int, int]:
+    """(id, end) of the leftmost piece of [a, b); the pieces of [end, b) are the others.
+
+    CEI: the longest construct that starts at `a` and does not exceed `b`, which is what `BestPartition` climbs to
+    from the leaf (figure 6). No construct crosses a guiding post, so the segments that [a, b) covers and both
+    remnants of `Decomposition` come out from left to right. LCI: likewise, the longest at `a` (section 2.2).
+    """
+    if kind == UI:
+        return a, a + 1
+    level = k
+    if kind == LCI:
+        while (1 << level) > b - a:
+            level -= 1
+        return a * (k + 1) + level, a + (1 << level)
+    while (1 << level) > b - a or (a & ((1 << level) - 1)) != 0:
+        level -= 1
+    segment = a >> k
+    leaf = a - (segment << k) + (1 << k)
+    return (leaf >> level) + (segment << (k + 1)), a + (1 << level)
+
+
+@jit
+def bounds(kind: int, k: int, construct: int) -> tuple[int, int]:
+    """The interval [a, b) of a construct, by its id."""
+    if kind == UI:
+        return construct, construct + 1
+    if kind == LCI:
+        start = construct // (k + 1)
+        return start, start + (1 << (construct - start * (k + 1)))
+    segment = construct >> (k + 1)
+    local = construct - (segment << (k + 1))
+    level = k
+    while local >> (k - level) > 1:
+        level -= 1
+    start = (segment << k) + (local << level) - (1 << k)
+    return start, start + (1 << level)
+
+
+@jit
+def is_piece(kind: int, k: int, construct: int, a: int, b: int) -> bool:
+    """Whether a construct is one of the pieces of [a, b)."""
+    start, end = bounds(kind, k, construct)
+    if start < a or end > b:
+        return False
+    if kind == UI:
+        return True
+    length = end - start
+    if kind == LCI:
+        # whole lengths L from the left, then the ones of the remainder, longest first
+        whole = (b - a) >> k << k
+        if length == 1 << k:
+            return start - a < whole and (start - a) & (length - 1) == 0
+        rest = b - a - whole
+        return rest & length != 0 and start == a + whole + (rest & ~(2 * length - 1))
+    if length == 1 << k:
+        return True
+    parent = start & ~(2 * length - 1)
+    return parent < a or parent + 2 * length > b
+
+
+@jit
+def levels(kind: int, k: int) -> int:
+    """Number of lengths that constructs have."""
+    return 1 if kind == UI else k + 1
+
+
+@jit
+def covering(kind: int, k: int, x: int, level: int) -> tuple[int, int, int]:
+    """(id, number, step): the constructs of length 2^level that hold x are id, id - step, id - 2 step, ..
+
+    CEI: one a level, found by a shift (property 4 and figure 11), so k + 1 in all; LCI: 2L - 1 in all.
+    """
+    if kind == UI:
+        return x, 1, 1
+    if kind == LCI:
+        return x * (k + 1) + level, min(x + 1, 1 << level), k + 1
+    segment = x >> k
+    leaf = x - (segment << k) + (1 << k)
+    return (leaf >> level) + (segment << (k + 1)), 1, 1
+
+
+@jit
+def count_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Number of pieces [intervals] int64 of each [a, b)."""
+    counts = np.zeros(len(a), np.int64)
+    for interval in range(len(a)):
+        start = a[interval]
+        while start < b[interval]:
+            _, start = first_piece(kind, k, start, b[interval])
+            counts[interval] += 1
+    return counts
+
+
+@jit
+def list_pieces(kind: int, k: int, a: np.ndarray, b: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Ids [offsets[-1]] int64 of the pieces of each [a, b), from left to right."""
+    ids = np.empty(offsets[-1], np.int64)
+    for interval in range(len(a)):
+        start = a[interval]
+        at = offsets[interval]
+        while start < b[interval]:
+            piece, start = first_piece(kind, k, start, b[interval])
+            ids[at] = piece
+            at += 1
+    return ids
+
+
+@jit
+def bounds_of_places(layout: Layout, places: np.ndarray) -> np.ndarray:
+    """(attribute, low, high) [places, 3] int32, closed, of the constructs at ascending places."""
+    tests = np.empty((len(places), 3), np.int32)
+    attribute = 0
+    for i in range(len(places)):
+        while places[i] >= layout.at[attribute + 1]:
+            attribute += 1
+        start, end = bounds(layout.kind[attribute], layout.k[attribute], places[i] - layout.at[attribute])
+        tests[i, 0], tests[i, 1], tests[i, 2] = attribute, start, end - 1
+    return tests

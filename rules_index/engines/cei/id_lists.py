@@ -1,0 +1,182 @@
+"""One growable list of ids per virtual construct, all in one pool of memory (CEI paper, 3.2)."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+
+from rules_index.engines.cei.constructs import Layout, first_piece
+from rules_index.kernels.jit import jit
+
+SPARE_ENTRIES = 4096
+"""The lists are packed anew when so many entries and half of the pool are lost to lists that have moved."""
+
+
+class IdLists:
+    """The list of place p is `pool[start[p] : start[p] + length[p]]`, in no order.
+
+    start     [places] int64
+    length    [places] int32
+    capacity  [places] int32: a full list moves to the end of the pool, with twice the room
+    pool      [.] int32
+    use       [2] int64: entries of the pool that are taken, and those of them that no list holds any more
+    """
+
+    def __init__(self, offsets: np.ndarray, ids: np.ndarray) -> None:
+        """Lists that lie one after the other, the p-th in `ids[offsets[p] : offsets[p + 1]]`."""
+        self._take(offsets, ids)
+
+    def _take(self, offsets: np.ndarray, ids: np.ndarray) -> None:
+        self.start = np.array(offsets[:-1], np.int64)
+        self.length = np.diff(offsets).astype(np.int32)
+        self.capacity = self.length.copy()
+        self.pool = np.array(ids, np.int32)
+        self.use = np.array([len(ids), 0], np.int64)
+
+    @classmethod
+    def of_terms(cls, layout: Layout, terms: np.ndarray, owner: np.ndarray) -> Self:
+        """The lists of all constructs, each with the owners [.] int32 of the terms [., 3] int32 (attribute, low,
+        high; closed) that it is a piece of, in their order."""
+        places = int(layout.at[-1])
+        offsets = np.zeros(places + 1, np.int64)
+        _count_places(layout, terms, offsets)
+        np.cumsum(offsets, out=offsets)
+        ids = np.empty(offsets[-1], np.int32)
+        _fill_lists(layout, terms, owner, offsets[:-1].copy(), ids)
+        return cls(offsets, ids)
+
+    def add(self, layout: Layout, terms: np.ndarray, owner: int) -> None:
+        """Adds an id to the lists of all pieces of its terms."""
+        self.pool = _add_terms(layout, terms, owner, self.start, self.length, self.capacity, self.pool, self.use)
+        if self.use[1] > max(SPARE_ENTRIES, self.use[0] // 2):
+            self._take(*self.packed())
+
+    def remove(self, layout: Layout, terms: np.ndarray, owner: int) -> None:
+        """Removes an id from the lists of all pieces of its terms."""
+        _remove_terms(layout, terms, owner, self.start, self.length, self.pool)
+
+    def replace(self, kept: np.ndarray, old: Layout, new: Layout, terms: np.ndarray, owner: np.ndarray) -> IdLists:
+        """The lists of another layout: those of the attributes `kept` [attributes] bool as they are, which both
+        layouts number alike, and those of the others made of `terms` and `owner`, which name no kept one."""
+        made = IdLists.of_terms(new, terms, owner)
+        sources = {True: (self.packed(), old), False: (made.packed(), new)}
+        lengths, ids = [], []
+        for attribute, keep in enumerate(kept.tolist()):
+            (offsets, entries), layout = sources[keep]
+            of_attribute = offsets[layout.at[attribute] : layout.at[attribute + 1] + 1]
+            lengths.append(np.diff(of_attribute))
+            ids.append(entries[of_attribute[0] : of_attribute[-1]])
+        return IdLists(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]), np.concatenate(ids))
+
+    def packed(self) -> tuple[np.ndarray, np.ndarray]:
+        """(offsets [places + 1] int64, ids [.] int32) of lists that leave no room between them."""
+        offsets = np.zeros(len(self.start) + 1, np.int64)
+        np.cumsum(self.length, out=offsets[1:])
+        return offsets, gather(self.start, self.length, self.pool, offsets)
+
+
+@jit
+def gather(start: np.ndarray, length: np.ndarray, pool: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """The lists `pool[start[p] : start[p] + length[p]]` one after the other, the p-th from `offsets[p]` on."""
+    ids = np.empty(offsets[-1], np.int32)
+    for place in range(len(start)):
+        at = offsets[place]
+        for entry in range(length[place]):
+            ids[at + entry] = pool[start[place] + entry]
+    return ids
+
+
+@jit
+def _count_places(layout: Layout, terms: np.ndarray, counts: np.ndarray) -> None:
+    """Adds to `counts[p + 1]` the number of pieces at place p."""
+    for term in range(len(terms)):
+        attribute = terms[term, 0]
+        kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
+        begin, end = np.int64(terms[term, 1]), np.int64(terms[term, 2]) + 1
+        while begin < end:
+            piece, begin = first_piece(kind, k, begin, end)
+            counts[at + piece + 1] += 1
+
+
+@jit
+def _fill_lists(layout: Layout, terms: np.ndarray, owner: np.ndarray, next_entry: np.ndarray, ids: np.ndarray) -> None:
+    """Writes every owner into the lists of its pieces, the list of place p from `next_entry[p]` on."""
+    for term in range(len(terms)):
+        attribute = terms[term, 0]
+        kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
+        begin, end = np.int64(terms[term, 1]), np.int64(terms[term, 2]) + 1
+        while begin < end:
+            piece, begin = first_piece(kind, k, begin, end)
+            ids[next_entry[at + piece]] = owner[term]
+            next_entry[at + piece] += 1
+
+
+@jit
+def _append(
+    place: int,
+    owner: int,
+    start: np.ndarray,
+    length: np.ndarray,
+    capacity: np.ndarray,
+    pool: np.ndarray,
+    use: np.ndarray,
+) -> np.ndarray:
+    """The pool, or the larger one that took its place."""
+    if length[place] == capacity[place]:
+        room = max(4, 2 * capacity[place])
+        end = use[0] + room
+        if end > len(pool):
+            larger = np.empty(max(end, 2 * len(pool)), pool.dtype)
+            larger[: use[0]] = pool[: use[0]]
+            pool = larger
+        for entry in range(length[place]):
+            pool[use[0] + entry] = pool[start[place] + entry]
+        use[1] += capacity[place]
+        start[place] = use[0]
+        capacity[place] = room
+        use[0] = end
+    pool[start[place] + length[place]] = owner
+    length[place] += 1
+    return pool
+
+
+@jit
+def _add_terms(
+    layout: Layout,
+    terms: np.ndarray,
+    owner: int,
+    start: np.ndarray,
+    length: np.ndarray,
+    capacity: np.ndarray,
+    pool: np.ndarray,
+    use: np.ndarray,
+) -> np.ndarray:
+    """The pool, or the larger one that took its place."""
+    for term in range(len(terms)):
+        attribute = terms[term, 0]
+        kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
+        begin, end = np.int64(terms[term, 1]), np.int64(terms[term, 2]) + 1
+        while begin < end:
+            piece, begin = first_piece(kind, k, begin, end)
+            pool = _append(at + piece, owner, start, length, capacity, pool, use)
+    return pool
+
+
+@jit
+def _remove_terms(
+    layout: Layout, terms: np.ndarray, owner: int, start: np.ndarray, length: np.ndarray, pool: np.ndarray
+) -> None:
+    for term in range(len(terms)):
+        attribute = terms[term, 0]
+        kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
+        begin, end = np.int64(terms[term, 1]), np.int64(terms[term, 2]) + 1
+        while begin < end:
+            piece, begin = first_piece(kind, k, begin, end)
+            place = at + piece
+            last = start[place] + length[place] - 1
+            for entry in range(start[place], last + 1):
+                if pool[entry] == owner:
+                    pool[entry] = pool[last]
+                    length[place] -= 1
+                    break

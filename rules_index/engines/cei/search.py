@@ -1,0 +1,123 @@
+"""The search of rows over all attributes: what the lists of a row's codes hold, merged or compared."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.engines.cei.box_table import Slots
+from rules_index.engines.cei.constructs import Layout, covering, levels
+from rules_index.kernels.jit import jit
+
+LISTS_READ, IDS_READ, PREDICATES_EVALUATED, MATCHES = range(4)
+TALLY_BITS = 20
+"""A tally is (search << TALLY_BITS) + predicates satisfied in that search, so that none need be cleared."""
+
+
+@jit
+def search_rows(
+    codes: np.ndarray,
+    merge: bool,
+    layout: Layout,
+    filed: np.ndarray,
+    start: np.ndarray,
+    length: np.ndarray,
+    pool: np.ndarray,
+    slots: Slots,
+    everywhere: np.ndarray,
+    tally: np.ndarray,
+    first_search: int,
+    costs: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the boxes that hold each row.
+
+    codes [attributes, rows] int32. filed [attributes]: number of terms in the lists of an attribute.
+    merge: an id is a satisfied predicate, and a box holds the row once all of its are (phase 2 of section 2.1);
+    else it is a candidate, whose terms after the first are compared. tally [slots] int64, with no search
+    from `first_search` on. everywhere [.] int32: the keys of the boxes without terms. Adds to costs [4] int64.
+    """
+    rows = codes.shape[1]
+    offsets = np.zeros(rows + 1, np.int64)
+    keys = np.empty(max(64, rows), np.int32)
+    found = lists = ids = predicates = 0
+    for row in range(rows):
+        base = np.int64(first_search + row) << TALLY_BITS
+        if found + len(everywhere) > len(keys):
+            keys = _grown(keys, found, len(everywhere))
+        for key in everywhere:
+            keys[found] = key
+            found += 1
+        for attribute in range(len(filed)):
+            if filed[attribute] == 0:
+                continue
+            kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]
+            for level in range(levels(kind, k)):
+                construct, number, step = covering(kind, k, np.int64(codes[attribute, row]), level)
+                lists += number
+                for place in range(at + construct, at + construct - number * step, -step):
+                    count = length[place]
+                    if found + count > len(keys):
+                        keys = _grown(keys, found, count)
+                    ids += count
+                    entries = pool[start[place] : start[place] + count]
+                    if merge:
+                        found = _count(entries, slots.number, slots.keys, tally, base, keys, found)
+                    else:
+                        found, evaluated = _compare(entries, codes, row, slots, keys, found)
+                        predicates += evaluated
+        keys[offsets[row] : found].sort()
+        offsets[row + 1] = found
+    costs[LISTS_READ] += lists
+    costs[IDS_READ] += ids
+    costs[PREDICATES_EVALUATED] += predicates
+    costs[MATCHES] += found
+    return offsets, keys[:found]
+
+
+@jit
+def _count(
+    entries: np.ndarray,
+    needed: np.ndarray,
+    key: np.ndarray,
+    tally: np.ndarray,
+    base: int,
+    keys: np.ndarray,
+    found: int,
+) -> int:
+    """Adds one to the tally of every entry; those that reach what is needed are found. Returns their end."""
+    for slot in entries:
+        satisfied = max(tally[slot], base) + 1
+        tally[slot] = satisfied
+        if satisfied - base == needed[slot]:
+            keys[found] = key[slot]
+            found += 1
+    return found
+
+
+@jit
+def _compare(
+    entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, keys: np.ndarray, found: int
+) -> tuple[int, int]:
+    """(end of what is found, predicates evaluated): the entries whose other terms hold the row, up to the first
+    that does not."""
+    evaluated = 0
+    terms = slots.terms
+    for slot in entries:
+        begin = slots.at[slot]
+        held = True
+        for term in range(begin + 1, begin + slots.number[slot]):
+            evaluated += 1
+            code = codes[terms[term, 0], row]
+            if code < terms[term, 1] or code > terms[term, 2]:
+                held = False
+                break
+        if held:
+            keys[found] = slots.keys[slot]
+            found += 1
+    return found, evaluated
+
+
+@jit
+def _grown(keys: np.ndarray, found: int, more: int) -> np.ndarray:
+    larger = np.empty(2 * (found + more), keys.dtype)
+    larger[:found] = keys[:found]
+    return larger

@@ -1,0 +1,222 @@
+"""The index of conjunctions by CEI: an interval index per attribute, searched in two phases (CEI paper, 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+
+from rules_index.engines.boxes import Boxes, Tree
+from rules_index.engines.cei.box_table import BoxTable
+from rules_index.engines.cei.constructs import KINDS, UI, Kind, Layout, bounds_of_places, choose_k, lay_out
+from rules_index.engines.cei.id_lists import IdLists
+from rules_index.engines.cei.search import search_rows
+from rules_index.engines.cei.verify import check_decomposition, check_lists
+from rules_index.engines.flat import InvalidArraysError, require, require_offsets, require_range
+
+Access = Literal["every", "narrowest"]
+ACCESSES: dict[Access, int] = {"every": 0, "narrowest": 1}
+COSTS = ("lists_read", "ids_read", "predicates_evaluated", "matches")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """How boxes are indexed.
+
+    kind            the virtual constructs: containment-encoded, logarithmic or unit intervals
+    access          "every": a box is filed under each of its attributes, and a row is searched by counting the
+                    predicates that it satisfies (phase 2 of section 2.1); "narrowest" (ours): only under the one
+                    whose interval had the smallest share of the attribute's codes when the box came, and the
+                    others are compared
+    segment_length  L of the paper, a power of two, for all attributes; 0: `constructs.choose_k` for each
+    """
+
+    kind: Kind = "cei"
+    access: Access = "every"
+    segment_length: int = 0
+
+    def __post_init__(self) -> None:
+        for name, values in (("kind", Kind), ("access", Access)):
+            if getattr(self, name) not in get_args(values):
+                raise ValueError(f"{name} is one of {', '.join(get_args(values))}, not {getattr(self, name)!r}")
+
+
+class Cei:
+    """Boxes in id lists, one per virtual construct of every attribute (`boxes.Structure`).
+
+    Boxes that bound no attribute hold every row and stand in no list. Searches share a tally: run them from one
+    thread at a time.
+    """
+
+    def __init__(self, parameters: Parameters, boxes: BoxTable, layout: Layout, lists: IdLists) -> None:
+        self.parameters = parameters
+        self._boxes = boxes
+        self._layout = layout
+        self._lists = lists
+        self._tally = np.zeros(0, np.int64)
+        self._searches = 1
+        terms, _ = self._filed_terms(boxes.live)
+        self._filed = np.bincount(terms[:, 0], minlength=len(boxes.sizes))
+        self._everywhere = boxes.unbounded
+
+    @classmethod
+    def build(cls, boxes: Boxes, **parameters: Any) -> Self:
+        """The structure over all boxes at once; `parameters` as in `Parameters`."""
+        return cls._of_table(Parameters(**parameters), BoxTable.of_boxes(boxes))
+
+    @classmethod
+    def _of_table(cls, parameters: Parameters, table: BoxTable) -> Self:
+        terms, owner = table.terms_of(table.live, parameters.access == "narrowest")
+        kinds = np.full(len(table.sizes), KINDS[parameters.kind])
+        layout = lay_out(kinds, table.sizes, choose_k(table.sizes, terms, parameters.segment_length))
+        return cls(parameters, table, layout, IdLists.of_terms(layout, terms, owner))
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
+        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        for name in ("parameters", "k", "keys", "start", "terms", "list_start", "ids"):
+            require(name in arrays, name)
+        require(arrays["parameters"].shape == (3,) and arrays["parameters"].dtype == np.int64, "parameters")
+        kind, access, segment_length = (int(x) for x in arrays["parameters"])
+        require(0 <= kind < len(KINDS) and 0 <= access < len(ACCESSES) and 0 <= segment_length < 1 << 31, "parameters")
+        require(segment_length & (segment_length - 1) == 0, "parameters")
+        parameters = Parameters(list(KINDS)[kind], list(ACCESSES)[access], segment_length)
+        table = BoxTable.load(arrays, sizes.astype(np.int32))
+        require(arrays["k"].shape == sizes.shape and arrays["k"].dtype == np.int32, "k")
+        require_range(arrays["k"], 0, 32, "k")
+        require(kind != UI or not arrays["k"].any(), "k")
+        try:
+            layout = lay_out(np.full(len(sizes), kind), sizes, arrays["k"])
+        except ValueError as error:
+            raise InvalidArraysError("k") from error
+        list_start, ids = arrays["list_start"], arrays["ids"]
+        require(ids.ndim == 1 and ids.dtype == np.int32, "ids")
+        require(list_start.dtype == np.int64 and len(list_start) == layout.at[-1] + 1, "list_start")
+        require_offsets(list_start, len(ids), "list_start")
+        structure = cls(parameters, table, layout, IdLists(list_start, ids))
+        require(not structure._wrong(), "ids")
+        return structure
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int64 into
+        `ids` [.] int32, the places of boxes in `keys`; `k` [attributes] int32; `parameters` [3] int64: kind, access,
+        L."""
+        list_start, ids = self._lists.packed()
+        live = self._boxes.live
+        number = np.empty(len(self._boxes.slots.keys), np.int32)
+        number[live] = np.arange(len(live))
+        p = self.parameters
+        return {
+            "parameters": np.array([KINDS[p.kind], ACCESSES[p.access], p.segment_length], np.int64),
+            "k": self._layout.k,
+            **self._boxes.arrays,
+            "list_start": list_start,
+            "ids": number[ids],
+        }
+
+    def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Adds a box under a key that is not in use; `ValueError` where it is, or the box is not sound."""
+        slot = self._boxes.add(key, attributes, low, high)
+        terms, _ = self._filed_terms(np.array([slot]))
+        self._lists.add(self._layout, terms, slot)
+        self._filed[terms[:, 0]] += 1
+        if len(attributes) == 0:
+            self._everywhere = np.sort(np.append(self._everywhere, np.int32(key)))
+
+    def delete(self, key: int) -> None:
+        """Removes a box; `KeyError` where there is none of this key."""
+        slot = self._boxes.slot(key)
+        terms, _ = self._filed_terms(np.array([slot]))
+        self._lists.remove(self._layout, terms, slot)
+        self._filed[terms[:, 0]] -= 1
+        self._boxes.remove(key)
+        self._everywhere = self._everywhere[self._everywhere != key]
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost; see `search_rows`."""
+        _, keys, costs = self.search_rows(codes[:, None])
+        return keys, costs
+
+    def search_rows(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        """(offsets [rows + 1] int64, keys [.] int32, costs) of rows searched one by one, codes [attributes, rows]
+        int32; the keys of a row ascend.
+
+        Costs: `lists_read` (those of the constructs that cover a value, empty ones included), `ids_read` (satisfied
+        predicates, or candidates), `predicates_evaluated` (comparisons of candidates' other terms), `matches`.
+        """
+        sizes = self._boxes.sizes
+        # one layout and one type: the kernel is compiled once
+        codes = np.ascontiguousarray(codes, np.int32)
+        if codes.shape[0] != len(sizes) or (codes < 0).any() or (codes >= sizes[:, None]).any():
+            raise ValueError("codes are not one row per attribute, or not within its codes")
+        slots = self._boxes.slots
+        if len(self._tally) < len(slots.keys):
+            self._tally, self._searches = np.zeros(len(slots.keys), np.int64), 1
+        costs = np.zeros(len(COSTS), np.int64)
+        offsets, keys = search_rows(
+            codes, self.parameters.access == "every", self._layout, self._filed, self._lists.start,
+            self._lists.length, self._lists.pool, slots, self._everywhere, self._tally, self._searches, costs,
+        )  # fmt: skip
+        self._searches += codes.shape[1]
+        return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: the old code c of attribute a is now the codes first[a][c]
+        to last[a][c].
+
+        Segments are tied to the numbering, so the lists of the attributes that changed are made anew, with a new L;
+        those of the others stay. A box stays filed under the attribute under which it was.
+        """
+        boxes = self._boxes.renumbered(sizes, first, last)
+        kept = self._boxes.sizes == boxes.sizes
+        terms, owner = boxes.terms_of(boxes.live, self.parameters.access == "narrowest")
+        again = ~kept[terms[:, 0]]
+        terms, owner = terms[again], owner[again]
+        k = choose_k(boxes.sizes, terms, self.parameters.segment_length)
+        layout = lay_out(self._layout.kind, boxes.sizes, np.where(kept, self._layout.k, k))
+        self._lists = self._lists.replace(kept, self._layout, layout, terms, owner)
+        self._boxes, self._layout = boxes, layout
+
+    def tree(self) -> Tree:
+        """For the batch kernel: a node for every construct in whose list boxes filed under their narrowest attribute
+        stand, and one without tests for the boxes that hold every row."""
+        narrow = self
+        if self.parameters.access == "every":
+            p = self.parameters
+            narrow = Cei._of_table(Parameters(p.kind, "narrowest", p.segment_length), self._boxes)
+        layout, lists = narrow._layout, narrow._lists
+        places = np.flatnonzero(lists.length)
+        tests = bounds_of_places(layout, places)
+        start, ids = lists.packed()
+        some = int(len(self._everywhere) > 0)
+        nodes = some + len(places)
+        return Tree(
+            end=np.arange(1, nodes + 1, dtype=np.int32),
+            test_start=np.maximum(np.arange(nodes + 1, dtype=np.int64) - some, 0),
+            tests=tests,
+            key_start=np.concatenate(
+                [np.zeros(some, np.int64), len(self._everywhere) + start[np.append(places, len(start) - 1)]]
+            ),
+            keys=np.concatenate([self._everywhere, self._boxes.slots.keys[ids]]),
+        )
+
+    def check(self) -> None:
+        """Raises `AssertionError` where the pieces of a filed interval are no minimal partition of it, or a list does
+        not hold just the boxes that it is a piece of."""
+        terms, _ = self._filed_terms(self._boxes.live)
+        check_decomposition(self._layout, terms)
+        wrong = self._wrong()
+        assert not wrong, wrong
+        assert np.array_equal(self._filed, np.bincount(terms[:, 0], minlength=len(self._filed))), "filed terms"
+        assert np.array_equal(self._everywhere, self._boxes.unbounded), "boxes without terms"
+
+    def _wrong(self) -> str:
+        slots = self._boxes.slots
+        count = np.minimum(slots.number, 1) if self.parameters.access == "narrowest" else slots.number
+        return check_lists(self._layout, slots.at, count, slots.terms, *self._lists.packed())
+
+    def _filed_terms(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(terms, owner) under which the boxes of some slots are filed."""
+        return self._boxes.terms_of(slots, self.parameters.access == "narrowest")

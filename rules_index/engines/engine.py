@@ -1,0 +1,163 @@
+"""What every engine is: conjunctions, the kernel's arrays for batches of rows, a paper's structure for single rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rules_index.engines.boxes import Structure
+from rules_index.engines.flat import Conjunctions
+from rules_index.engines.layout import Placement, lay_out
+from rules_index.engines.stored import Stored, Term, box_of, boxes_of
+from rules_index.engines.validate import validate
+from rules_index.kernels.match import Index, arranged, match_codes
+
+SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth")
+SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
+"""Arrays that the kernel reads as the conjunctions have them."""
+KERNEL = tuple(name for name in Index._fields if name not in SCALARS and name not in SHARED)
+CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
+REARRANGED_ROWS = 1 << 20
+"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda)."""
+
+
+class Engine(ABC):
+    """An index of conjunctions: matched a batch at a time, searched row by row as its paper does, and updated.
+
+    An update is seen by the next search at once; the arrays for batches are made anew by the next `match`. Searching
+    and updating are for one thread at a time, matching for any number.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        conjunctions: Conjunctions,
+        kernel: dict[str, np.ndarray] | None = None,
+        sample: np.ndarray | None = None,
+    ) -> None:
+        """sample: codes [attributes, rows] of some rows, by which a choice may be made."""
+        self._stored = Stored(conjunctions)
+        self._sample = sample
+        self._structure: Any = None
+        self._kernel = kernel
+        self._index: Index | None = None
+        self._rows_left = 0
+
+    @classmethod
+    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
+        """An engine over these conjunctions."""
+        return cls(conjunctions, sample=sample)
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        conjunctions = validate(arrays, attributes, rules)
+        kernel = {name: arrays["kernel_" + name] for name in (*KERNEL, "scalars")}
+        return cls(conjunctions, kernel)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is stored: the conjunctions and the kernel's arrays. The structure is made from them when asked
+        for."""
+        kernel = self._arrays()
+        conjunctions, _ = self._stored.conjunctions()
+        arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
+        arrays |= {"kernel_" + name: array for name, array in kernel.items()}
+        return arrays
+
+    def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        index = self._index or self._open()
+        if self._rows_left <= 0 and codes.shape[1]:
+            index = self._index = index._replace(terms=arranged(codes, index))
+            self._rows_left = REARRANGED_ROWS
+        self._rows_left -= codes.shape[1]
+        result: tuple[np.ndarray, np.ndarray] = match_codes(codes, index)
+        return result
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
+        the paper's terms."""
+        keys, counters = self.structure.search(codes)
+        held = keys[self._stored.passes(keys, codes)]
+        return np.unique(self._stored.rules(held)), counters
+
+    def insert(self, rule: int, terms: Sequence[Term]) -> None:
+        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        structure = self.structure
+        key = self._stored.insert(rule, terms)
+        self._insert_into(structure, key, terms)
+        self._changed()
+
+    def delete(self, rule: int) -> None:
+        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        structure = self.structure
+        keys = self._stored.delete(rule)
+        if not keys:
+            raise KeyError(rule)
+        for key in keys:
+            structure.delete(key)
+        self._changed()
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        self.structure.renumber(sizes, first, last)
+        self._stored.renumber(sizes, first, last)
+        self._changed()
+
+    @property
+    def structure(self) -> Any:
+        """The paper's structure, over keys that number the conjunctions as they came; made when first asked for."""
+        if self._structure is None:
+            self._structure = self._build_structure(self._stored.conjunctions()[0])
+        return self._structure
+
+    def _changed(self) -> None:
+        self._kernel = self._index = None
+        self._rows_left = 0
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        if self._kernel is None:
+            conjunctions, keys = self._stored.conjunctions()
+            kernel = lay_out(conjunctions, self._place(conjunctions, keys))
+            self._kernel = {name: kernel[name] for name in (*KERNEL, "scalars")}
+            for array in self._kernel.values():
+                array.setflags(write=False)
+        return self._kernel
+
+    def _open(self) -> Index:
+        kernel = self._arrays()
+        conjunctions, _ = self._stored.conjunctions()
+        fields: dict[str, Any] = {name: kernel[name] for name in KERNEL}
+        fields |= {name: getattr(conjunctions, source) for name, source in SHARED.items()}
+        fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
+        self._index = Index(**fields)
+        return self._index
+
+    @abstractmethod
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        """Where the kernel has each conjunction of a rule; `keys` [conjunctions] are the structure's."""
+
+    @classmethod
+    @abstractmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Any:
+        """The paper's structure over conjunctions."""
+
+    @staticmethod
+    def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
+        structure.insert(key, *box_of(terms))
+
+
+class BoxEngine(Engine):
+    """An engine whose structure is over boxes."""
+
+    structure_class: ClassVar[type[Structure]]
+    parameters: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
+        return cls.structure_class.build(boxes_of(conjunctions), **cls.parameters)

@@ -1,0 +1,86 @@
+"""The regions of a grid file: what is left of the space of points after halving it on one coordinate after the other.
+
+A box over d dimensions is a point of 2 d coordinates: low and high side of the first dimension, of the second, and so
+on. Halvings take the coordinates in turn, each time by the next bit of its code; a coordinate whose bits are used up
+is passed over. So a number of halvings and the bits that they fix say all of a region (Wang and Kitsuregawa, section
+2.2; Whang and Krishnamurthy, The multilevel grid file, DASFAA 1991, [23] and [24] there).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.kernels.jit import jit
+
+
+class Turns(NamedTuple):
+    """The order of the t halvings of c = 2 d coordinates, round by round; last comes what would be the next one.
+
+    bits        [c] int32, of the codes of each coordinate
+    coordinate  [t + 1] int32, which is halved; within a round they ascend
+    round       [t + 1] int32, how often those were halved before that still have bits
+    """
+
+    bits: np.ndarray
+    coordinate: np.ndarray
+    round: np.ndarray
+
+
+def make_turns(last: np.ndarray) -> Turns:
+    """The turns over dimensions with these last codes [d] int32."""
+    bits = np.repeat(np.array([code.bit_length() for code in last.tolist()], np.int32), 2)
+    rounds = int(bits.max(initial=0))
+    in_round, coordinate = np.nonzero(np.arange(rounds)[:, None] < bits)
+    return Turns(bits, np.append(coordinate, 0).astype(np.int32), np.append(in_round, rounds).astype(np.int32))
+
+
+@jit
+def most_halvings(turns: Turns) -> int:
+    """After so many halvings a region is one point."""
+    return len(turns.round) - 1
+
+
+@jit
+def is_upper(point: np.ndarray, halvings: int, turns: Turns) -> int:
+    """In which half, 0 or 1, of a region of so many halvings its point [c] lies."""
+    i = turns.coordinate[halvings]
+    return point[i] >> (turns.bits[i] - 1 - turns.round[halvings]) & 1
+
+
+@jit
+def _free_bits(i: int, halvings: int, turns: Turns) -> int:
+    """How many of a coordinate's low bits so many halvings leave open."""
+    fixed = min(turns.bits[i], turns.round[halvings])
+    if turns.bits[i] > turns.round[halvings] and i < turns.coordinate[halvings]:
+        fixed += 1
+    return turns.bits[i] - fixed
+
+
+@jit
+def set_region(bounds: np.ndarray, point: np.ndarray, halvings: int, turns: Turns) -> None:
+    """Writes what a region's points [c] allow: the least low sides and the greatest high sides, to `bounds` [c]."""
+    for i in range(len(bounds)):
+        free = _free_bits(i, halvings, turns)
+        side = np.int64(point[i]) >> free << free
+        if i % 2 == 1:
+            side += (np.int64(1) << free) - 1
+        bounds[i] = side
+
+
+@jit
+def same_region(a: np.ndarray, b: np.ndarray, halvings: int, turns: Turns) -> bool:
+    """Whether so many halvings leave two points [c], or the bounds of two regions of as many, together."""
+    i = 0
+    while i < len(a) and (np.int64(a[i]) ^ b[i]) >> _free_bits(i, halvings, turns) == 0:
+        i += 1
+    return i == len(a)
+
+
+@jit
+def first_difference(a: np.ndarray, b: np.ndarray, halvings: int, most: int, turns: Turns) -> int:
+    """After how many halvings, from so many on, the next one parts two points; `most` where none before it does."""
+    while halvings < most and is_upper(a, halvings, turns) == is_upper(b, halvings, turns):
+        halvings += 1
+    return halvings

@@ -1,0 +1,98 @@
+"""Multilevel grid file over boxes of region codes (Wang and Kitsuregawa, section 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from rules_index.engines.boxes import Boxes
+from rules_index.engines.flat import require, require_range
+from rules_index.engines.grid_file.bulk import fill_pages
+from rules_index.engines.grid_file.deletion import delete_point
+from rules_index.engines.grid_file.faults import page_fault
+from rules_index.engines.grid_file.insertion import insert_point, pages_needed
+from rules_index.engines.grid_file.regions import make_turns
+from rules_index.engines.r_tree.box_store import BoxStore, grown, loaded
+from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
+from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
+from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes, reserve
+
+
+class GridFile(BoxTree):
+    """Boxes as points, low and high side of each indexed dimension, in pages whose regions are apart.
+
+    A row v is the range query low_i in [0..v_i], high_i in [v_i..last]: the bounds of a page are the least low sides
+    and the greatest high sides that its region allows. A region is given by its halvings, so that the pages follow
+    from the boxes alone: a page's region is the largest whose members fit in a page. Points that no halving parts
+    stay in one page, whatever their number: blocks of `page_size` are linked behind it, each of which counts as a
+    page read. What a box says of attributes that are not indexed is checked where its point stands.
+    """
+
+    def __init__(
+        self, store: BoxStore, dimensions: Dimensions, nodes: Nodes, halvings: np.ndarray, page_size: int
+    ) -> None:
+        super().__init__(store, dimensions, nodes)
+        self._halvings = halvings
+        self._turns = make_turns(dimensions.last)
+        self._page_size = page_size
+
+    @classmethod
+    def build(cls, boxes: Boxes, *, dimensions: Sequence[int] | np.ndarray | None = None, page_size: int = 32) -> Self:
+        """A grid file over all boxes at once; `ValueError` for wrong parameters.
+
+        dimensions: the attributes whose sides are coordinates; the most selective ones where none are given.
+        page_size: most entries of a directory page, and most points of a data page (*ours*, the paper gives none).
+        """
+        if page_size < 2:
+            raise ValueError(f"page_size is at least 2, not {page_size}")
+        indexed = make_dimensions(boxes.sizes, most_selective(boxes) if dimensions is None else dimensions)
+        store = BoxStore.of(boxes)
+        return cls(store, indexed, *fill_pages(store, indexed, make_turns(indexed.last), page_size), page_size)
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
+        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        store, dimensions, nodes = load_parts(arrays, sizes)
+        halvings = loaded(arrays, "page_halvings", np.int32, 1)
+        require(nodes.entries.shape[1] >= 2 and halvings.shape == nodes.level.shape, "page_halvings")
+        grid = cls(store, dimensions, nodes, halvings, nodes.entries.shape[1])
+        require_range(halvings, 0, len(grid._turns.round), "page_halvings")
+        fault = grid._fault()
+        require(not fault, fault)
+        return grid
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state: boxes, dimensions, pages and their halvings."""
+        return {**self._saved(), "page_halvings": self._halvings[: int(self._nodes.header[USED])]}
+
+    def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Adds a box under a key that is not in use; `ValueError` where it is."""
+        slot = self._store.add(key, attributes, low, high)
+        nodes = self._nodes
+        self._nodes = nodes = reserve(nodes, pages_needed(int(nodes.level[nodes.header[ROOT]])))
+        self._halvings = grown(self._halvings, len(nodes.level))
+        insert_point(slot, nodes, self._halvings, self._store.view, self._dimensions, self._turns)
+
+    def delete(self, key: int) -> None:
+        """Removes a box; `KeyError` where there is none of this key."""
+        delete_point(self._store.slot(key), self._nodes, self._halvings, self._store.view, self._turns)
+        self._store.remove(key)
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Lets the old code c of an attribute be the codes first[c] to last[c].
+
+        The pages are built anew: halves of the old codes are no halves of the new ones.
+        """
+        self._store.renumber(sizes, first, last)
+        self._dimensions = make_dimensions(self.sizes, self._dimensions.attributes)
+        self._turns = make_turns(self._dimensions.last)
+        self._nodes, self._halvings = fill_pages(self._store, self._dimensions, self._turns, self._page_size)
+
+    def _counters(self, inner: int, leaves: int, boxes: int) -> dict[str, int]:
+        return {"directory_pages": inner, "data_pages": leaves, "points": boxes}
+
+    def _fault(self) -> str:
+        return page_fault(self._nodes, self._halvings, self._store.view, self._dimensions, self._turns)

@@ -1,0 +1,132 @@
+"""What the R-tree and the grid file share: boxes in leaves, below nodes that bound them in some of the attributes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from rules_index.engines.boxes import Tree
+from rules_index.engines.flat import InvalidArraysError
+from rules_index.engines.r_tree.box_store import BoxArrays, BoxStore, loaded
+from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions
+from rules_index.engines.r_tree.nodes import FREE, USED, Nodes, link, load_nodes, saved
+from rules_index.engines.r_tree.preorder import preorder
+from rules_index.engines.r_tree.search import find_overlapping
+
+
+class BoxTree(ABC):
+    """A tree over boxes, searched by a row, by some of its attributes, or by a box.
+
+    Nodes have numbers and boxes have slots, which they keep from one `insert` or `delete` to the next for as long
+    as they live; `build`, `load` and `renumber` give new ones. So marks on nodes and entries (PDFA, Wang and
+    Kitsuregawa, section 3.3) can stand outside: stamps [len(nodes.level)] for the nodes, an inner node's entries
+    being its children, and stamps [len(boxes.key)] for the entries of leaves, which are slots. A number that was
+    freed can be given again: stamps are good until the next update. Only an update writes to nodes and boxes.
+    """
+
+    def __init__(self, store: BoxStore, dimensions: Dimensions, nodes: Nodes) -> None:
+        self._store = store
+        self._dimensions = dimensions
+        self._nodes = nodes
+
+    def __len__(self) -> int:
+        """Number of boxes."""
+        return len(self._store)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of codes [attributes] int32."""
+        return self._store.sizes
+
+    @property
+    def nodes(self) -> Nodes:
+        """The nodes, to be read by a caller's own kernel; good until the next update."""
+        return self._nodes
+
+    @property
+    def boxes(self) -> BoxArrays:
+        """The boxes, to be read by a caller's own kernel; good until the next update."""
+        return self._store.view
+
+    @property
+    def dimensions(self) -> Dimensions:
+        """The attributes that the nodes bound."""
+        return self._dimensions
+
+    @abstractmethod
+    def _counters(self, inner: int, leaves: int, boxes: int) -> dict[str, int]:
+        """What a search cost, by the paper's names: inner nodes and leaves visited, boxes tested."""
+
+    @abstractmethod
+    def _fault(self) -> str:
+        """The first invariant of the paper that does not hold on nodes that are a tree, or nothing."""
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys [.] int32, ascending, of the boxes that hold a row of codes [attributes], and what it cost."""
+        _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)))
+        return keys, counters
+
+    def search_rows(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        """`search` of a code matrix [attributes, rows] int32: offsets [rows + 1] int64, keys [.] int32, total cost."""
+        codes = self._code_matrix(codes)
+        return self._search(codes, codes)
+
+    def search_some(self, attributes: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys of the boxes that a row can lie in of which only these attributes' codes are known."""
+        _, keys, counters = self._search(*self._range(attributes, codes, codes))
+        return keys, counters
+
+    def overlapping(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        """The keys [.] int32, ascending, of the boxes that share a row with a box that bounds these attributes."""
+        return self._search(*self._range(attributes, low, high))[1]
+
+    def tree(self) -> Tree:
+        """Its nodes for the batch kernel, boxes at the leaves."""
+        return preorder(self._nodes, self._store.view, self._dimensions)
+
+    def check(self) -> None:
+        """Raises `AssertionError` naming an invariant that does not hold; for tests."""
+        nodes, boxes = self._nodes, self._store.view
+        parent, leaf = np.full_like(nodes.parent, -1), np.empty_like(boxes.leaf)
+        fault = link(nodes, boxes, parent, leaf)
+        assert not fault, fault
+        live, kept = nodes.level != FREE, boxes.key >= 0
+        assert np.array_equal(parent[live], nodes.parent[live]), "a node's parent is another"
+        assert np.array_equal(leaf[kept], boxes.leaf[kept]), "a box's leaf is another"
+        assert not live[nodes.header[USED] :].any(), "a node is in use that never was taken"
+        fault = self._fault()
+        assert not fault, fault
+
+    def _search(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+        offsets, keys, totals = find_overlapping(low, high, self._nodes, self._store.view, self._dimensions)
+        return offsets, keys, self._counters(*totals.tolist())
+
+    def _code_matrix(self, codes: np.ndarray) -> np.ndarray:
+        if len(codes) != len(self.sizes):
+            raise ValueError(f"a row has {len(self.sizes)} codes, not {len(codes)}")
+        return np.ascontiguousarray(codes, np.int32)
+
+    def _range(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The sides [attributes, 1] of a box in every attribute."""
+        sides = np.stack([np.zeros_like(self.sizes), self.sizes - 1])[:, :, None]
+        sides[0, attributes, 0] = low
+        sides[1, attributes, 0] = high
+        return sides[0], sides[1]
+
+    def _saved(self) -> dict[str, np.ndarray]:
+        return {
+            "dimensions": self._dimensions.attributes,
+            **self._store.arrays,
+            **saved(self._nodes),
+        }
+
+
+def load_parts(arrays: dict[str, np.ndarray], sizes: np.ndarray) -> tuple[BoxStore, Dimensions, Nodes]:
+    """The boxes, dimensions and nodes of a tree as saved; `InvalidArraysError` where they are not sound."""
+    store = BoxStore.load(arrays, sizes)
+    try:
+        dimensions = make_dimensions(store.sizes, loaded(arrays, "dimensions", np.int32, 1))
+    except ValueError as error:
+        raise InvalidArraysError(str(error)) from None
+    return store, dimensions, load_nodes(arrays, store.view, len(dimensions.attributes))

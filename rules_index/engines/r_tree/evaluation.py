@@ -1,0 +1,101 @@
+"""Is a row in the union of boxes? Standard and index-based evaluation of a disjunctive predicate.
+
+Kuntschke and Kemper, section 4: SE looks at one box after the other, IE at the nodes whose bounds hold the row, and
+IE with short circuit (IE+SC) no further than the first box that holds it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.engines.boxes import Boxes
+from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.r_tree.dimensions import Dimensions
+from rules_index.engines.r_tree.nodes import ROOT, Nodes
+from rules_index.engines.r_tree.search import box_meets, meets
+from rules_index.kernels.jit import jit
+
+
+@jit
+def evaluate_rows(
+    codes: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, short_circuit: bool, last_level: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """IE, or IE+SC, of a code matrix [attributes, rows] int32: holds [rows] bool, totals [2] int64 of nodes, boxes.
+
+    Nodes below `last_level` are not visited: there the bounds of an entry that hold the row decide.
+    """
+    attributes, rows = codes.shape
+    holds = np.zeros(rows, np.bool_)
+    totals = np.zeros(2, np.int64)
+    row = np.empty(attributes, np.int32)
+    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    for i in range(rows):
+        row[:] = codes[:, i]
+        stack[0] = nodes.header[ROOT]
+        waiting = 1
+        held = False
+        while waiting > 0 and not (held and short_circuit):
+            waiting -= 1
+            node = stack[waiting]
+            totals[0] += 1
+            if nodes.level[node] == 0:
+                held |= _leaf_holds(node, row, nodes, boxes, short_circuit, totals)
+                continue
+            # the first entry goes onto the stack last, so that it is the next to be visited
+            for j in range(nodes.filled[node] - 1, -1, -1):
+                child = nodes.entries[node, j]
+                if meets(nodes.bounds[child], row, row, dimensions.attributes):
+                    if nodes.level[node] <= last_level:
+                        held = True
+                    else:
+                        stack[waiting] = child
+                        waiting += 1
+        holds[i] = held
+    return holds, totals
+
+
+@jit
+def _leaf_holds(
+    leaf: int, row: np.ndarray, nodes: Nodes, boxes: BoxArrays, short_circuit: bool, totals: np.ndarray
+) -> bool:
+    held = False
+    for i in range(nodes.filled[leaf]):
+        totals[1] += 1
+        if box_meets(nodes.entries[leaf, i], boxes, row, row):
+            held = True
+            if short_circuit:
+                break
+    return held
+
+
+def scan_evaluate(boxes: Boxes, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+    """SE (algorithm 5) of a code matrix [attributes, rows] int32: holds [rows] bool, and what it cost.
+
+    Boxes are taken in their order; the paper (6.1) sorts them by decreasing volume first.
+    """
+    codes = np.ascontiguousarray(codes, np.int32)
+    holds, tested = _scan_rows(codes, boxes.start, boxes.attributes, boxes.low, boxes.high)
+    return holds, {"nodes": 0, "boxes": int(tested)}
+
+
+@jit
+def _scan_rows(
+    codes: np.ndarray, start: np.ndarray, attributes: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, int]:
+    holds = np.zeros(codes.shape[1], np.bool_)
+    row = np.empty(codes.shape[0], np.int32)
+    tested = 0
+    for i in range(len(holds)):
+        row[:] = codes[:, i]
+        for box in range(len(start) - 1):
+            tested += 1
+            inside = True
+            for term in range(start[box], start[box + 1]):
+                code = row[attributes[term]]
+                if code < low[term] or code > high[term]:
+                    inside = False
+                    break
+            if inside:
+                holds[i] = True
+                break
+    return holds, tested

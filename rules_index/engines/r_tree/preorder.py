@@ -1,0 +1,62 @@
+"""A tree over boxes as the nodes that the batch kernel walks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.engines.boxes import Tree
+from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.r_tree.dimensions import Dimensions
+from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes
+from rules_index.kernels.jit import jit
+
+
+def preorder(nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> Tree:
+    """The nodes in preorder, each with a test per dimension in which its bounds leave some codes out."""
+    order, end, key_start, keys = _preorder(nodes, boxes.key)
+    bounds = nodes.bounds[order].reshape(len(order), -1, 2)
+    low, high = bounds[:, :, 0], np.minimum(bounds[:, :, 1], dimensions.last)
+    where, dimension = np.nonzero((low > 0) | (high < dimensions.last))
+    tests = np.stack([dimensions.attributes[dimension], low[where, dimension], high[where, dimension]], axis=1)
+    test_start = np.zeros(len(order) + 1, np.int64)
+    np.cumsum(np.bincount(where, minlength=len(order)), out=test_start[1:])
+    return Tree(end, test_start, tests.astype(np.int32), key_start, keys)
+
+
+@jit
+def _preorder(nodes: Nodes, key: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The nodes in order, and of each: the one after the last below it, where its keys begin, the keys."""
+    used = nodes.header[USED]
+    order = np.empty(used, np.int32)
+    place = np.empty(used, np.int32)
+    key_start = np.zeros(used + 1, np.int64)
+    keys = np.empty(len(key), np.int32)
+    stack = np.empty(used, np.int32)
+    stack[0] = nodes.header[ROOT]
+    waiting = 1
+    met = 0
+    found = 0
+    while waiting > 0:
+        waiting -= 1
+        node = stack[waiting]
+        order[met] = node
+        place[node] = met
+        met += 1
+        if nodes.level[node] > 0:
+            for i in range(nodes.filled[node] - 1, -1, -1):
+                stack[waiting] = nodes.entries[node, i]
+                waiting += 1
+        else:
+            block = node
+            while block >= 0:
+                for slot in nodes.entries[block, : nodes.filled[block]]:
+                    keys[found] = key[slot]
+                    found += 1
+                block = nodes.following[block]
+        key_start[met] = found
+    end = np.arange(1, met + 1).astype(np.int32)
+    # from the last node back to the first, each is complete before its parent takes its end from it
+    for i in range(met - 1, 0, -1):
+        above = place[nodes.parent[order[i]]]
+        end[above] = max(end[above], end[i])
+    return order[:met].copy(), end, key_start[: met + 1].copy(), keys[:found].copy()

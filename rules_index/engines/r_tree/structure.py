@@ -1,0 +1,163 @@
+"""R-tree and R*-tree over boxes of region codes (Kuntschke and Kemper, sections 3.6, 4.2 and 6.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+
+from rules_index.engines.boxes import Boxes
+from rules_index.engines.flat import require
+from rules_index.engines.r_tree.box_store import BoxStore, loaded
+from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
+from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
+from rules_index.engines.r_tree.evaluation import evaluate_rows
+from rules_index.engines.r_tree.insertion import insert_entry, loose_node, nodes_needed, take_out
+from rules_index.engines.r_tree.nodes import FREE, ROOT, Nodes, free_node, reserve
+from rules_index.engines.r_tree.packing import pack
+
+Split = Literal["quadratic", "r_star"]
+
+
+class RTree(BoxTree):
+    """Boxes below nodes whose rectangles are tight around them in the indexed dimensions.
+
+    An unbounded side of a box is the attribute's whole range of codes. What a box says of other attributes is
+    checked where it stands as an entry of a leaf, so that no rectangle is kept for a box.
+    """
+
+    def __init__(
+        self, store: BoxStore, dimensions: Dimensions, nodes: Nodes, min_entries: int, max_entries: int, split: Split
+    ) -> None:
+        super().__init__(store, dimensions, nodes)
+        self._min_entries = min_entries
+        self._max_entries = max_entries
+        self._split = split
+
+    @classmethod
+    def build(
+        cls,
+        boxes: Boxes,
+        *,
+        dimensions: Sequence[int] | np.ndarray | None = None,
+        min_entries: int = 5,
+        max_entries: int = 10,
+        split: Split = "quadratic",
+    ) -> Self:
+        """A tree over all boxes, packed by sort-tile-recursive bulk loading; `ValueError` for wrong parameters.
+
+        dimensions: the attributes that nodes bound; the most selective ones where none are given. min_entries,
+        max_entries: of every node but the root (6.1: 5 and 10). split: how later insertions choose a node and
+        divide a full one, Guttman's way or the R*-tree's.
+        """
+        if not 2 <= min_entries <= (max_entries + 1) // 2:
+            raise ValueError(f"min_entries is from 2 to half of max_entries + 1, not {min_entries} of {max_entries}")
+        if split not in ("quadratic", "r_star"):
+            raise ValueError(f"split is 'quadratic' or 'r_star', not {split!r}")
+        indexed = make_dimensions(boxes.sizes, most_selective(boxes) if dimensions is None else dimensions)
+        store = BoxStore.of(boxes)
+        return cls(store, indexed, pack(store, indexed, min_entries, max_entries), min_entries, max_entries, split)
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], sizes: np.ndarray) -> Self:
+        """From `arrays` as saved; `InvalidArraysError` where they are not sound."""
+        store, dimensions, nodes = load_parts(arrays, sizes)
+        parameters = loaded(arrays, "parameters", np.int64, 1)
+        require(parameters.shape == (2,) and parameters[1] in (0, 1), "parameters")
+        min_entries, r_star = parameters.tolist()
+        max_entries = nodes.entries.shape[1]
+        require(2 <= min_entries <= (max_entries + 1) // 2, "parameters")
+        tree = cls(store, dimensions, nodes, min_entries, max_entries, "r_star" if r_star else "quadratic")
+        fault = tree._fault()
+        require(not fault, fault)
+        return tree
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The whole state: boxes, dimensions, nodes and parameters."""
+        parameters = np.array([self._min_entries, self._split == "r_star"], np.int64)
+        return {**self._saved(), "parameters": parameters}
+
+    def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
+        """Adds a box under a key that is not in use; `ValueError` where it is."""
+        self._insert_entry(self._store.add(key, attributes, low, high), 0)
+
+    def delete(self, key: int) -> None:
+        """Removes a box; `KeyError` where there is none of this key."""
+        slot = self._store.slot(key)
+        orphans = take_out(slot, self._nodes, self._store.view, self._dimensions, self._min_entries)
+        self._store.remove(key)
+        # the highest first: their entries are subtrees, among which those of the lower ones find their place
+        for node in orphans[::-1].tolist():
+            level, count = int(self._nodes.level[node]), int(self._nodes.filled[node])
+            entries = self._nodes.entries[node, :count].tolist()
+            free_node(node, self._nodes)
+            for entry in entries:
+                self._insert_entry(entry, level)
+        root = int(self._nodes.header[ROOT])
+        while self._nodes.level[root] > 0 and self._nodes.filled[root] == 1:
+            child = int(self._nodes.entries[root, 0])
+            free_node(root, self._nodes)
+            self._nodes.header[ROOT], self._nodes.parent[child] = child, -1
+            root = child
+
+    def holds(
+        self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
+    ) -> tuple[bool, dict[str, int]]:
+        """Whether a row of codes [attributes] lies in the union of the boxes (IE+SC; IE), and what it cost.
+
+        level_limit: of how many levels, from the root on, nodes are visited; what does not lie in the union can
+        then be taken to, what does is never left out (4.2).
+        """
+        holds, counters = self.holds_rows(
+            np.reshape(codes, (-1, 1)), short_circuit=short_circuit, level_limit=level_limit
+        )
+        return bool(holds[0]), counters
+
+    def holds_rows(
+        self, codes: np.ndarray, *, short_circuit: bool = True, level_limit: int | None = None
+    ) -> tuple[np.ndarray, dict[str, int]]:
+        """`holds` of a code matrix [attributes, rows] int32: [rows] bool, and the total cost."""
+        if level_limit is not None and level_limit < 1:
+            raise ValueError(f"level_limit is at least 1, not {level_limit}")
+        codes = self._code_matrix(codes)
+        last_level = 0 if level_limit is None else int(self._nodes.level[self._nodes.header[ROOT]]) + 1 - level_limit
+        holds, totals = evaluate_rows(
+            codes, self._nodes, self._store.view, self._dimensions, bool(short_circuit), last_level
+        )
+        return holds, {"nodes": int(totals[0]), "boxes": int(totals[1])}
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Lets the old code c of an attribute be the codes first[c] to last[c]; rectangles follow and stay tight."""
+        self._store.renumber(sizes, first, last)
+        live = self._nodes.level != FREE
+        for dimension, attribute in enumerate(self._dimensions.attributes.tolist()):
+            for side, codes in ((2 * dimension, first), (2 * dimension + 1, last)):
+                self._nodes.bounds[live, side] = codes[attribute][self._nodes.bounds[live, side]]
+        self._dimensions = make_dimensions(self.sizes, self._dimensions.attributes)
+
+    def _insert_entry(self, entry: int, level: int) -> None:
+        root_level = int(self._nodes.level[self._nodes.header[ROOT]])
+        self._nodes = reserve(self._nodes, nodes_needed(root_level, self._max_entries))
+        insert_entry(
+            entry, level, self._nodes, self._store.view, self._dimensions, self._min_entries, self._split == "r_star"
+        )
+
+    def _counters(self, inner: int, leaves: int, boxes: int) -> dict[str, int]:
+        return {"nodes": inner + leaves, "boxes": boxes}
+
+    def _fault(self) -> str:
+        nodes = self._nodes
+        live = nodes.level != FREE
+        root = int(nodes.header[ROOT])
+        if (nodes.following[live] >= 0).any() or nodes.entries.shape[1] != self._max_entries:
+            return "a node has more than max_entries entries"
+        lacking = live & (nodes.filled < self._min_entries)
+        lacking[root] = nodes.level[root] > 0 and nodes.filled[root] < 2
+        if lacking.any():
+            return "a node has fewer than min_entries entries"
+        view = nodes._replace(bounds=nodes.bounds.copy())
+        if loose_node(view, self._store.view, self._dimensions) >= 0:
+            return "a node's rectangle is not tight"
+        return ""

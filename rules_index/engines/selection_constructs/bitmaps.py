@@ -1,0 +1,62 @@
+"""Bitmaps over conjunctions: bit j of word w stands for slot 64 w + j."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rules_index.kernels import vectors
+from rules_index.kernels.jit import jit
+
+count_bits: Any = vectors.count_bits
+trailing_zeros: Any = vectors.trailing_zeros
+
+
+@jit
+def set_codes(
+    qrb: np.ndarray, region: np.ndarray, term_slot: np.ndarray, term_set: np.ndarray,
+    set_start: np.ndarray, intervals: np.ndarray,
+) -> None:  # fmt: skip
+    """Sets the bit of every term's slot in the query-result bitmaps of the codes of its set.
+
+    region [terms] int64: place in `qrb` [regions, words] uint64 of the code 0 of the term's attribute.
+    """
+    for term in range(len(term_slot)):
+        slot = term_slot[term]
+        bit = np.uint64(1) << np.uint64(slot & 63)
+        for interval in range(set_start[term_set[term]], set_start[term_set[term] + 1]):
+            for code in range(intervals[interval, 0], intervals[interval, 1] + 1):
+                qrb[region[term] + code, slot >> 6] |= bit
+
+
+@jit
+def candidate_arrows(
+    qrb: np.ndarray, qub: np.ndarray, region_at: np.ndarray, sizes: np.ndarray, words: int
+) -> np.ndarray:
+    """`cab` [regions, attributes] uint8: 1 where attribute j, not the region's own, can still fail a query that the
+    region leaves open: `ra[r].qrb & ASC(A_j).qub != 0` (section 4.1)."""
+    attributes = len(sizes)
+    cab = np.zeros((len(qrb), attributes), np.uint8)
+    for attribute in range(attributes):
+        if region_at[attribute] < 0:
+            continue
+        for region in range(region_at[attribute], region_at[attribute] + sizes[attribute]):
+            for other in range(attributes):
+                if other == attribute:
+                    continue
+                for word in range(words):
+                    if qrb[region, word] & qub[other, word] != 0:
+                        cab[region, other] = 1
+                        break
+    return cab
+
+
+def words_of(bits: np.ndarray) -> np.ndarray:
+    """Booleans [.., bits], a multiple of 64, as words [.., bits / 64] uint64."""
+    return np.packbits(bits, axis=-1, bitorder="little").view(np.uint64)
+
+
+def bits_of(words: np.ndarray) -> np.ndarray:
+    """The inverse of `words_of`."""
+    return np.unpackbits(np.ascontiguousarray(words).view(np.uint8), axis=-1, bitorder="little").astype(bool)

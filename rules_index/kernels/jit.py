@@ -1,0 +1,51 @@
+"""How kernels are compiled: once for the types they are called with, kept on disk as long as no kernel changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+
+_ROOT = Path(__file__).parent.parent
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compiles a kernel without the interpreter's lock and without bounds checks.
+
+    Numba keeps a compiled kernel until the kernel's own file changes, though the code of the kernels that it calls is
+    compiled into it; here it is kept until any file with kernels changes, in this folder or in the kernel's own.
+    """
+    return _compiled(function)
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Like `jit`, for what only kernels call: it needs no wrappers for Python, which take long to compile."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, **options)(function)
+    path = Path(function.__code__.co_filename)
+    room = path.relative_to(_ROOT).parts[0] if path.is_relative_to(_ROOT) else "kernels"
+    kernel._cache._cache_file._source_stamp = _stamp(room)
+    return kernel
+
+
+@cache
+def _stamp(room: str) -> str:
+    """A digest of the files with kernels in a folder of the package and in this one."""
+    paths = {path for folder in (room, "kernels") for path in (_ROOT / folder).rglob("*.py")}
+    if not paths:
+        # inside an archive only the archive is a file
+        archive = next(path for path in _ROOT.parents if path.exists())
+        return f"{archive.stat().st_mtime_ns} {archive.stat().st_size}"
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        text = path.read_bytes()
+        if b"jit" in text:
+            digest.update(text)
+    return digest.hexdigest()

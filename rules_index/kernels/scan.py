@@ -1,0 +1,182 @@
+"""Conjunctions one after the other over the row bitmaps of a block."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
+from rules_index.kernels.jit import inner
+from rules_index.kernels.lists import grown
+from rules_index.kernels.vectors import GROUP, also_between, between, both, count_bits, trailing_zeros
+
+FEW_WORDS = np.uint64(16)
+"""Up to so many words with a row left, the remaining terms are looked at word by word."""
+_GROUP = np.uint64(GROUP)
+FAR, NEAR = -1, -2
+"""In a check that is an interval, the place of the set: its codes are read from the code matrix, or as coarse ones."""
+
+
+@inner
+def arrange_terms(begin, end, term_start, terms, size_of):
+    """Sorts the terms of each conjunction in place, those with the fewest rows first; `size_of` [bitmaps]."""
+    for conjunction in range(begin, end):
+        start = term_start[conjunction]
+        for at in range(start + 1, term_start[conjunction + 1]):
+            low = terms[at, 0]
+            high = terms[at, 1]
+            size = size_of[high] - size_of[low]
+            to = at
+            while to > start and size_of[terms[to - 1, 1]] - size_of[terms[to - 1, 0]] > size:
+                terms[to, 0] = terms[to - 1, 0]
+                terms[to, 1] = terms[to - 1, 1]
+                to -= 1
+            terms[to, 0] = low
+            terms[to, 1] = high
+
+
+@inner
+def rows_of(conjunction, words, bits, term_start, terms, current, out):
+    """Writes the rows of the block that all terms of a conjunction hold, ascending; returns their number.
+
+    The first two terms are intersected over the whole block, the next ones too while many words have a row left.
+    `current` [words] is scratch. Positions are unsigned, which spares the test for negative indices.
+    """
+    term = term_start[conjunction]
+    stop = term_start[conjunction + 1]
+    count = np.uint64(words)
+    low = low2 = np.uint64(EMPTY) * count
+    high = high2 = np.uint64(ALL) * count
+    if term < stop:
+        low = np.uint64(terms[term, 0]) * count
+        high = np.uint64(terms[term, 1]) * count
+    if term + 1 < stop:
+        low2 = np.uint64(terms[term + 1, 0]) * count
+        high2 = np.uint64(terms[term + 1, 1]) * count
+    term += 2
+    left = np.uint64(0)
+    if low == EMPTY and low2 == EMPTY:
+        for at in range(np.uint64(0), count, _GROUP):
+            left |= both(bits, high + at, high2 + at, current, at) << at
+    else:
+        for at in range(np.uint64(0), count, _GROUP):
+            left |= between(bits, low + at, high + at, low2 + at, high2 + at, current, at) << at
+    while term + 1 < stop and count_bits(left) > FEW_WORDS:
+        low = np.uint64(terms[term, 0]) * count
+        high = np.uint64(terms[term, 1]) * count
+        low2 = np.uint64(terms[term + 1, 0]) * count
+        high2 = np.uint64(terms[term + 1, 1]) * count
+        left = np.uint64(0)
+        for at in range(np.uint64(0), count, _GROUP):
+            left |= also_between(bits, low + at, high + at, low2 + at, high2 + at, current, at) << at
+        term += 2
+    found = 0
+    while left != 0:
+        word = trailing_zeros(left)
+        left &= left - ONE
+        rows = current[word]
+        for other in range(term, stop):
+            if rows == 0:
+                break
+            rows &= bits[np.uint64(terms[other, 1]) * count + word] & ~bits[np.uint64(terms[other, 0]) * count + word]
+        while rows != 0:
+            out[found] = np.int32((word << np.uint64(6)) + trailing_zeros(rows))
+            found += 1
+            rows &= rows - ONE
+    return found
+
+
+@inner
+def passes(
+    conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start, set_intervals
+):
+    """Whether a row of the chunk passes a conjunction's checks. Codes are read as coarse ones, from nearer memory,
+    where these are exact."""
+    for check in range(check_start[conjunction], check_start[conjunction + 1]):
+        attribute = checks[check, 0]
+        which = checks[check, 3]
+        if attribute < 0:
+            word = gate_bits[which * chunk_words + (row >> 6)]
+            if (word >> np.uint64(row & 63)) & ONE == 0:
+                return False
+            continue
+        if which == NEAR:
+            code = np.int32(coarse[attribute * (chunk_words << 6) + row])
+        else:
+            code = codes[attribute, first + row]
+        if which < 0:
+            if code < checks[check, 1] or code > checks[check, 2]:
+                return False
+        elif not in_intervals(code, set_start[which], set_start[which + 1], set_intervals):
+            return False
+    return True
+
+
+@inner
+def check_rows(
+    conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
+    check_start, checks, set_start, set_intervals,
+):  # fmt: skip
+    """Keeps of `scratch[:found]`, rows of the block at `start`, those that pass; returns their number."""
+    kept = 0
+    for i in range(found):
+        scratch[kept] = scratch[i]
+        kept += passes(
+            conjunction, order[start + scratch[i]], codes, first, coarse, chunk_words, gate_bits,
+            check_start, checks, set_start, set_intervals,
+        )  # fmt: skip
+    return kept
+
+
+@inner
+def scan(
+    begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
+    chunk.
+
+    Conjunctions whose interval [low, high] does not reach [least_code, most_code] are passed over. Arrays come one by
+    one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
+    """
+    current = np.empty(words, np.uint64)
+    scratch = np.empty(words << 6, np.int32)
+    while begin < end:
+        if hits + (words << 6) > len(hit_rows):
+            hit_rows = grown(hit_rows, hits + (words << 6))
+            hit_rules = grown(hit_rules, hits + (words << 6))
+        begin, hits = _scan_while_room(
+            begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+            term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules,
+            hits, current, scratch,
+        )  # fmt: skip
+    return hit_rows, hit_rules, hits
+
+
+@inner
+def _scan_while_room(
+    begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules, hits,
+    current, scratch,
+):  # fmt: skip
+    """Like `scan`, up to the conjunction whose hits might not fit any more: that one, and the number of hits. Arrays
+    that are never assigned anew spare the loop the counting of references."""
+    room = len(hit_rows) - (words << 6)
+    for conjunction in range(begin, end):
+        if hits > room:
+            return conjunction, hits
+        if low[conjunction] > most_code or high[conjunction] < least_code:
+            continue
+        found = rows_of(conjunction, words, bits, term_start, terms, current, scratch)
+        if found == 0:
+            continue
+        if check_start[conjunction + 1] > check_start[conjunction]:
+            found = check_rows(
+                conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
+                check_start, checks, set_start, set_intervals,
+            )  # fmt: skip
+        rule = target[conjunction]
+        for i in range(found):
+            hit_rows[hits + i] = order[start + scratch[i]]
+            hit_rules[hits + i] = rule
+        hits += found
+    return end, hits

@@ -1,0 +1,81 @@
+"""Sliced conjunctions: the chunk's rows are sorted by an attribute, so that a block of them spans few of its codes.
+
+For each slicing attribute the chunk is sorted by its coarse code and cut into blocks; the bitmaps of such a block are
+filled anew, and of the conjunctions sliced by the attribute only those are scanned whose interval reaches the codes
+of the block. They stand in buckets: dyadic intervals of coarse codes, each conjunction in the smallest around its own.
+
+slice_attribute     [slicings] int32
+slice_bucket_start  [slicings + 1] int64 into slice_buckets
+slice_buckets       [., 4] int32 (low, high, begin, end): coarse codes, and the conjunctions filed there
+slice_low, slice_high  [conjunctions] uint8, the coarse interval of a sliced conjunction; [0, 255] of all others
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, fill_bitmaps
+from rules_index.kernels.jit import inner
+from rules_index.kernels.scan import scan
+
+
+@inner
+def match_sliced(
+    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, size_of, gate_bits, index,
+    hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
+    slicings = len(index.slice_attribute)
+    block_rows = words << 6
+    order = np.empty(chunk_rows if slicings else 0, np.int32)
+    sorted_block = np.empty(len(index.shift) * block_rows if slicings else 0, np.uint8)
+    for slicing in range(slicings):
+        at = index.slice_attribute[slicing] * chunk_rows
+        column = coarse[at : at + rows]
+        _sort(column, order)
+        for start in range(0, rows, block_rows):
+            block = min(block_rows, rows - start)
+            _gather(coarse, chunk_rows, index.shift, order[start : start + block], block_rows, sorted_block)
+            fill_bitmaps(
+                sorted_block, block_rows, 0, block, words,
+                index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits, size_of,
+            )  # fmt: skip
+            least = column[order[start]]
+            most = column[order[start + block - 1]]
+            for bucket in range(index.slice_bucket_start[slicing], index.slice_bucket_start[slicing + 1]):
+                if index.slice_buckets[bucket, 0] > most or index.slice_buckets[bucket, 1] < least:
+                    continue
+                hit_rows, hit_rules, hits = scan(
+                    index.slice_buckets[bucket, 2], index.slice_buckets[bucket, 3], least, most,
+                    codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+                    index.term_start, index.terms, index.check_start, index.checks, index.set_start,
+                    index.set_intervals, index.slice_low, index.slice_high, index.target, hit_rows, hit_rules, hits,
+                )  # fmt: skip
+    return hit_rows, hit_rules, hits
+
+
+@inner
+def _sort(column, order):
+    """Rows by ascending coarse code, stable."""
+    start = np.zeros(COARSE_CODES + 2, np.int32)
+    for row in range(len(column)):
+        start[column[row] + 1] += 1
+    for code in range(COARSE_CODES + 1):
+        start[code + 1] += start[code]
+    for row in range(len(column)):
+        order[start[column[row]]] = row
+        start[column[row]] += 1
+
+
+@inner
+def _gather(coarse, chunk_rows, shift, rows, stride, out):
+    """The coarse codes of `rows`, attribute by attribute, `NO_ROW` behind them up to a whole word of rows."""
+    count = len(rows)
+    for attribute in range(len(shift)):
+        if shift[attribute] < 0:
+            continue
+        column = coarse[attribute * chunk_rows : (attribute + 1) * chunk_rows]
+        to = out[attribute * stride : (attribute + 1) * stride]
+        for i in range(count):
+            to[i] = column[rows[i]]
+        to[count : (count + 63) & ~63] = NO_ROW

@@ -1,0 +1,160 @@
+"""Instructions that Numba has no name for: codes compared and looked up, bitmaps intersected, many at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+from llvmlite import ir
+from numba.extending import intrinsic as untyped_intrinsic
+
+intrinsic: Any = untyped_intrinsic
+
+_LANES = 64
+_BYTES = ir.VectorType(ir.IntType(8), _LANES)
+GROUP = 8
+"""Words of a bitmap that are intersected at once."""
+_WORDS = ir.VectorType(ir.IntType(64), GROUP)
+_U64, _U32 = numba.types.uint64, numba.types.uint32
+LOOKED_UP = 16
+"""Rows that are looked up at once."""
+_WORD, _LONG = ir.IntType(32), ir.IntType(64)
+
+
+@intrinsic
+def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) -> Any:
+    """Bit r of the uint64 is set where `codes[at + r] - low <= span`, r = 0 .. 63; codes, low and span are uint8."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, signature, arguments, 0, arguments[1], _BYTES)
+        above = builder.sub(builder.load(pointer, align=1), _spread(builder, arguments[2], _LANES))
+        within = builder.icmp_unsigned("<=", above, _spread(builder, arguments[3], _LANES))
+        return builder.bitcast(within, ir.IntType(_LANES))
+
+    return _U64(codes, _U64, numba.types.uint8, numba.types.uint8), codegen
+
+
+@intrinsic
+def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at: Any) -> Any:
+    """Writes `bits[high] & bits[high2]` to `current[at]`, `GROUP` words each; the words that are not 0, as bits."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        words = [_load(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2)]
+        return _store(context, builder, signature, arguments, builder.and_(*words), 3)
+
+    return _U64(bits, _U64, _U64, current, _U64), codegen
+
+
+@intrinsic
+def between(typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high2: Any, current: Any, at: Any) -> Any:
+    """Like `both`, of `bits[high] & ~bits[low] & bits[high2] & ~bits[low2]`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        result = _within(context, builder, signature, arguments)
+        return _store(context, builder, signature, arguments, result, 5)
+
+    return _U64(bits, _U64, _U64, _U64, _U64, current, _U64), codegen
+
+
+@intrinsic
+def also_between(
+    typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high2: Any, current: Any, at: Any
+) -> Any:
+    """Like `between`, and of what `current` has already."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        before = _load(context, builder, signature, arguments, 5, arguments[6])
+        result = builder.and_(before, _within(context, builder, signature, arguments))
+        return _store(context, builder, signature, arguments, result, 5)
+
+    return _U64(bits, _U64, _U64, _U64, _U64, current, _U64), codegen
+
+
+@intrinsic
+def count_bits(typing_context: Any, bits: Any) -> Any:
+    """Number of set bits of a uint64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return _U64(_U64), codegen
+
+
+@intrinsic
+def trailing_zeros(typing_context: Any, bits: Any) -> Any:
+    """Index of the lowest set bit of a uint64; undefined for 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], numba.core.cgutils.true_bit)
+
+    return _U64(_U64), codegen
+
+
+@intrinsic
+def looked_up(
+    typing_context: Any, words: Any, codes: Any, at: Any, at2: Any, at3: Any, factor: Any, shift: Any
+) -> Any:  # fmt: skip
+    """Bits of the uint64 tell, for the `LOOKED_UP` rows whose codes (uint8) begin at the three places, whether a bit of
+    `words` is set: with the three codes of a row as the bytes of a number, the highest first, bit
+    `number * factor >> shift`, 32 bits wide."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lanes = ir.VectorType(_WORD, LOOKED_UP)
+        number = ir.Constant(lanes, [0] * LOOKED_UP)
+        for place, by in ((2, 16), (3, 8), (4, 0)):
+            bytes_ = ir.VectorType(ir.IntType(8), LOOKED_UP)
+            pointer = _pointer(context, builder, signature, arguments, 1, arguments[place], bytes_)
+            column = builder.zext(builder.load(pointer, align=1), lanes)
+            number = builder.or_(number, builder.shl(column, ir.Constant(lanes, [by] * LOOKED_UP)))
+        bit = builder.mul(number, _spread(builder, arguments[5], LOOKED_UP))
+        bit = builder.lshr(bit, _spread(builder, arguments[6], LOOKED_UP))
+        words = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        word = _gather(builder, words, builder.lshr(bit, ir.Constant(lanes, [5] * LOOKED_UP)))
+        word = builder.lshr(word, builder.and_(bit, ir.Constant(lanes, [31] * LOOKED_UP)))
+        mask = builder.bitcast(builder.trunc(word, ir.VectorType(ir.IntType(1), LOOKED_UP)), ir.IntType(LOOKED_UP))
+        return builder.zext(mask, _LONG)
+
+    return _U64(words, codes, _U64, _U64, _U64, _U32, _U32), codegen
+
+
+def _gather(builder: Any, words: Any, places: Any) -> Any:
+    """The 32-bit words at `LOOKED_UP` places of an array."""
+    longs = ir.VectorType(_LONG, LOOKED_UP)
+    offset = builder.shl(builder.zext(places, longs), ir.Constant(longs, [2] * LOOKED_UP))
+    address = builder.add(_spread(builder, builder.ptrtoint(words, _LONG), LOOKED_UP), offset)
+    pointers = ir.VectorType(_WORD.as_pointer(), LOOKED_UP)
+    lanes, flags = ir.VectorType(_WORD, LOOKED_UP), ir.VectorType(ir.IntType(1), LOOKED_UP)
+    gather = numba.core.cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(lanes, [pointers, _WORD, flags, lanes]),
+        f"llvm.masked.gather.v{LOOKED_UP}i32.v{LOOKED_UP}p0",
+    )
+    every, nothing = ir.Constant(flags, [1] * LOOKED_UP), ir.Constant(lanes, [0] * LOOKED_UP)
+    return builder.call(gather, [builder.inttoptr(address, pointers), ir.Constant(_WORD, 4), every, nothing])
+
+
+def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, kind: Any) -> Any:
+    data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
+    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+
+
+def _load(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
+    return builder.load(_pointer(context, builder, signature, arguments, array, at, _WORDS), align=8)
+
+
+def _within(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    low, high, low2, high2 = (_load(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2, 3, 4))
+    return builder.and_(builder.and_(high, high2), builder.not_(builder.or_(low, low2)))
+
+
+def _store(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, array: int) -> Any:
+    builder.store(words, _pointer(context, builder, signature, arguments, array, arguments[array + 1], _WORDS), align=8)
+    some = builder.icmp_unsigned("!=", words, ir.Constant(_WORDS, [0] * GROUP))
+    return builder.zext(builder.bitcast(some, ir.IntType(GROUP)), ir.IntType(64))
+
+
+def _spread(builder: Any, value: Any, lanes: int) -> Any:
+    kind = ir.VectorType(value.type, lanes)
+    undefined = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(_WORD, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_WORD, lanes), [0] * lanes))

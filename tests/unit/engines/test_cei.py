@@ -1,0 +1,506 @@
+"""CEI, LCI and UI: the paper's worked cases and formulae, and boxes under every change against brute force."""
+
+from __future__ import annotations
+
+import math
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from rules_index.engines.boxes import Boxes, Structure
+from rules_index.engines.cei import Cei, IntervalIndex, formulas
+from rules_index.engines.cei.constructs import Kind
+from rules_index.engines.cei.structure import Access
+from rules_index.engines.flat import InvalidArraysError
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+ACCESSES: tuple[Access, ...] = get_args(Access)
+Box = tuple[list[int], list[int], list[int]]
+
+
+def best_partition(s: int, e: int, post: int, length: int) -> list[int]:
+    """Figure 6, as printed."""
+    ids, rest = [], s
+    local, size = s - post + length, 1
+    while True:
+        if local % 2 == 0 and rest + 2 * size <= e:
+            local, size = local // 2, 2 * size
+        else:
+            ids.append(2 * post + local)
+            rest += size
+            if rest == e:
+                return ids
+            local, size = rest - post + length, 1
+
+
+def decomposition(a: int, b: int, length: int) -> list[int]:
+    """Figure 6, as printed, with the whole segments between the remnants."""
+    left, right = length * math.ceil(a / length), length * (b // length)
+    if left > right:
+        return best_partition(a, b, right, length)
+    ids = best_partition(a, left, left - length, length) if a < left else []
+    ids += [2 * post + 1 for post in range(left, right, length)]
+    return ids + (best_partition(right, b, right, length) if right < b else [])
+
+
+def every_interval(r: int) -> tuple[np.ndarray, np.ndarray]:
+    """All [a, b) within [0, r)."""
+    a, b = np.triu_indices(r + 1, 1)
+    return a, b
+
+
+def counts(index: IntervalIndex, starts: np.ndarray, widths: np.ndarray) -> np.ndarray:
+    """Numbers of pieces [starts, widths]."""
+    a = np.repeat(starts, len(widths))
+    offsets, _ = index.decompose(a, a + np.tile(widths, len(starts)))
+    return np.diff(offsets).reshape(len(starts), len(widths))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "ids"),
+    [
+        (8, 14, [18, 22]),
+        (11, 15, [27, 22, 30]),
+        (3, 14, [11, 3, 18, 22]),
+        (5, 21, [13, 7, 17, 34, 44]),
+        (0, 16, [1, 17]),
+        (7, 9, [15, 24]),
+        (6, 24, [7, 17, 33]),
+    ],
+)
+def test_the_papers_intervals_are_cut_as_in_figures_6_and_7(a: int, b: int, ids: list[int]) -> None:
+    index = IntervalIndex(24, 8)
+    assert index.decompose(np.array([a]), np.array([b]))[1].tolist() == ids == decomposition(a, b, 8)
+
+
+def test_one_interval_costs_different_numbers_of_constructs() -> None:
+    pieces = {kind: int(counts(IntervalIndex(16, 8, kind), np.array([3]), np.array([11]))[0, 0]) for kind in KINDS}
+    assert pieces == {"cei": 4, "lci": 3, "ui": 11}
+
+
+@pytest.mark.parametrize("length", [2, 4, 8, 16, 32])
+def test_every_interval_is_cut_as_printed_and_into_as_few_pieces_as_can_be(length: int) -> None:
+    r = 64
+    a, b = every_interval(r)
+    offsets, ids = IntervalIndex(r, length).decompose(a, b)
+    ends = [[s + 2**j for j in range(length.bit_length()) if s % 2**j == 0 and s + 2**j <= r] for s in range(r)]
+    fewest = np.full((r + 1, r + 1), r + 1)
+    for end in range(1, r + 1):
+        fewest[end, end] = 0
+        for start in range(end - 1, -1, -1):
+            fewest[start, end] = 1 + min(fewest[middle, end] for middle in ends[start] if middle <= end)
+    for i in range(len(a)):
+        found = ids[offsets[i] : offsets[i + 1]].tolist()
+        assert found == decomposition(int(a[i]), int(b[i]), length) and len(found) == fewest[a[i], b[i]]
+
+
+def test_a_search_reads_the_lists_of_the_constructs_that_hold_the_value() -> None:
+    assert IntervalIndex(16, 8).covering_ids(12.5) == [28, 22, 19, 17]
+    starts = [[12], [12, 11], [12, 11, 10, 9], list(range(12, 4, -1))]
+    expected = [start * 4 + j for j, of_length in enumerate(starts) for start in of_length]
+    assert IntervalIndex(16, 8, "lci").covering_ids(12.5) == expected
+    assert IntervalIndex(16, 8, "ui").covering_ids(12.5) == [12]
+    for kind in KINDS:
+        assert len(expected) == 15 and formulas.covering_constructs(kind, 8) == {"cei": 4, "lci": 15, "ui": 1}[kind]
+
+
+def test_the_index_of_figure_10_finds_all_four_queries() -> None:
+    index = IntervalIndex(4, 4)
+    intervals = {1: (0, 4), 2: (1, 3), 3: (1, 4), 4: (0, 3)}
+    ids = {q: index.decompose(np.array([a]), np.array([b]))[1].tolist() for q, (a, b) in intervals.items()}
+    assert ids == {1: [1], 2: [5, 6], 3: [5, 3], 4: [2, 6]}
+    for q, (a, b) in intervals.items():
+        index.insert(q, a, b)
+    assert index.covering_ids(1.5) == [5, 2, 1] and sorted(index.search(1.5)) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("length", "totals"),
+    [(4, [4, 27, 46, 62, 78]), (8, [8, 145, 236, 300, 364]), (16, [16, 761, 1176, 1432, 1688])],
+)
+def test_totals_over_a_segment_are_those_of_the_lemmas(length: int, totals: list[int]) -> None:
+    of_width = counts(
+        IntervalIndex(8 * length, length), np.arange(2 * length, 3 * length), np.arange(1, 4 * length + 1)
+    ).sum(axis=0)
+    measured = [of_width[0], *(of_width[i * length : (i + 1) * length].sum() for i in range(4))]
+    assert measured == totals
+    assert measured[1] == formulas.cei_total(1, length) and sum(measured[1:]) == formulas.cei_total(4, length)
+    assert measured[2:] == [formulas.cei_total_of_multiple(i, length) for i in (1, 2, 3)]
+    for j in range(1, formulas.log(length) + 1):
+        assert of_width[length >> j : length >> (j - 1)].sum() == formulas.cei_total_of_fraction(j, length)
+
+
+@pytest.mark.parametrize(("length", "totals"), [(8, [13, 21, 29]), (16, [33, 49, 65])])
+def test_totals_of_lci_are_those_of_the_lemmas(length: int, totals: list[int]) -> None:
+    of_width = counts(IntervalIndex(8 * length, length, "lci"), np.array([5]), np.arange(1, 3 * length + 1))[0]
+    measured = [int(of_width[i * length : (i + 1) * length].sum()) for i in range(3)]
+    assert measured == totals == [formulas.lci_total_of_multiple(i, length) for i in range(3)]
+    assert sum(measured) == formulas.lci_total(3, length)
+
+
+@pytest.mark.parametrize(
+    ("kind", "length", "lower", "mean", "upper"),
+    [
+        ("cei", 8, 14.671, 14.671, 15.778),
+        ("cei", 16, 8.680, 9.294, 9.928),
+        ("cei", 32, 6.643, 7.050, 8.330),
+        ("lci", 16, 7.260, 7.805, 8.385),
+        ("ui", 1, 100.5, 100.5, 100.5),
+    ],
+)
+def test_pieces_per_interval_lie_within_table_2(
+    kind: Kind, length: int, lower: float, mean: float, upper: float
+) -> None:
+    measured = counts(IntervalIndex(1024, length, kind), np.arange(length), np.arange(1, 201)).mean()
+    found = (*formulas.mu_bounds(kind, length, 200), measured)
+    assert found == pytest.approx((lower, upper, mean), abs=0.0005)
+
+
+def test_table_2_says_nothing_of_intervals_shorter_than_a_segment() -> None:
+    means = [counts(IntervalIndex(64, 16, kind), np.arange(16), np.arange(1, 11)).mean() for kind in KINDS]
+    assert means == pytest.approx([2.475, 1.7, 5.5])
+    with pytest.raises(ValueError, match="W >= L"):
+        formulas.mu_bounds("cei", 16, 10)
+
+
+def test_bytes_follow_the_papers_formula() -> None:
+    kinds: list[tuple[Kind, float]] = [("cei", 9.294), ("lci", 7.805)]
+    megabytes = {
+        (kind, r): formulas.storage_bytes(formulas.constructs(kind, r, 16), 100_000, mu) / 1e6
+        for kind, mu in kinds
+        for r in (65_536, 1_048_576)
+    }
+    expected = {("cei", 65_536): 7.94, ("lci", 65_536): 7.55, ("cei", 1_048_576): 15.56, ("lci", 1_048_576): 27.22}
+    assert megabytes == pytest.approx(expected, abs=0.005)
+    assert formulas.constructs("ui", 100, 4) == 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_intervals_take_the_pieces_that_table_2_promises(kind: Kind) -> None:
+    random = np.random.default_rng(1)
+    a = random.integers(1, 65_000, 20_000)
+    index = IntervalIndex.build(65_536, a, a + random.integers(1, 201, len(a)), segment_length=16, kind=kind)
+    lower, upper = formulas.mu_bounds(kind, 16, 200)
+    assert 0.98 * lower <= index.pieces / len(a) <= 1.02 * upper
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_end_is_found_at_the_integer_and_not_beyond(kind: Kind) -> None:
+    index = IntervalIndex(16, 8, kind)
+    index.insert(7, 8, 14, closed=True)
+    index.check()
+    assert index.pieces == 1 + int(counts(index, np.array([8]), np.array([6]))[0, 0])
+    assert [index.search(x).tolist() for x in (7.9, 8, 13.5, 14, 14.5)] == [[], [7], [7], [7], []]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_intervals_of_figure_1_are_stabbed_at_two_values(kind: Kind) -> None:
+    # ends ours: the figure is lost, its two answers are not
+    ends = {1: (2, 9), 2: (9, 20), 3: (5, 8), 4: (11, 14), 5: (20, 24), 6: (12, 18), 7: (6, 10), 8: (8, 13), 9: (1, 22)}
+    index = IntervalIndex(24, 8, kind)
+    for q, (a, b) in ends.items():
+        index.insert(q, a, b)
+    assert sorted(index.search(7.5)) == [1, 3, 7, 9] and sorted(index.search(12.25)) == [2, 4, 6, 8, 9]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_open_ended_interval_has_a_bounded_number_of_pieces(kind: Kind) -> None:
+    for length in (1, 2, 4, 8, 16, 32, 64):
+        index = IntervalIndex(61, length, kind)
+        pieces = [int(counts(index, np.array([a]), np.array([index.r - a]))[0, 0]) for a in range(index.r)]
+        assert max(pieces) == index.most_pieces_of_open_ended
+        if kind != "ui" and index.r == length > 1:
+            assert max(pieces) == math.log2(length)
+    index.insert(3, 17)
+    assert [index.search(x).tolist() for x in (16.5, 17, 60)] == [[], [3], [3]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("segment_length", [0, 1, 4, 32])
+def test_an_interval_index_agrees_with_brute_force_under_every_change(kind: Kind, segment_length: int) -> None:
+    random = np.random.default_rng(segment_length)
+    for r in (1, 2, 37, 300):
+        index = IntervalIndex(r, segment_length, kind)
+        live: dict[int, tuple[int, int, bool]] = {}
+        for step in range(60):
+            if live and random.random() < 0.4:
+                key = int(random.choice(list(live)))
+                index.delete(key)
+                del live[key]
+            else:
+                a, closed = int(random.integers(0, r)), bool(random.random() < 0.3)
+                b = int(random.integers(a, r)) if closed else int(random.integers(a + 1, r + 1))
+                live[step] = (a, b, closed)
+                index.insert(step, a, b, closed)
+            index.check()
+            x = np.append(random.uniform(0, r, 4), random.integers(0, r, 4))
+            offsets, keys = index.search_many(x)
+            for i in range(len(x)):
+                expected = [q for q, (a, b, closed) in live.items() if a <= x[i] < b or (closed and x[i] == b)]
+                assert sorted(keys[offsets[i] : offsets[i + 1]].tolist()) == sorted(expected)
+
+
+def test_an_interval_index_built_at_once_equals_one_that_grew() -> None:
+    random = np.random.default_rng(5)
+    a = random.integers(0, 900, 500)
+    b, closed = a + random.integers(1, 100, 500), random.random(500) < 0.5
+    built, grown = IntervalIndex.build(1000, a, b, closed, 16), IntervalIndex(1000, 16)
+    for key in range(500):
+        grown.insert(key, int(a[key]), int(b[key]), bool(closed[key]))
+    built.check()
+    for x in np.append(random.uniform(0, 1000, 100), np.arange(1000)):
+        assert sorted(built.search(float(x))) == sorted(grown.search(float(x)))
+
+
+def test_an_interval_index_refuses_what_it_cannot_hold() -> None:
+    index = IntervalIndex(16, 8)
+    index.insert(0, 1, 5)
+    for key, a, b in ((0, 2, 3), (-1, 2, 3), (1, 3, 3), (1, 5, 4), (1, -1, 4), (1, 4, 17)):
+        with pytest.raises(ValueError, match=r"key|interval"):
+            index.insert(key, a, b)
+    with pytest.raises(KeyError):
+        index.delete(1)
+    with pytest.raises(ValueError, match="domain"):
+        index.search(16)
+    with pytest.raises(ValueError, match="power of two"):
+        IntervalIndex(16, 6)
+    with pytest.raises(ValueError, match="at least one"):
+        IntervalIndex(0)
+
+
+class Play:
+    """Boxes that come and go, kept in a dictionary beside the structure."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = np.random.default_rng(seed)
+        self.sizes = self.random.choice([2, 3, 7, 64, 100, 5000], self.random.integers(1, 9)).astype(np.int32)
+        self.live: dict[int, Box] = {}
+
+    def box(self) -> Box:
+        number = int(self.random.integers(0, min(6, len(self.sizes)) + 1))
+        attributes = sorted(self.random.choice(len(self.sizes), number, replace=False).tolist())
+        low, high = [], []
+        for size in self.sizes[attributes].tolist():
+            first, second = sorted(self.random.integers(0, size, 2).tolist())
+            ends = [(first, second), (first, first), (0, size - 1), (size - 1, size - 1), (first, size - 1)]
+            begin, end = ends[self.random.choice(5, p=[0.4, 0.25, 0.1, 0.15, 0.1])]
+            low.append(begin)
+            high.append(end)
+        return attributes, low, high
+
+    def boxes(self, number: int) -> Boxes:
+        """New boxes under the keys 0, 1, .."""
+        self.live = {key: self.box() for key in range(number)}
+        parts = [np.concatenate([[], *(box[i] for box in self.live.values())]).astype(np.int32) for i in range(3)]
+        start = np.cumsum([0, *(len(box[0]) for box in self.live.values())])
+        return Boxes(self.sizes, start, *parts)
+
+    def split(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        """Codes that new constants split, some attributes staying as they are."""
+        first, last = [], []
+        for size in self.sizes:
+            split = self.random.random() < 0.5
+            width = self.random.choice([1, 1, 1, 3], size) if split else np.ones(size, int)
+            last.append((np.cumsum(width) - 1).astype(np.int32))
+            first.append((last[-1] - width + 1).astype(np.int32))
+        self.sizes = np.array([ends[-1] + 1 for ends in last], np.int32)
+        for key, (attributes, low, high) in self.live.items():
+            self.live[key] = (
+                attributes,
+                [int(first[a][code]) for a, code in zip(attributes, low, strict=True)],
+                [int(last[a][code]) for a, code in zip(attributes, high, strict=True)],
+            )
+        return self.sizes, first, last
+
+    def rows(self, number: int) -> np.ndarray:
+        """Codes [attributes, rows], each attribute's last code often among them."""
+        uniform = self.random.integers(0, self.sizes[:, None], (len(self.sizes), number))
+        at_end = self.random.random(uniform.shape) < 0.2
+        return np.where(at_end, self.sizes[:, None] - 1, uniform).astype(np.int32)
+
+    def holding(self, row: np.ndarray) -> list[int]:
+        return sorted(
+            key
+            for key, box in self.live.items()
+            if all(low <= row[a] <= high for a, low, high in zip(*box, strict=True))
+        )
+
+
+def assert_agrees(play: Play, cei: Cei) -> None:
+    cei.check()
+    rows = play.rows(3)
+    offsets, keys, _ = cei.search_rows(rows)
+    for i in range(rows.shape[1]):
+        assert keys[offsets[i] : offsets[i + 1]].tolist() == play.holding(rows[:, i])
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_boxes_agree_with_brute_force_under_every_change(kind: Kind, access: Access) -> None:
+    for seed in range(24):
+        play = Play(seed)
+        boxes = play.boxes(int(play.random.choice([0, 1, 40])))
+        segment_length = int(play.random.choice([0, 1, 8, 4096]))
+        cei = Cei.build(boxes, kind=kind, access=access, segment_length=segment_length)
+        assert_agrees(play, cei)
+        for step in range(30):
+            deed = play.random.choice(["insert", "delete", "renumber", "load"], p=[0.5, 0.35, 0.08, 0.07])
+            if deed == "insert":
+                play.live[1000 + step] = attributes, low, high = play.box()
+                cei.insert(1000 + step, np.array(attributes, np.int32), np.array(low), np.array(high))
+            elif deed == "delete" and play.live:
+                key = int(play.random.choice(list(play.live)))
+                del play.live[key]
+                cei.delete(key)
+            elif deed == "renumber":
+                cei.renumber(*play.split())
+            elif deed == "load":
+                cei = Cei.load(cei.arrays, play.sizes)
+            assert_agrees(play, cei)
+        for key in list(play.live):
+            cei.delete(key)
+            del play.live[key]
+        assert_agrees(play, cei)
+        assert len(cei.tree().keys) == 0
+
+
+def test_many_changes_leave_no_litter_behind() -> None:
+    play = Play(3)
+    cei = Cei.build(play.boxes(300), access="every")
+    first = sum(array.nbytes for array in cei.arrays.values())
+    for _ in range(60):
+        for key, (attributes, low, high) in list(play.live.items())[:100]:
+            cei.delete(key)
+            cei.insert(key, np.array(attributes, np.int32), np.array(low), np.array(high))
+    assert_agrees(play, cei)
+    assert sum(array.nbytes for array in cei.arrays.values()) == first
+    assert len(cei._boxes.slots.terms) < 40_000 and len(cei._lists.pool) < 40_000
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_tree_leads_every_row_to_each_of_its_boxes_once(kind: Kind, access: Access) -> None:
+    for seed in range(6):
+        play = Play(seed)
+        structure: Structure = Cei.build(play.boxes(60), kind=kind, access=access)
+        tree = structure.tree()
+        nodes = len(tree.end)
+        assert tree.end.tolist() == list(range(1, nodes + 1))
+        assert [len(tree.test_start), len(tree.key_start)] == [nodes + 1, nodes + 1]
+        for row in play.rows(8).T:
+            reached = []
+            for node in range(nodes):
+                tests = tree.tests[tree.test_start[node] : tree.test_start[node + 1]]
+                if all(low <= row[attribute] <= high for attribute, low, high in tests):
+                    reached += tree.keys[tree.key_start[node] : tree.key_start[node + 1]].tolist()
+            assert len(set(reached)) == len(reached) and set(play.holding(row)) <= set(reached)
+
+
+def test_a_search_counts_what_it_read() -> None:
+    play = Play(11)
+    boxes = play.boxes(80)
+    row = play.rows(1)[:, 0]
+    satisfied = sum(
+        low <= row[a] <= high for box in play.live.values() for a, low, high in zip(*box, strict=True)
+    )  # fmt: skip
+    filed = np.unique(boxes.attributes)
+    every, narrowest = (Cei.build(boxes, access=access, segment_length=2) for access in ACCESSES)
+    keys, costs = every.search(row)
+    lists = sum(1 + min(1, math.ceil(math.log2(play.sizes[a]))) for a in filed)
+    assert costs == {
+        "lists_read": lists,
+        "ids_read": satisfied,
+        "predicates_evaluated": 0,
+        "matches": len(keys),
+    }
+    found, costs = narrowest.search(row)
+    bounded = [box for box in play.live.values() if box[0]]
+    shares = [[(h - low + 1) / play.sizes[a] for a, low, h in zip(*box, strict=True)] for box in bounded]
+    access = [share.index(min(share)) for share in shares]
+    candidates = sum(box[1][i] <= row[box[0][i]] <= box[2][i] for box, i in zip(bounded, access, strict=True))
+    assert found.tolist() == keys.tolist() and costs["ids_read"] == candidates
+    assert costs["matches"] == len(keys) and costs["predicates_evaluated"] <= 5 * candidates
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_segments_follow_the_width_of_the_intervals(access: Access) -> None:
+    sizes = np.array([1000, 1000, 100_000], np.int32)
+    low = np.tile([0, 10, 50], 50).astype(np.int32)
+    width = np.tile([16, 100, 3], 50).astype(np.int32)
+    attributes = np.tile(np.arange(3), 50).astype(np.int32)
+    boxes = Boxes(sizes, np.arange(151), attributes, low, low + width - 1)
+    lengths = 1 << Cei.build(boxes, access=access).arrays["k"]
+    # the power of two nearest to the width, and at most 64 segments a domain
+    assert lengths.tolist() == [16, 128, 2048]
+
+
+def test_boxes_that_are_not_sound_are_refused() -> None:
+    sizes = np.array([4, 9], np.int32)
+    cei = Cei.build(Boxes(sizes, np.zeros(1, np.int64), *(np.empty(0, np.int32),) * 3))
+    cei.insert(5, np.array([0, 1]), np.array([0, 3]), np.array([3, 8]))
+    wrong = [
+        (5, [0], [0], [1]),
+        (-1, [0], [0], [1]),
+        (2**31, [0], [0], [1]),
+        (6, [0, 0], [0, 0], [1, 1]),
+        (6, [1, 0], [0, 0], [1, 1]),
+        (6, [2], [0], [1]),
+        (6, [0], [-1], [1]),
+        (6, [0], [2], [1]),
+        (6, [0], [2], [4]),
+    ]
+    for key, *box in wrong:
+        with pytest.raises(ValueError, match=r"key|box"):
+            cei.insert(key, *(np.array(part, np.int64) for part in box))
+    cei.check()
+    with pytest.raises(ValueError, match="box"):
+        Cei.build(Boxes(sizes, np.array([0, 1]), *(np.array([x], np.int32) for x in (0, 2, 4))))
+    with pytest.raises(KeyError):
+        cei.delete(6)
+    with pytest.raises(ValueError, match="codes"):
+        cei.search(np.array([0, 9], np.int32))
+    with pytest.raises(ValueError, match="follow"):
+        cei.renumber(np.array([4, 9], np.int32), [np.arange(4), np.arange(9)], [np.arange(4), np.arange(9) + 1])
+    for name, value in (("kind", "tree"), ("access", "widest"), ("segment_length", 12)):
+        with pytest.raises(ValueError, match=r"kind|access|power of two"):
+            Cei.build(Boxes(sizes, np.zeros(1, np.int64), *(np.empty(0, np.int32),) * 3), **{name: value})
+
+
+def test_a_domain_of_too_many_constructs_is_refused_in_words() -> None:
+    sizes = np.array([100_000_000], np.int32)
+    with pytest.raises(ValueError, match="200,000,000 constructs"):
+        Cei.build(Boxes(sizes, np.zeros(1, np.int64), *(np.empty(0, np.int32),) * 3), segment_length=16)
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+def test_arrays_that_contradict_each_other_are_refused_or_harmless(access: Access) -> None:
+    refused = 0
+    for seed in range(200):
+        play = Play(seed)
+        kind = KINDS[seed % 3]
+        arrays = {
+            name: array.copy() for name, array in Cei.build(play.boxes(30), kind=kind, access=access).arrays.items()
+        }
+        name = play.random.choice([name for name in arrays if arrays[name].size])
+        place = play.random.integers(0, arrays[name].size)
+        arrays[name].reshape(-1)[place] += play.random.choice([-1, 1, -7, 10**6, 2**31 - 1 - 10**6])
+        try:
+            cei = Cei.load(arrays, play.sizes)
+            cei.check()
+            cei.search_rows(play.rows(20))
+            cei.tree()
+        except InvalidArraysError:
+            refused += 1
+    assert refused > 150
+
+
+def test_arrays_of_another_shape_are_refused() -> None:
+    play = Play(4)
+    arrays = Cei.build(play.boxes(30)).arrays
+    for name in arrays:
+        for changed in (arrays[name][:-1], arrays[name].astype(np.float64), arrays[name][None]):
+            with pytest.raises(InvalidArraysError):
+                Cei.load({**arrays, name: changed}, play.sizes)
+        with pytest.raises(InvalidArraysError):
+            Cei.load({other: array for other, array in arrays.items() if other != name}, play.sizes)

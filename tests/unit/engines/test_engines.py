@@ -1,0 +1,147 @@
+"""Every engine agrees with brute force, however it came about, and refuses arrays that are not consistent."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
+from rules_index.engines.layout import Placement
+from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
+
+CASES = int(os.environ.get("DELTATAG_ENGINE_CASES", "60"))
+"""Rule sets, each compared as built and after every one of four changes."""
+ROWS = (0, 1, 63, 64, 65, 500, 4097)
+INDEXED = [name for name in ENGINES if name != "scan"]
+
+
+class Placed(Asc):
+    """An engine that keys, slices and scans at random."""
+
+    draw: Draw
+
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        return self.draw.placement(conjunctions)
+
+
+def assert_equal(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray], *what: Any) -> None:
+    assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1]), what
+
+
+def change(draw: Draw, engines: list[Any], gates: int) -> str:
+    """One change, the same to all engines."""
+    kind = str(draw.random.choice(["insert", "insert", "delete", "renumber"]))
+    if kind == "insert":
+        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(gates)
+        for engine in engines:
+            engine.insert(rule, terms)
+    elif kind == "delete":
+        rules = engines[0].arrays["target"][int(engines[0].arrays["gate_start"][-1]) :]
+        for engine in engines if len(rules) else ():
+            engine.delete(int(rules[0]))
+    else:
+        split = draw.split()
+        for engine in engines:
+            engine.renumber(*split)
+    return kind
+
+
+@pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -> None:
+    for seed in range(CASES // 2):
+        draw = Draw(seed, SIZES[sizes])
+        conjunctions = draw.conjunctions()
+        scan = Scan.build(conjunctions)
+        engines = {name: ENGINES[name].build(conjunctions) for name in INDEXED}
+        codes, history = draw.codes(int(draw.random.choice(ROWS))), ["built"]
+        for _ in range(5):
+            expected = scan.match(codes)
+            for name, engine in engines.items():
+                assert_equal(engine.match(codes), expected, name, seed, history)
+                for row in range(0, codes.shape[1], max(1, codes.shape[1] // 3)):
+                    found, _ = engine.search(codes[:, row])
+                    rules = expected[1][expected[0][row] : expected[0][row + 1]]
+                    assert np.array_equal(found, rules), (name, seed, history, row)
+            history.append(change(draw, [scan, *engines.values()], conjunctions.gates))
+            for engine in engines.values():
+                engine.structure.check()
+            codes = draw.codes(70)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("name", INDEXED)
+def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> None:
+    for seed in range(12):
+        draw = Draw(seed, SIZES[sizes])
+        conjunctions = draw.conjunctions()
+        loaded = ENGINES[name].load(ENGINES[name].build(conjunctions).arrays, len(conjunctions.sizes), RULES)
+        scan = Scan.build(conjunctions)
+        assert_equal(loaded.match(draw.codes(300)[:, :0]), scan.match(draw.codes(0)))
+        for _ in range(2):
+            codes = draw.codes(300)
+            assert_equal(loaded.match(codes), scan.match(codes), seed)
+            change(draw, [scan, loaded], conjunctions.gates)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
+    keyed = sliced = 0
+    for seed in range(150):
+        draw = Draw(seed, SIZES[sizes])
+        conjunctions = draw.conjunctions()
+        codes = draw.codes(int(draw.random.choice([0, 1, 63, 500, 4096, 5000, 9000])))
+        engine = Placed(conjunctions)
+        engine.draw = draw
+        assert_equal(engine.match(codes), Scan.build(conjunctions).match(codes), seed)
+        keyed += len(engine.arrays["kernel_posted"])
+        sliced += len(engine.arrays["kernel_slice_buckets"])
+    assert keyed > 500 and sliced > 200
+
+
+def test_values_that_few_rules_name_are_looked_up() -> None:
+    accounts = 50_000
+    conjunctions = Conjunctions(
+        sizes=np.array([accounts + 3, 5], np.int32),
+        set_start=np.arange(accounts + 2),
+        intervals=np.array([*((i, i) for i in range(1, accounts + 1)), (0, 1)], np.int32),
+        start=np.arange(0, 2 * accounts + 1, 2),
+        terms=np.array([t for i in range(accounts) for t in ((0, i), (1, accounts))], np.int32),
+        target=np.arange(accounts, dtype=np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )
+    engine, reason = build(conjunctions)
+    assert engine.name == "be_tree" and "50,000 are found by 1 tables" in reason
+    random = np.random.default_rng(0)
+    codes = np.stack([random.integers(0, accounts + 3, 9_000), random.integers(0, 5, 9_000)]).astype(np.int32)
+    offsets, ordinals = engine.match(codes)
+    named = (codes[0] >= 1) & (codes[0] <= accounts) & (codes[1] <= 1)
+    assert np.array_equal(np.diff(offsets), named.astype(int))
+    assert np.array_equal(ordinals, codes[0][named] - 1)
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "placed"])
+def test_arrays_out_of_bounds_are_refused_or_harmless(name: str) -> None:
+    refused = 0
+    for seed in range(60):
+        draw = Draw(seed, SIZES["many codes" if seed % 2 else "few codes"])
+        conjunctions = draw.conjunctions()
+        engine: Any = Placed if name == "placed" else ENGINES[name]
+        Placed.draw = draw
+        built = engine.build(conjunctions).arrays
+        for _ in range(4):
+            arrays = {key: array.copy() for key, array in built.items()}
+            key = draw.random.choice([key for key in arrays if arrays[key].size])
+            flat = arrays[key].reshape(-1)
+            values = [-1, -7, 10**6, 2**31 - 1, 3, 254] if flat.dtype != np.uint8 else [0, 7, 255]
+            flat[draw.random.integers(0, len(flat))] = draw.random.choice(values)
+            if draw.random.random() < 0.1:
+                arrays[key] = arrays[key][: len(arrays[key]) // 2]
+            try:
+                engine.load(arrays, len(conjunctions.sizes), RULES).match(draw.codes(200))
+            except InvalidArraysError:
+                refused += 1
+    assert refused > 100
