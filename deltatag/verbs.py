@@ -241,6 +241,9 @@ def status_verb(args: Namespace) -> int:
             for one in standing
         ]
         print_table(names, rows)
+        for one in standing:
+            if one.engine_reason:
+                print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
     for one in standing:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)

@@ -25,6 +25,7 @@ class ScopeStatus:
     index_version: int | None
     fingerprint: str | None
     engine: str | None
+    engine_reason: str | None
     rules: int | None
     rejects: int
     compile_due: bool
@@ -75,6 +76,7 @@ def _stream_status(workspace: Workspace, stream: Stream, rules_version: int, rej
         index_version=stored.rules_version if stored else None,
         fingerprint=stored.fingerprint if stored else None,
         engine=stored.engine if stored else None,
+        engine_reason=stored.statistics.get("engine_reason") if stored else None,
         rules=stored.statistics.get("rules") if stored else None,
         rejects=rejects,
         compile_due=due,

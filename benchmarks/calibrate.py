@@ -1,0 +1,208 @@
+"""Measures what the steps of the matching kernel cost, and keeps it where engines are chosen by it.
+
+    python -m benchmarks.calibrate [--repeat 15] [--write]
+
+Each step runs alone, on one core, over data of the size that it has in a match; the median of the runs counts. With
+--write the figures replace those in rules_index/engines/costs.json. Ratios between the steps decide, so a slower
+machine of the same kind needs no figures of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+
+from benchmarks.report import machine, median, print_table
+from rules_index.engines.flat import Conjunctions
+from rules_index.engines.layout import BLOCK_ROWS, Placement
+from rules_index.engines.placement import CHUNK_ROWS, Costs
+from rules_index.engines.trees import BETree
+from rules_index.kernels import bitmaps, keys, scan, slices
+
+ATTRIBUTES, VALUES = 20, 100
+WORDS = BLOCK_ROWS >> 6
+COSTS_FILE = Path(__file__).parent.parent / "rules_index" / "engines" / "costs.json"
+_draw = np.random.default_rng(11)
+CODES = _draw.integers(0, VALUES, (ATTRIBUTES, CHUNK_ROWS)).astype(np.int32)
+COARSE = CODES.astype(np.uint8).reshape(-1)
+SHIFT = np.zeros(ATTRIBUTES, np.int32)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, print and, where asked to, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--write", action="store_true", help="replace rules_index/engines/costs.json")
+    options = parser.parse_args(arguments)
+    costs = measure(options.repeat)
+    print_table(f"calibrate: nanoseconds of one core; {machine()}", ("step", "ns"), _rows(costs))
+    if options.write:
+        text = json.dumps({"measured_on": machine(), "nanoseconds": asdict(costs)}, indent=2)
+        COSTS_FILE.write_text(text + "\n", "utf-8")
+
+
+def _rows(costs: Costs) -> list[tuple[str, str]]:
+    return [(name, f"{value:.4f}") for name, value in asdict(costs).items()]
+
+
+def measure(repeat: int) -> Costs:
+    """The costs on this machine."""
+    scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
+    probe, slot, candidate = _keys(repeat)
+    sort, gather = _slices(repeat)
+    return Costs(
+        coarsen=_coarsen(repeat),
+        bitmap=_bitmap(repeat),
+        scan=scanned,
+        narrow=max(0.0, narrowed - scanned),
+        survivor=_survivor(repeat),
+        probe=probe,
+        slot=slot,
+        candidate=candidate,
+        sort=sort,
+        gather=gather,
+    )
+
+
+def _nanoseconds(repeat: int, run: Callable[..., Any], *arguments: Any) -> float:
+    """Median nanoseconds of CPU time of a run; the first one, which compiles, does not count."""
+    run(*arguments)
+    seconds = []
+    for _ in range(repeat):
+        started = time.process_time()
+        run(*arguments)
+        seconds.append(time.process_time() - started)
+    return median(seconds) * 1e9
+
+
+def _coarsen(repeat: int) -> float:
+    out = np.empty_like(COARSE)
+
+    @numba.njit(nogil=True)
+    def run(codes: Any, shift: Any, out: Any) -> None:
+        bitmaps.coarsen(codes, 0, codes.shape[1], shift, codes.shape[1], out)
+
+    return _nanoseconds(repeat, run, CODES, SHIFT, out) / CODES.size
+
+
+def _single_codes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A bitmap for every code of every attribute: their attributes, starts and intervals."""
+    attribute = np.concatenate([[-1, -1], np.repeat(np.arange(ATTRIBUTES), VALUES)]).astype(np.int32)
+    code = np.tile(np.arange(VALUES), ATTRIBUTES).astype(np.int32)
+    starts = np.concatenate([[0, 0], np.arange(len(code) + 1)])
+    return attribute, starts.astype(np.int64), np.stack([code, code], 1)
+
+
+def _bitmap(repeat: int) -> float:
+    attribute, starts, intervals = _single_codes()
+    bits, size_of = np.zeros(len(attribute) * WORDS, np.uint64), np.zeros(len(attribute), np.int32)
+
+    @numba.njit(nogil=True)
+    def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any, size_of: Any) -> None:
+        bitmaps.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits, size_of)
+
+    taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits, size_of)
+    return taken / BLOCK_ROWS / (len(attribute) - 2)
+
+
+def _scan(repeat: int, share: float, terms: int, conjunctions: int = 20_000) -> float:
+    """A row in one conjunction whose terms hold this share of the rows each; what is left is not counted."""
+    kinds = 2_000
+    held = np.zeros((kinds + 2, BLOCK_ROWS), np.uint8)
+    held[2:] = _draw.random((kinds, BLOCK_ROWS)) < share
+    held[1] = 1
+    bits = np.packbits(held, axis=1, bitorder="little").view(np.uint64).reshape(-1)
+    pairs = np.zeros((conjunctions * terms, 2), np.int32)
+    pairs[:, 1] = 2 + _draw.integers(0, kinds, len(pairs))
+    starts = np.arange(0, len(pairs) + 1, terms, dtype=np.int64)
+
+    @numba.njit(nogil=True)
+    def run(starts: Any, pairs: Any, bits: Any) -> int:
+        current, out, found = np.empty(WORDS, np.uint64), np.empty(BLOCK_ROWS, np.int32), 0
+        for conjunction in range(len(starts) - 1):
+            found += scan.rows_of(conjunction, WORDS, bits, starts, pairs, current, out)
+        return found
+
+    return _nanoseconds(repeat, run, starts, pairs, bits) / BLOCK_ROWS / conjunctions
+
+
+def _conjunctions(rules: int, named: int) -> Conjunctions:
+    """Rules of equalities on `named` attributes each."""
+    attributes = np.argsort(_draw.random((rules, ATTRIBUTES)), axis=1)[:, :named]
+    sets = np.sort(attributes, axis=1) * VALUES + _draw.integers(0, VALUES, (rules, named))
+    code = np.tile(np.arange(VALUES), ATTRIBUTES).astype(np.int32)
+    return Conjunctions(
+        sizes=np.full(ATTRIBUTES, VALUES + 2, np.int32),
+        set_start=np.arange(len(code) + 1),
+        intervals=np.stack([code, code], 1),
+        start=np.arange(0, rules * named + 1, named),
+        terms=np.stack([sets.reshape(-1) // VALUES, sets.reshape(-1)], 1).astype(np.int32),
+        target=np.arange(rules, dtype=np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )
+
+
+def _survivor(repeat: int) -> float:
+    """A match of a scanned conjunction: rules of one equality each, against the same without any matching row."""
+    c = _conjunctions(2_000, 1)
+    engine = BETree(c, placement=Placement(*(np.full(2_000, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
+    matches = len(engine.match(CODES)[1])
+    nothing = np.full_like(CODES, VALUES)
+    return (_nanoseconds(repeat, engine.match, CODES) - _nanoseconds(repeat, engine.match, nothing)) / matches
+
+
+def _keys(repeat: int) -> tuple[float, float, float]:
+    """A look-up in a filter; a slot of a table without one; a candidate in its slot."""
+    words = (_draw.random(1 << 16) < 1 / 64).astype(np.uint8)
+    packed = np.packbits(words, bitorder="little").view(np.int32)
+    found = np.empty(CHUNK_ROWS, np.int32)
+
+    @numba.njit(nogil=True)
+    def look_up(coarse: Any, words: Any, found: Any) -> int:
+        factor, shift = np.uint32(0x9E3779B1), np.uint32(16)
+        count: int = keys._look_up(coarse, 0, CHUNK_ROWS, 2 * CHUNK_ROWS, factor, shift, words, CHUNK_ROWS, found)
+        return count
+
+    probe = _nanoseconds(repeat, look_up, COARSE, packed, found) / CHUNK_ROWS
+    slot = _nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
+    few, many = _keyed(20_000, 2, 3), _keyed(100_000, 2, 3)
+    per_row = (_nanoseconds(repeat, many.match, CODES) - _nanoseconds(repeat, few.match, CODES)) / CHUNK_ROWS
+    return probe, slot, max(1.0, per_row / (80_000 / VALUES**2))
+
+
+def _keyed(rules: int, width: int, named: int) -> BETree:
+    """Rules of equalities on `named` of the same attributes, filed under the first `width` of them in one table."""
+    c = _conjunctions(rules, named)
+    first = np.sort(_draw.integers(0, VALUES, (rules, named)) + np.arange(named) * VALUES, axis=1)
+    terms = np.stack([first.reshape(-1) // VALUES, first.reshape(-1)], 1).astype(np.int32)
+    c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.gate_start)
+    table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
+    return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
+
+
+def _slices(repeat: int) -> tuple[float, float]:
+    """Sorting a row by an attribute; bringing a coarse code of a row into that order."""
+    order, out = np.empty(CHUNK_ROWS, np.int32), np.empty(ATTRIBUTES * BLOCK_ROWS, np.uint8)
+
+    @numba.njit(nogil=True)
+    def sort(coarse: Any, order: Any) -> None:
+        slices._sort(coarse[:CHUNK_ROWS], order)
+
+    @numba.njit(nogil=True)
+    def gather(coarse: Any, shift: Any, order: Any, out: Any) -> None:
+        slices._gather(coarse, CHUNK_ROWS, shift, order[:BLOCK_ROWS], BLOCK_ROWS, out)
+
+    sorting = _nanoseconds(repeat, sort, COARSE, order) / CHUNK_ROWS
+    return sorting, _nanoseconds(repeat, gather, COARSE, SHIFT, order, out) / BLOCK_ROWS / ATTRIBUTES
+
+
+if __name__ == "__main__":
+    main()

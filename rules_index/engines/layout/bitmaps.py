@@ -1,0 +1,127 @@
+"""The row bitmaps that conjunctions need: of edges of intervals, of single codes, of sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.engines.flat import GATE, Conjunctions
+from rules_index.engines.layout.terms import Terms, within
+from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
+
+SET_BITMAPS = 1 << 15
+"""Most sets of several intervals that have a bitmap; the others are checked row by row."""
+USES_OF_A_BITMAP = 8
+"""An equality has a bitmap of its own, instead of two that other terms need, where so many terms share it."""
+
+
+def coarse_shift(sizes: np.ndarray) -> np.ndarray:
+    """Bits [attributes] int32 that the coarse codes of an attribute leave out."""
+    shift = np.zeros(len(sizes), np.int32)
+    while (too_many := (sizes.astype(np.int64) - 1) >> shift >= COARSE_CODES).any():
+        shift[too_many] += 1
+    return shift
+
+
+def bitmaps(
+    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, sliced: slice, shift: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+    """The bitmaps; and per term its pair of them [terms, 2], whether it has one, and whether the pair says it all."""
+    gate = terms.attribute == GATE
+    at = np.where(gate, 0, terms.attribute)
+    by = shift[at]
+    last = (c.sizes[at].astype(np.int64) - 1) >> by
+    low, high = terms.low >> by, terms.high >> by
+    mask = (np.int64(1) << by) - 1
+    aligned = (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == c.sizes[at] - 1))
+    single = ~gate & (terms.pieces == 1)
+    has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
+    several = ~gate & ~single & ~is_keyed
+    equal = has_bitmap & (low == high)
+    below = _Edges(at, low, last, has_bitmap & ~equal & (low > 0))
+    upto = _Edges(at, high + 1, last, has_bitmap & ~equal & (high < last))
+    edges = np.unique(np.concatenate([below.keys(), upto.keys()]))
+    own = _own_bitmaps(at, low, last, equal, edges)
+    by_edges = equal & ~own
+    below = _Edges(at, low, last, by_edges & (low > 0))
+    upto = _Edges(at, high + 1, last, by_edges & (high < last))
+    edges = np.unique(np.concatenate([edges, below.keys(), upto.keys()]))
+    singles = np.unique(at[own] * 512 + low[own])
+    sets, set_of, chosen = _set_bitmaps(terms, several)
+    number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
+    pairs = np.empty((len(at), 2), np.int64)
+    pairs[:, 0], pairs[:, 1] = EMPTY, ALL
+    ranged = has_bitmap & ~own
+    lower, upper = ranged & (low > 0), ranged & (high < last)
+    pairs[lower, 0] = number_of_edge[np.searchsorted(edges, at[lower] * 512 + low[lower])]
+    pairs[upper, 1] = number_of_edge[np.searchsorted(edges, at[upper] * 512 + high[upper] + 1)]
+    pairs[own, 1] = number_of_single[np.searchsorted(singles, at[own] * 512 + low[own])]
+    pairs[chosen, 1] = number_of_set[set_of]
+    # where rows are sorted anew, the bitmaps of gates do not stand in their order: gates are checked there
+    scanned_gate = gate & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
+    pairs[scanned_gate, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_gate]
+    exact = scanned_gate | (single & ~is_keyed & aligned)
+    exact[chosen] = (shift[at] == 0)[chosen]
+    return bitmaps, pairs.astype(np.int32), has_bitmap | chosen | scanned_gate, exact
+
+
+@dataclass(frozen=True)
+class _Edges:
+    """Edges of coarse intervals: the codes below `code` of an attribute."""
+
+    attribute: np.ndarray
+    code: np.ndarray
+    last: np.ndarray
+    which: np.ndarray
+
+    def keys(self) -> np.ndarray:
+        """attribute * 512 + code, of those chosen."""
+        return self.attribute[self.which].astype(np.int64) * 512 + self.code[self.which]
+
+
+def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Which equalities [terms] bool have a bitmap of their own."""
+    own = np.zeros(len(at), bool)
+    keys = at[equal].astype(np.int64) * 512 + low[equal]
+    values, inverse, uses = np.unique(keys, return_inverse=True, return_counts=True)
+    code, most = values % 512, np.zeros(len(values), np.int64)
+    most[inverse] = last[equal]
+    known = (np.isin(values, edges) | (code == 0)) & (np.isin(values + 1, edges) | (code == most))
+    own[equal] = (~known | (uses >= USES_OF_A_BITMAP))[inverse]
+    return own
+
+
+def _set_bitmaps(terms: Terms, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sets with a bitmap, the place there of every term that has one, and which terms [terms] bool do."""
+    sets, uses = np.unique(terms.which[several], return_counts=True)
+    sets = np.sort(sets[np.argsort(-uses, kind="stable")[:SET_BITMAPS]])
+    chosen = several & np.isin(terms.which, sets)
+    return sets, np.searchsorted(sets, terms.which[chosen]), chosen
+
+
+def _number(
+    c: Conjunctions, edges: np.ndarray, singles: np.ndarray, sets: np.ndarray, shift: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Numbers the bitmaps by attribute, so that its codes are read while they are near; their arrays."""
+    owner_of_set = np.zeros(len(c.set_start) - 1, np.int64)
+    named = c.terms[:, 0] != GATE
+    owner_of_set[c.terms[named, 1]] = c.terms[named, 0]
+    pieces = np.diff(c.set_start)[sets]
+    attribute = np.concatenate([edges // 512, singles // 512, owner_of_set[sets]])
+    lengths = np.concatenate([np.ones(len(edges) + len(singles), np.int64), pieces])
+    gather = np.repeat(c.set_start[sets] - (np.cumsum(pieces) - pieces), pieces) + np.arange(pieces.sum())
+    of_sets = c.intervals[gather].astype(np.int64) >> np.repeat(shift[owner_of_set[sets]], pieces)[:, None]
+    low = np.concatenate([np.zeros(len(edges), np.int64), singles % 512, of_sets[:, 0]])
+    high = np.concatenate([edges % 512 - 1, singles % 512, of_sets[:, 1]])
+    order = np.argsort(attribute, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = 2 + np.arange(len(order))
+    starts = np.cumsum(lengths) - lengths
+    gather = np.repeat(starts[order], lengths[order]) + within(lengths[order])
+    split = len(edges), len(edges) + len(singles)
+    return number[: split[0]], number[split[0] : split[1]], number[split[1] :], {
+        "bitmap_attribute": np.concatenate([[-1, -1], attribute[order]]).astype(np.int32),
+        "bitmap_start": np.concatenate([[0, 0, 0], np.cumsum(lengths[order])]).astype(np.int64),
+        "bitmap_intervals": np.stack([low[gather], high[gather]], 1).astype(np.int32),
+    }  # fmt: skip

@@ -1,0 +1,224 @@
+"""The tables that keyed conjunctions stand in, as `kernels.keys` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rules_index.engines.flat import GATE, Conjunctions
+from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
+from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.keys import FILTERED_CODES, PACKED, PAIR_BITS, QUICK, filter_places
+
+DIRECT_SLOTS = 1 << 16
+"""Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
+QUICK_ATTRIBUTES = 1 << 15
+"""Attributes that a quick check can name."""
+FILTERED = 4
+"""A table of two or three attributes has a filter where there are more than so many combinations per entry."""
+FILTER_SPARSITY = 64
+"""Bits of a filter per entry of its table, at least."""
+LARGEST_FILTER = 20
+"""Most bits of a filter, as a power of two: more would not stay in the caches."""
+
+
+def tables(
+    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
+    keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
+    bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
+    collected = _Tables()
+    ordered: list[np.ndarray] = []
+    at = first
+    for number, attributes in enumerate(placement.tables):
+        members = keyed[bounds[number] : bounds[number + 1]]
+        conjunction, codes = _keys(c, gates_end + members, attributes)
+        # filed in the order of their codes, so that a row's candidates stand together
+        place = np.full(len(members), len(codes), np.int64)
+        rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
+        np.minimum.at(place, conjunction[rank], np.arange(len(rank)))
+        new_order = np.argsort(place, kind="stable")
+        renumbered = np.empty(len(members), np.int64)
+        renumbered[new_order] = np.arange(len(members))
+        ordered.append(members[new_order])
+        collected.add(attributes, codes[rank], at + renumbered[conjunction[rank]], c.sizes[list(attributes)])
+        at += len(members)
+    return np.concatenate([np.empty(0, np.int64), *ordered]).astype(np.int64), collected.arrays()
+
+
+def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """For every combination of codes that a conjunction's terms on the attributes allow: the conjunction's place
+    [combinations], and the codes [combinations, attributes]."""
+    terms = terms_of(c, conjunctions)
+    owner = np.arange(len(conjunctions))
+    columns: list[np.ndarray] = []
+    for attribute in attributes:
+        named = np.flatnonzero(terms.attribute == attribute)
+        which = np.empty(len(conjunctions), np.int64)
+        which[terms.owner[named]] = terms.which[named]
+        pieces = np.diff(c.set_start)[which]
+        interval = np.repeat(c.set_start[which], pieces) + within(pieces)
+        width = (c.intervals[interval, 1] - c.intervals[interval, 0] + 1).astype(np.int64)
+        code = np.repeat(c.intervals[interval, 0], width) + within(width)
+        total = set_widths(c)[which]
+        begin = np.cumsum(total) - total
+        count = total[owner]
+        chosen = np.repeat(begin[owner], count) + within(count)
+        columns = [np.repeat(column, count) for column in columns]
+        columns.append(code[chosen])
+        owner = np.repeat(owner, count)
+    return owner, np.stack(columns, 1) if columns else np.empty((0, 0), np.int64)
+
+
+class _Tables:
+    """Growing arrays of `kernels.keys`."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[np.ndarray]] = {
+            name: [np.empty(0, dtype)]
+            for name, dtype in {
+                "key_attributes": np.int32, "key_factors": np.int64, "key_bits": np.int32, "slot_at": np.int64,
+                "slot_start": np.int32, "filter_at": np.int64, "filter_bits": np.int32, "filter_words": np.int32,
+                "groups": np.int32, "group_codes": np.int32, "group_code_at": np.int64, "posted": np.int32,
+            }.items()
+        }  # fmt: skip
+        self._key_start = [0]
+        self._length = dict.fromkeys(self._parts, 0)
+
+    def add(self, attributes: tuple[int, ...], codes: np.ndarray, conjunctions: np.ndarray, sizes: np.ndarray) -> None:
+        """A table of entries that ascend by their codes [entries, attributes]."""
+        slots = int(np.prod(sizes.astype(object)))
+        entries = len(codes)
+        self._put("slot_at", self._length["slot_start"])
+        self._put("key_attributes", attributes)
+        direct = slots <= max(DIRECT_SLOTS, 2 * entries)
+        packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
+        looked_at = codes[:, :FILTERED_CODES]
+        combinations = int(np.prod(sizes[:FILTERED_CODES].astype(object)))
+        near = bool((sizes[:FILTERED_CODES] <= COARSE_CODES).all())
+        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(looked_at)
+        self._put("filter_at", self._length["filter_words"] if filtered else -1)
+        self._put("filter_bits", self._filter(looked_at) if filtered else 0)
+        if direct:
+            factors = np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
+            slot = codes @ factors
+            bits = 0
+            starts = np.concatenate([[0], np.cumsum(np.bincount(slot, minlength=slots))]) + self._length["posted"]
+        else:
+            factors = _multipliers(len(attributes))
+            bits = max(4, (2 * _distinct(codes)).bit_length())
+            starts, conjunctions = self._groups(codes, conjunctions, factors, bits, packed)
+        self._put("key_factors", factors)
+        self._put("key_bits", bits)
+        self._put("slot_start", starts)
+        self._put("posted", conjunctions)
+        self._key_start.append(self._length["key_attributes"])
+
+    def _filter(self, codes: np.ndarray) -> int:
+        """Adds the filter of a table; its bits as a power of two."""
+        sparse = (FILTER_SPARSITY * _distinct(codes)).bit_length()
+        bits = PAIR_BITS if codes.shape[1] == 2 else min(LARGEST_FILTER, max(10, sparse))
+        words = np.zeros(1 << bits, np.uint8)
+        words[filter_places(codes, bits)] = 1
+        self._put("filter_words", np.packbits(words, bitorder="little").view(np.int32))
+        return bits
+
+    def _groups(
+        self, codes: np.ndarray, conjunctions: np.ndarray, factors: np.ndarray, bits: int, packed: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Adds the groups of equal codes by slot; the slots' starts, and the entries by group."""
+        with np.errstate(over="ignore"):
+            total = (codes.astype(np.uint64) * factors.view(np.uint64)).sum(1, dtype=np.uint64)
+        slot = (total >> np.uint64(64 - bits)).astype(np.int64)
+        order = np.argsort(slot, kind="stable")
+        slot, codes, conjunctions = slot[order], codes[order], conjunctions[order]
+        new = np.ones(len(codes), bool)
+        if len(codes):
+            # stable by slot over ascending codes: equal combinations stand together
+            new[1:] = (codes[1:] != codes[:-1]).any(1)
+        begins = np.flatnonzero(new)
+        group_slot = slot[begins]
+        # every table's groups end with one that begins where the next table's entries do
+        number = self._length["groups"] // 2
+        tags = _packed(codes) if packed else total[order].astype(np.uint32).view(np.int32)
+        groups = np.zeros((len(begins) + 1, 2), np.int64)
+        groups[:-1, 0] = tags[begins]
+        groups[:, 1] = np.append(begins, len(codes)) + self._length["posted"]
+        width = 0 if packed else codes.shape[1]
+        self._put("group_code_at", self._length["group_codes"] - number * width)
+        self._put("group_codes", codes[begins, :width].reshape(-1))
+        self._put("group_codes", np.full(width, -1))
+        self._put("groups", groups.reshape(-1))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(group_slot, minlength=1 << bits))]) + number
+        return starts, conjunctions
+
+    def _put(self, name: str, values: object) -> None:
+        part = np.atleast_1d(np.asarray(values)).astype(self._parts[name][0].dtype)
+        self._parts[name].append(part)
+        self._length[name] += len(part)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of them."""
+        # a direct table has no groups, but every table has a place to look for them
+        arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        places = np.zeros(len(arrays["key_bits"]), np.int64)
+        places[arrays["key_bits"] > 0] = arrays["group_code_at"]
+        arrays["groups"] = arrays["groups"].reshape(-1, 2)
+        return {**arrays, "group_code_at": places, "key_start": np.array(self._key_start, np.int64)}
+
+
+def _distinct(codes: np.ndarray) -> int:
+    """Number of different rows of an array in which equal ones stand together."""
+    return int((codes[1:] != codes[:-1]).any(1).sum()) + min(1, len(codes))
+
+
+def _packed(codes: np.ndarray) -> np.ndarray:
+    """Codes [., at most `PACKED`] as one number, a byte each."""
+    packed = np.zeros(len(codes), np.int64)
+    for column in codes.T:
+        packed = packed << 8 | column
+    return packed
+
+
+def _multipliers(count: int) -> np.ndarray:
+    """Odd numbers [count] int64 whose bits look random: multiples of the golden ratio's."""
+    golden = 0x9E3779B97F4A7C15
+    return np.array([(golden * (2 * i + 1)) % (1 << 64) | 1 for i in range(count)], np.uint64).view(np.int64)
+
+
+def with_quick_checks(
+    posted: np.ndarray, terms: Terms, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries [entries, 1 + QUICK] int32 with the most selective terms of their conjunctions as quick checks, and
+    the conjunctions [conjunctions] bool that these check completely; sets the attributes that they need."""
+    at = np.flatnonzero(of)
+    able = (terms.attribute != GATE) & (terms.attribute < QUICK_ATTRIBUTES)
+    at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
+    count = np.bincount(terms.owner[at], minlength=len(target))
+    place = within(count)
+    quick_ones = able[at] & (place < QUICK)
+    exact = quick_ones & (terms.pieces[at] == 1) & (shift[terms.attribute[at]] == 0)
+    complete = np.bincount(terms.owner[at], weights=~exact, minlength=len(target)) == 0
+    at, place = at[quick_ones], place[quick_ones]
+    by = shift[terms.attribute[at]]
+    low, high = terms.low[at] >> by, terms.high[at] >> by
+    quick = np.full((len(target), QUICK), COARSE_CODES, np.int64)
+    quick[terms.owner[at], place] = terms.attribute[at].astype(np.int64) << 16 | low << 8 | (high - low)
+    if len(posted):
+        needed[terms.attribute[at]] = True
+    entries = np.empty((len(posted), 1 + QUICK), np.int32)
+    entries[:, 0] = np.where(complete[posted], -1 - target[posted], posted)
+    entries[:, 1:] = quick[posted]
+    return entries, complete
+
+
+def in_tables(
+    tables: Sequence[tuple[int, ...]], table: np.ndarray, attribute: np.ndarray, attributes: int
+) -> np.ndarray:
+    """Whether [terms] bool the attribute is one of the table's."""
+    member = np.zeros((len(tables) + 1, attributes + 1), bool)
+    for number, names in enumerate(tables):
+        member[number, list(names)] = True
+    return member[table, attribute]
