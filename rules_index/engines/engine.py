@@ -71,8 +71,10 @@ class Engine(ABC):
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
-        index = self._index or self._open()
-        if self._rows_left <= 0 and codes.shape[1]:
+        index = self._index
+        if index is None or (self._rows_left <= 0 and codes.shape[1]):
+            # always from the stored terms: arranged ones are another type to the compiler
+            index = self._open()
             index = self._index = index._replace(terms=arranged(codes, index))
             self._rows_left = REARRANGED_ROWS
         self._rows_left -= codes.shape[1]
@@ -135,8 +137,7 @@ class Engine(ABC):
         fields: dict[str, Any] = {name: kernel[name] for name in KERNEL}
         fields |= {name: getattr(conjunctions, source) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
-        self._index = Index(**fields)
-        return self._index
+        return Index(**fields)
 
     @abstractmethod
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
