@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import io
 import os
 import tempfile
 import time
@@ -75,11 +76,12 @@ class RuleSet:
 
     def of_scope(self, scope: str) -> pl.DataFrame:
         """The sound rules of a scope, by ascending id."""
-        return self.sound.filter(pl.col("scope") == scope).sort("rule_id")
+        found = self.sound.filter(pl.col("scope") == scope)
+        return found if found["rule_id"].is_sorted() else found.sort("rule_id")
 
     def enabled(self, scope: str) -> int:
         """How many enabled rules the scope has, sound or not."""
-        return self.of_scope(scope).height + self.rejects.filter(pl.col("scope") == scope).height
+        return sum(frame.filter(pl.col("scope") == scope).height for frame in (self.sound, self.rejects))
 
 
 def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False) -> list[ScopeResult]:
@@ -119,14 +121,15 @@ def compile_is_due(workspace: Workspace, scope: str) -> bool:
 
 def read_rules(lake: Lake, scopes: Sequence[str]) -> RuleSet:
     """The enabled rules of the newest version of `rules`; TableError if the table has not the columns it needs."""
-    version = lake.version("rules")
-    table = lake.arrow("rules", version=version)
-    columns = {name.lower(): name for name in table.column_names}
+    table = lake.delta("rules")
+    version = int(table.version())
+    columns = {field.name.lower(): field.name for field in table.schema().fields}
     for name in ("rule_id", "scope", "expression"):
         if name not in columns:
             raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
     wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
-    frame = pl.DataFrame(pl.from_arrow(table.select([columns[name] for name in wanted if name in columns])))
+    found = [columns[name] for name in wanted if name in columns]
+    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, version=version)))
     frame = frame.rename({columns[name]: name for name in wanted if name in columns})
     for name in wanted[3:]:
         if name not in frame.columns:
@@ -149,9 +152,8 @@ def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
 def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:
     """Part the rules that can be handed to the library from those that are refused for their row alone."""
     missing = pl.any_horizontal(pl.col("rule_id", "scope", "expression").is_null())
-    names = {name: pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in ("rule_id", "scope", "expression")}
-    listed = pl.concat_str(list(names.values()), separator=", ", ignore_nulls=True)
-    repeated = pl.col("rule_id").is_not_null() & (pl.len().over("rule_id") > 1)
+    ids = enabled["rule_id"].drop_nulls().sort()
+    repeated = pl.col("rule_id").is_in(ids.filter(ids == ids.shift(1)).unique().implode())
     unknown = ~pl.col("scope").is_in(list(scopes))
     error = (
         pl.when(repeated)
@@ -161,7 +163,11 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         .when(unknown)
         .then(pl.lit("UNKNOWN_SCOPE"))
     )
-    judged = enabled.with_columns(error=error, listed=listed, count=pl.len().over("rule_id"))
+    judged = enabled.with_columns(error=error)
+    names = {name: pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in ("rule_id", "scope", "expression")}
+    listed = pl.concat_str(list(names.values()), separator=", ", ignore_nulls=True)
+    refused = judged.filter(pl.col("error").is_not_null())
+    refused = refused.with_columns(listed=listed, count=pl.len().over("rule_id"))
     messages = {
         "DUPLICATE_ID": pl.format(
             "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
@@ -170,11 +176,10 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         "UNKNOWN_SCOPE": pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
-    refused = judged.filter(pl.col("error").is_not_null())
     rejects = refused.select(
         "scope", pl.col("rule_id").cast(pl.String), "error", message=message, position=pl.lit(None, pl.Int32)
     ).cast(_REJECT_SCHEMA)  # type: ignore[arg-type]
-    sound = judged.filter(pl.col("error").is_null()).drop("error", "listed", "count")
+    sound = judged.filter(pl.col("error").is_null()).drop("error")
     return RuleSet(version, sound, rejects)
 
 
@@ -267,11 +272,28 @@ _CHECKED_BYTES = 64 << 20
 def _rules_hash(workspace: Workspace, stream: Stream, rules: RuleSet) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
     table = rules.of_scope(stream.name).to_arrow()
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    sink = _Digest()
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
         writer.write_table(table.combine_chunks())
     settings = (FORMAT_VERSION, workspace.configuration.rules.time_zone, stream.event_time)
-    return hashlib.sha256(sink.getvalue().to_pybytes() + repr(settings).encode()).hexdigest()
+    sink.write(repr(settings).encode())
+    return sink.digest.hexdigest()
+
+
+class _Digest(io.RawIOBase):
+    """A file of which only the SHA-256 is kept."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Adds bytes to the digest."""
+        self.digest.update(data)
+        return len(data)
 
 
 def _still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: int) -> bool:
@@ -320,8 +342,11 @@ def _stored_rejects(lake: Lake) -> pl.DataFrame:
 
 def _compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
     """Of the stored rejects those that the library gave for rules of `scopes` which are still there."""
+    mine = stored.filter(pl.col("scope").is_in(list(scopes)))
+    if mine.is_empty():
+        return mine
     known = rules.sound.select("scope", pl.col("rule_id").cast(pl.String))
-    return stored.filter(pl.col("scope").is_in(list(scopes))).join(known, on=["scope", "rule_id"], how="semi")
+    return mine.join(known, on=["scope", "rule_id"], how="semi")
 
 
 def _write_rejects(lake: Lake, rejects: pl.DataFrame, version: int) -> None:

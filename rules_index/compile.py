@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
+import numpy as np
 import pyarrow as pa
 
 from rules_index.compiled import CompiledRules
@@ -15,10 +13,12 @@ from rules_index.conjunctions import leaves_of
 from rules_index.engines import ENGINES, build
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.expressions import Compiler, Scope
-from rules_index.expressions.formula import And
+from rules_index.expressions.formula import And, Formula
 from rules_index.expressions.tree import Expression, Leaf
+from rules_index.fingerprint import fingerprint
 from rules_index.flatten import Analyse, Flattener
-from rules_index.rules import Rejects, Rule, Rules, read_rules
+from rules_index.rules import Rejects, RuleColumns, Rules, read_rules
+from rules_index.together.rules import RulesTogether
 from rules_index.validity import validity
 
 FORMAT_VERSION = 2
@@ -46,27 +46,27 @@ def compile_rules(
     started = time.perf_counter()
     if engine != "auto" and engine not in ENGINES:
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
-    enabled, rejects, id_type = read_rules(rules, time_zone)
-    flattener = _flatten(enabled, Scope(schema, time_zone), event_time, rejects)
-    kept = flattener.refuse(analyse, rejects) if analyse is not None else None
-    accepted = (
-        flattener.rules if kept is None else [rule for rule, keep in zip(flattener.rules, kept, strict=True) if keep]
-    )
-    flattened = flattener.finish(kept)
+    enabled, rejects = read_rules(rules, time_zone)
+    flattener = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
+    if analyse is not None:
+        flattener.refuse(analyse, rejects)
+    flattened = flattener.finish()
+    accepted = enabled.chosen(np.flatnonzero(flattener.kept))
+    del flattener
     conjunctions = flattened.conjunctions
     built, reason = build(conjunctions, engine)
     for array in built.arrays.values():
         array.setflags(write=False)
     inputs = _inputs(flattened.attributes)
     return CompiledRules(
-        ids=pa.array([rule.rule_id for rule in accepted], id_type),
+        ids=accepted.ids,
         inputs=inputs,
         attributes=flattened.attributes,
         regions=flattened.regions,
         index=built,
         raising=flattened.raising,
-        rejects=rejects.table(id_type),
-        fingerprint=_fingerprint(accepted, inputs, event_time, time_zone),
+        rejects=rejects.table(accepted.ids.type),
+        fingerprint=fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs),
         time_zone=time_zone,
         event_time=event_time,
         stats={
@@ -85,23 +85,32 @@ def compile_rules(
     )
 
 
-def _flatten(rules: Iterable[Rule], scope: Scope, event_time: str | None, rejects: Rejects) -> Flattener:
-    """Every rule's conjunctions, one rule after the other, so that no tree outlives its rule."""
+def flatten(
+    rules: RuleColumns, scope: Scope, event_time: str | None, rejects: Rejects, together: bool = True
+) -> Flattener:
+    """The conjunctions of all rules that compile: `together`, then one by one, so that no tree outlives its rule."""
     compiler = Compiler(scope)
     clock = _event_time_leaf(scope.schema, event_time)
-    flattener = Flattener()
-    for rule in rules:
+    flattener = Flattener(rules)
+    alike = RulesTogether(rules, compiler, clock, flattener) if together else None
+    for rule in np.flatnonzero(~flattener.kept).tolist():
         try:
-            formula = compiler.compile(rule.expression)
-            if rule.valid_from is not None or rule.valid_to is not None:
-                if clock is None:
-                    message = "The rule has valid_from or valid_to, but its scope has no event time to compare with."
-                    raise RuleError("NO_EVENT_TIME", message)
-                formula = And((formula, validity(clock, rule.valid_from, rule.valid_to, scope.time_zone)))
-            flattener.add(rule, formula)
+            if alike is None or not alike.add(rule):
+                flattener.add_formula(rule, _formula(rules, rule, compiler, clock))
         except RuleError as error:
-            rejects.add(rule.rule_id, error)
+            rejects.add(rules.rule_id(rule), error)
     return flattener
+
+
+def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | None) -> Formula:
+    formula = compiler.compile(rules.text(rule))
+    valid_from, valid_to = rules.validity(rule)
+    if valid_from is None and valid_to is None:
+        return formula
+    if clock is None:
+        message = "The rule has valid_from or valid_to, but its scope has no event time to compare with."
+        raise RuleError("NO_EVENT_TIME", message)
+    return And((formula, validity(clock, valid_from, valid_to, compiler.scope.time_zone)))
 
 
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
@@ -120,19 +129,3 @@ def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
 def _inputs(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
     leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
     return tuple(leaves[name] for name in sorted(leaves))
-
-
-def _fingerprint(rules: Sequence[Rule], inputs: Sequence[Leaf], event_time: str | None, time_zone: str) -> str:
-    """SHA-256 of what decides a match."""
-    digest = hashlib.sha256()
-
-    def feed(value: Any) -> None:
-        digest.update(json.dumps(value, ensure_ascii=True).encode())
-        digest.update(b"\n")
-
-    feed([FORMAT_VERSION, time_zone, event_time])
-    for leaf in inputs:
-        feed([leaf.name, str(leaf.type), leaf.text])
-    for rule in rules:
-        feed([rule.rule_id, rule.expression.strip(), rule.valid_from, rule.valid_to])
-    return digest.hexdigest()

@@ -16,6 +16,7 @@ from rules_index.expressions.formula import (
     Fixed,
     Formula,
     Not,
+    Or,
     Predicate,
     Truth,
 )
@@ -74,9 +75,10 @@ class Expansion:
         self._by_identity: dict[int, int] = {}
         self._gates: dict[tuple[Conjunction, ...], Gate] = {}
 
-    def conjunctions_of(self, formula: Formula) -> tuple[Conjunction, ...]:
-        """The conjunctions whose union is where `formula` is TRUE; `ALWAYS` and `NEVER` are the extremes."""
-        return self._expand(formula, wanted=True)
+    def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
+        """The conjunctions whose union is where `formula` is TRUE, or, if not `wanted`, where it is FALSE; `ALWAYS` and
+        `NEVER` are the extremes."""
+        return self._expand(formula, wanted)
 
     @property
     def gates(self) -> tuple[Gate, ...]:
@@ -106,7 +108,7 @@ class Expansion:
         if isinstance(formula, Fixed):
             return ALWAYS if formula.truth is (Truth.TRUE if wanted else Truth.FALSE) else NEVER
         parts = [self._expand(operand, wanted) for operand in formula.operands]
-        return self._all_of(parts) if isinstance(formula, And) == wanted else self._any_of(parts)
+        return self.all_of(parts) if isinstance(formula, And) == wanted else self.any_of(parts)
 
     def _simplified(self, literal: Literal) -> tuple[Conjunction, ...]:
         if literal.values.is_empty and not literal.null:
@@ -118,7 +120,7 @@ class Expansion:
     def _is_always(self, literal: Literal) -> bool:
         return literal.null and literal.values.is_full and not self._raising[literal.attribute]
 
-    def _any_of(self, parts: Iterable[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
+    def any_of(self, parts: Iterable[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
         """OR: alternatives that are one literal on the same attribute become one literal."""
         single: dict[int, list[Literal]] = {}
         others: dict[Conjunction, None] = {}
@@ -146,7 +148,7 @@ class Expansion:
             merged += simplified
         return (*merged, *others)
 
-    def _all_of(self, parts: Sequence[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
+    def all_of(self, parts: Sequence[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
         """AND: distributed over the smallest ORs first, the larger ones turned into gates."""
         fixed: list[Conjunction] = []
         choices: list[Sequence[Conjunction]] = []
@@ -208,3 +210,14 @@ def leaves_of(attribute: Expression) -> Iterable[Leaf]:
     elif isinstance(attribute, Operation):
         for operand in attribute.operands:
             yield from leaves_of(operand)
+
+
+def predicates_of(formula: Formula) -> Iterable[Predicate]:
+    """The predicates of a formula, in its order."""
+    if isinstance(formula, Predicate):
+        yield formula
+    elif isinstance(formula, Not):
+        yield from predicates_of(formula.operand)
+    elif isinstance(formula, (And, Or)):
+        for operand in formula.operands:
+            yield from predicates_of(operand)

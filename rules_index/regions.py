@@ -8,21 +8,20 @@ a range of codes; NULL has the code after the last region, and a row whose evalu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.csr import counts, distinct, offsets_of, owners
 from rules_index.kernels import encode
-from rules_index.values import Key, ValueSet, successor
+from rules_index.keys import Keys
+from rules_index.value_sets import SetArrays
+from rules_index.values import is_bytes
 
 TABLE_SPAN = 1 << 16
 """Widest range of integer cuts that is coded by a direct table."""
-WIDE_DECIMAL = 18
-"""Decimals with more digits have 128-bit keys and are coded as 16 big-endian bytes."""
-
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
 
@@ -90,132 +89,113 @@ class Regions:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the cuts and points of one attribute's value sets stand among its codes."""
+    """Where the cuts and points of one attribute's value sets stand among its codes.
 
-    cuts: list[Key]
-    points: list[Key]
-    cut_codes: dict[Key, int]
-    point_codes: dict[Key, int]
+    cuts, points: positions (`keys.py`) [.] int64, ascending; cut_codes, point_codes: the code of each, int32;
+    count: number of codes, that of NULL not among them.
+    """
+
+    cuts: np.ndarray
+    points: np.ndarray
+    cut_codes: np.ndarray
+    point_codes: np.ndarray
     count: int
 
-    def intervals(self, values: ValueSet) -> list[int]:
-        """The codes of a value set (one of those that the layout was made from) as the ends low, high, low,
-        high, ... of closed, disjoint, ascending, non-adjacent intervals; the code of NULL is not among them."""
-        cuts = values.cuts
-        if not self.points:
-            edges = [self.cut_codes[key] for key in cuts]
-        elif len(cuts) == 2 and not values.start and cuts[1] == successor(cuts[0]):
-            code = self.point_codes[cuts[0]]
-            return [code, code]
-        else:
-            edges = self._edges(cuts)
-        if values.start:
-            edges = edges[1:] if edges and edges[0] == 0 else [0, *edges]
-        if edges and edges[-1] == self.count:
-            edges.pop()
-        if len(edges) % 2:
-            edges.append(self.count)
-        edges[1::2] = [edge - 1 for edge in edges[1::2]]
-        return edges
 
-    def _edges(self, cuts: tuple[Key, ...]) -> list[int]:
-        """The codes at which membership changes, ascending and distinct."""
-        points, single = _split(cuts)
-        edges = [self.cut_codes[key] for key in single]
-        for key in points:
-            code = self.point_codes[key]
-            edges += (code, code + 1)
-        edges.sort()
-        kept: list[int] = []
-        for edge in edges:
-            if kept and kept[-1] == edge:
-                kept.pop()
-            else:
-                kept.append(edge)
-        return kept
+def _split(sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
+    """Which cuts [.] bool begin a point (a key whose successor is the next cut of the set), and which end one."""
+    cuts = sets.cuts
+    follows = np.zeros(len(cuts), bool)
+    follows[1:] = cuts[1:] == cuts[:-1] + 1
+    follows[sets.offsets[:-1][np.diff(sets.offsets) > 0]] = False
+    # of cuts that follow each other the first two are a point, then the next two
+    run = np.maximum.accumulate(np.where(follows, 0, np.arange(len(cuts))))
+    ends = follows & ((np.arange(len(cuts)) - run) % 2 == 1)
+    begins = np.zeros(len(cuts), bool)
+    begins[:-1] = ends[1:]
+    return begins, ends
 
 
-def _split(cuts: tuple[Key, ...]) -> tuple[list[Key], list[Key]]:
-    """The cuts of one value set as points (a value and its successor) and single cuts."""
-    points: list[Key] = []
-    single: list[Key] = []
-    i = 0
-    while i < len(cuts):
-        if i + 1 < len(cuts) and cuts[i + 1] == successor(cuts[i]):
-            points.append(cuts[i])
-            i += 2
-        else:
-            single.append(cuts[i])
-            i += 1
-    return points, single
-
-
-def lay_out(sets: Iterable[ValueSet]) -> Layout:
+def lay_out(sets: SetArrays) -> Layout:
     """Numbers the regions of one attribute from all value sets that rules test it with.
 
     Points are kept apart from cuts only where that needs fewer codes than cutting on both their sides.
     """
-    points: set[Key] = set()
-    coarse: set[Key] = set()
-    for values in sets:
-        edges = values.cuts
-        if len(edges) == 1:
-            coarse.add(edges[0])
-        elif len(edges) == 2 and edges[1] == successor(edges[0]):
-            points.add(edges[0])
-        else:
-            some_points, some_cuts = _split(edges)
-            points.update(some_points)
-            coarse.update(some_cuts)
-    fine = coarse | points | {successor(point) for point in points}
+    begins, ends = _split(sets)
+    points = distinct(sets.cuts[begins])
+    coarse = distinct(sets.cuts[~begins & ~ends])
+    fine = distinct(np.concatenate([coarse, points, points + 1]))
     if len(fine) <= len(coarse) + len(points):
-        cuts: list[Key] = sorted(fine)
-        return Layout(cuts, [], {key: i + 1 for i, key in enumerate(cuts)}, {}, len(cuts) + 1)
-    cuts = sorted(coarse)
-    ordered: list[Key] = sorted(points)
-    cut_codes: dict[Key, int] = {}
-    point_codes: dict[Key, int] = {}
-    code, following = 1, 0
-    for key in (*cuts, None):
-        while following < len(ordered) and (key is None or ordered[following] < key):
-            point_codes[ordered[following]] = code
-            code, following = code + 1, following + 1
-        if key is not None:
-            cut_codes[key] = code
-            code += 1
-    return Layout(cuts, ordered, cut_codes, point_codes, code)
+        codes = np.arange(1, len(fine) + 1, dtype=np.int32)
+        return Layout(fine, np.empty(0, np.int64), codes, np.empty(0, np.int32), len(fine) + 1)
+    cut_codes = 1 + np.arange(len(coarse)) + np.searchsorted(points, coarse, side="left")
+    point_codes = 1 + np.arange(len(points)) + np.searchsorted(coarse, points, side="right")
+    count = len(coarse) + len(points) + 1
+    return Layout(coarse, points, cut_codes.astype(np.int32), point_codes.astype(np.int32), count)
 
 
-def build(layout: Layout, data_type: pa.DataType) -> Regions:
-    """The arrays that code values of `data_type` by `layout`."""
+def intervals(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
+    """The codes of sets (of those that the layout was made from) as closed, disjoint, ascending, non-adjacent
+    intervals [intervals, 2] int32, that of NULL included, and offsets [sets + 1] int64 into them."""
+    edges, offsets = _edges(layout, sets)
+    lengths = np.diff(offsets) + sets.start
+    odd = lengths % 2 == 1
+    ends = offsets_of(lengths + odd)
+    flat = np.zeros(ends[-1], np.int32)
+    flat[np.arange(len(edges)) + np.repeat(ends[:-1] + sets.start - offsets[:-1], np.diff(offsets))] = edges
+    flat[ends[1:][odd] - 1] = layout.count
+    pairs = flat.reshape(-1, 2) - np.array([0, 1], np.int32)
+    starts = ends // 2
+    if not sets.null.any():
+        return starts, pairs
+    filled = np.diff(starts) > 0
+    reaches = np.zeros(len(sets), bool)
+    reaches[filled] = pairs[starts[1:][filled] - 1, 1] == layout.count - 1
+    pairs[starts[1:][sets.null & reaches] - 1, 1] = layout.count
+    alone = sets.null & ~reaches
+    pairs = np.insert(pairs, starts[1:][alone], np.int32(layout.count), axis=0)
+    return starts + np.concatenate([[0], np.cumsum(alone)]), pairs
+
+
+def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
+    """The codes below `count` at which membership changes, ascending and distinct within a set, and their offsets."""
+    begins, ends = _split(sets) if len(layout.points) else (np.zeros(len(sets.cuts), bool),) * 2
+    edges = np.empty(len(sets.cuts), np.int64)
+    single = ~begins & ~ends
+    edges[single] = layout.cut_codes[np.searchsorted(layout.cuts, sets.cuts[single])]
+    edges[begins] = layout.point_codes[np.searchsorted(layout.points, sets.cuts[begins])]
+    edges[ends] = edges[begins] + 1
+    # a point that ends where the next item of the set begins changes nothing there
+    owner = owners(sets.offsets)
+    same = np.zeros(len(edges), bool)
+    same[:-1] = (edges[1:] == edges[:-1]) & (owner[1:] == owner[:-1])
+    same[1:] |= same[:-1].copy()
+    kept = ~same & (edges < layout.count)
+    return edges[kept], offsets_of(counts(kept, sets.offsets))
+
+
+def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
+    """The arrays that code values of `data_type` by `layout`, whose positions are those of `keys`."""
     if is_bytes(data_type):
-        return Regions(data_type, layout.count, _byte_arrays(layout, data_type))
+        return Regions(data_type, layout.count, _byte_arrays(layout, keys))
     return Regions(data_type, layout.count, _integer_arrays(layout))
 
 
 def _integer_arrays(layout: Layout) -> dict[str, np.ndarray]:
     """Points become two cuts each, told apart from ranges only by the code that follows them."""
-    steps: dict[int, int] = {}
-    gap = 0
-    following = 0
-    for key in (*layout.cuts, None):
-        while following < len(layout.points) and (key is None or layout.points[following] < key):
-            point = layout.points[following]
-            steps[point] = layout.point_codes[point]
-            steps[point + 1] = gap
-            following += 1
-        if key is not None:
-            steps[key] = gap = layout.cut_codes[key]
-    keys = sorted(steps)
-    reached = sum(key <= INT64_MIN for key in keys)
-    codes = np.array([0, *(steps[key] for key in keys)], np.int32)[reached:]
-    inside = [key for key in keys[reached:] if key <= INT64_MAX]
-    cuts = np.array(inside, np.int64)
-    codes = codes[: len(cuts) + 1].copy()
-    if len(cuts) and inside[-1] - inside[0] < TABLE_SPAN and abs(inside[0]) < INT64_MAX - TABLE_SPAN:
-        span = np.arange(inside[0] - 1, inside[-1] + 1, dtype=np.int64)
+    before = np.searchsorted(layout.cuts, layout.points, side="right")
+    gaps = np.concatenate([[0], layout.cut_codes])[before]
+    keys = np.concatenate([layout.points, layout.cuts, layout.points + 1])
+    # of several codes at one key that of a point counts most, that of a gap least
+    cuts, first = np.unique(keys, return_index=True)
+    codes = np.concatenate([layout.point_codes, layout.cut_codes, gaps])[first]
+    reached = int(len(cuts) > 0 and cuts[0] == INT64_MIN)
+    codes = np.concatenate([[0], codes])[reached:].astype(np.int32)
+    cuts = cuts[reached:]
+    if len(cuts) and int(cuts[-1]) - int(cuts[0]) < TABLE_SPAN and abs(int(cuts[0])) < INT64_MAX - TABLE_SPAN:
+        span = np.arange(cuts[0] - 1, cuts[-1] + 1, dtype=np.int64)
         return {
-            "low": np.array([inside[0]], np.int64),
+            "low": cuts[:1].copy(),
             "codes": codes[np.searchsorted(cuts, span, side="right")].astype(np.int32),
         }
     return {"cuts": cuts, "codes": codes, **_bucket_arrays(cuts)}
@@ -232,12 +212,11 @@ def _bucket_arrays(cuts: np.ndarray) -> dict[str, np.ndarray]:
     return {"buckets": buckets, "low": np.array([low, shift], np.int64)}
 
 
-def _byte_arrays(layout: Layout, data_type: pa.DataType) -> dict[str, np.ndarray]:
-    def packed(keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
-        strings = [key if isinstance(key, bytes) else wide_key(key) for key in keys]
-        offsets = np.zeros(len(strings) + 1, np.int64)
-        np.cumsum([len(s) for s in strings], out=offsets[1:])
-        return offsets, np.frombuffer(b"".join(strings), np.uint8).copy()
+def _byte_arrays(layout: Layout, keys: Keys) -> dict[str, np.ndarray]:
+    def packed(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        strings = keys.strings(positions)
+        offsets = _buffer(strings, 1, np.int64, len(strings) + 1)[strings.offset :][: len(strings) + 1]
+        return offsets - offsets[0], _buffer(strings, 2, np.uint8, 0)[offsets[0] : offsets[-1]].copy()
 
     point_offsets, point_data = packed(layout.points)
     offsets, data = packed(layout.cuts)
@@ -246,25 +225,12 @@ def _byte_arrays(layout: Layout, data_type: pa.DataType) -> dict[str, np.ndarray
     return {
         "offsets": offsets,
         "data": data,
-        "codes": np.array([0, *(layout.cut_codes[key] for key in layout.cuts)], np.int32),
+        "codes": np.concatenate([np.zeros(1, np.int32), layout.cut_codes]),
         "point_offsets": point_offsets,
         "point_data": point_data,
-        "point_codes": np.array([layout.point_codes[key] for key in layout.points], np.int32),
+        "point_codes": layout.point_codes,
         "table": table,
     }
-
-
-def is_bytes(data_type: pa.DataType) -> bool:
-    """True for the types whose values are coded as byte strings."""
-    if pa.types.is_decimal(data_type):
-        return bool(data_type.precision > WIDE_DECIMAL)
-    return pa.types.is_string(data_type) or pa.types.is_binary(data_type)
-
-
-def wide_key(key: int) -> bytes:
-    """A 128-bit signed key as 16 bytes in the same order; keys beyond 128 bits are clamped."""
-    clamped = min(max(key, -(1 << 127)), (1 << 127) - 1)
-    return (clamped + (1 << 127)).to_bytes(16, "big")
 
 
 def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray:

@@ -1,14 +1,19 @@
-"""From when to when a rule applies: its validity bounds as a predicate on the scope's event time."""
+"""From when to when rules apply: their validity bounds as predicates on the scope's event time."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from rules_index.csr import offsets_of
 from rules_index.expressions.formula import Predicate, Truth
 from rules_index.expressions.tree import Leaf
+from rules_index.rules import RuleColumns
+from rules_index.value_sets import SetArrays, as_arrays
 from rules_index.values import EVERYTHING, ValueSet, interval
 
 MICROSECONDS = 1_000_000
@@ -28,6 +33,29 @@ def validity(event_time: Leaf, valid_from: int | None, valid_to: int | None, tim
     if valid_to is not None:
         allowed &= ~_since(valid_to, event_time.type, time_zone)
     return Predicate(event_time, allowed, ~allowed, Truth.NULL)
+
+
+def validities(event_time: Leaf, rules: RuleColumns, chosen: np.ndarray, time_zone: str) -> SetArrays:
+    """For each of the chosen rules the values of the event time that `validity` is TRUE on."""
+    columns = [
+        pa.nulls(len(chosen), pa.int64()) if column is None else column.take(pa.array(chosen))
+        for column in (rules.valid_from, rules.valid_to)
+    ]
+    if not (pa.types.is_timestamp(event_time.type) and event_time.type.tz is not None):
+        return _one_by_one(event_time, list(zip(*(column.to_pylist() for column in columns), strict=True)), time_zone)
+    bounds = np.stack([pc.fill_null(column, 0).to_numpy() for column in columns], axis=1)
+    known = np.stack([column.is_valid().to_numpy(zero_copy_only=False) for column in columns], axis=1)
+    start = ~known[:, 0]
+    known[known.all(axis=1) & (bounds[:, 0] >= bounds[:, 1])] = False
+    return SetArrays(start, np.zeros(len(chosen), bool), offsets_of(known.sum(axis=1)), bounds[known])
+
+
+def _one_by_one(event_time: Leaf, bounds: list[tuple[int | None, int | None]], time_zone: str) -> SetArrays:
+    distinct = dict.fromkeys(bounds)
+    sets = [validity(event_time, *pair, time_zone).true for pair in distinct]
+    found = as_arrays(sets, [False] * len(sets), [cut for values in sets for cut in values.cuts])
+    number = {pair: place for place, pair in enumerate(distinct)}
+    return found.take(np.array([number[pair] for pair in bounds], np.int64))
 
 
 def _since(instant: int, data_type: pa.DataType, time_zone: str) -> ValueSet:

@@ -29,6 +29,8 @@ Key: TypeAlias = Any
 
 NAN_KEY = (1 << 63) - 1
 """Key of NaN: the largest 64-bit key; infinity stays below it."""
+WIDE_DECIMAL = 18
+"""Decimals with more digits have 128-bit keys and are coded as 16 big-endian bytes."""
 
 
 def float_key(value: float) -> int:
@@ -57,6 +59,19 @@ def is_indexable(data_type: pa.DataType) -> bool:
         or t.is_string(data_type)
         or t.is_binary(data_type)
     )
+
+
+def is_bytes(data_type: pa.DataType) -> bool:
+    """True for the types whose values are coded as byte strings."""
+    if pa.types.is_decimal(data_type):
+        return bool(data_type.precision > WIDE_DECIMAL)
+    return pa.types.is_string(data_type) or pa.types.is_binary(data_type)
+
+
+def wide_key(key: int) -> bytes:
+    """A 128-bit signed key as 16 bytes in the same order; keys beyond 128 bits are clamped."""
+    clamped = min(max(key, -(1 << 127)), (1 << 127) - 1)
+    return (clamped + (1 << 127)).to_bytes(16, "big")
 
 
 @dataclass(frozen=True, slots=True)

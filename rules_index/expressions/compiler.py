@@ -23,6 +23,16 @@ class Compiler:
         node, tokens = parse(text, self.scope.time_zone)
         return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
+    def compile_clause(self, text: str) -> Formula | None:
+        """The formula of what stands between two connectives of a rule; None where that is not one clause.
+
+        Raises `RuleError` as `compile` does, with a position within the clause.
+        """
+        node, tokens = parse(text, self.scope.time_zone)
+        if node.kind in ("and", "or", "not"):
+            return None
+        return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
+
 
 def compile_expression(text: str, scope: Scope) -> Formula:
     """The formula of one rule; raises `RuleError` where it is refused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -84,13 +84,13 @@ def number(spelling: str, position: int) -> Constant:
             raise RuleError("LITERAL", f"{value} does not fit into {name}.", position)
         return Constant(value, data_type)
     if suffix == "F":
-        exact = Decimal(text[:-1])
-        if abs(exact) > _LARGEST_FLOAT:
+        exact = _exact(text[:-1], position)
+        if exact.copy_abs() > _LARGEST_FLOAT:
             raise RuleError("LITERAL", f"{spelling} does not fit into FLOAT.", position)
         return Constant(nearest_float32(_fraction(exact)), pa.float32())
     if suffix == "D" or "E" in text:
-        exact = Decimal(text.removesuffix("D"))
-        if abs(exact) > _LARGEST_DOUBLE:
+        exact = _exact(text.removesuffix("D"), position)
+        if exact.copy_abs() > _LARGEST_DOUBLE:
             raise RuleError("LITERAL", f"{spelling} does not fit into DOUBLE.", position)
         return Constant(float(exact), pa.float64())
     if "." in text:
@@ -103,8 +103,15 @@ def number(spelling: str, position: int) -> Constant:
     return _decimal(text, position)
 
 
+def _exact(text: str, position: int) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        raise RuleError("LITERAL", f"The exponent of {text} has too many digits.", position) from None
+
+
 def _decimal(text: str, position: int) -> Constant:
-    exact = Decimal(text)
+    exact = _exact(text, position)
     sign, digits, exponent = exact.as_tuple()
     assert isinstance(exponent, int)
     scale = max(0, -exponent)
@@ -112,7 +119,7 @@ def _decimal(text: str, position: int) -> Constant:
     precision = max(precision, scale)
     if precision > 38:
         raise RuleError("LITERAL", f"{text} has {precision} digits; a DECIMAL holds at most 38.", position)
-    unscaled = int("".join(map(str, digits))) * 10 ** max(0, exponent)
+    unscaled = int("".join(map(str, digits))) * 10 ** max(0, exponent) if any(digits) else 0
     return Constant(-unscaled if sign else unscaled, pa.decimal128(precision, scale))
 
 

@@ -19,7 +19,7 @@ _CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 
 
-MOST_REMEMBERED = 1 << 20
+MOST_REMEMBERED = 1 << 16
 """How many comparisons a compiler remembers."""
 
 

@@ -132,7 +132,9 @@ def start_of_day(days: int, zone: str) -> int | None:
     instant = to_instant(days * DAY, zone)
     if instant is None or zone_offset(zone) is not None:
         return instant
-    region = _region(zone)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
-    back = moment.astimezone(region).replace(tzinfo=None)
+    try:
+        moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)
+        back = moment.astimezone(_region(zone)).replace(tzinfo=None)
+    except OverflowError:
+        return None
     return instant if back == datetime(1970, 1, 1) + timedelta(days=days) else None

@@ -1,5 +1,6 @@
 """The library as its users call it: rules in, lists of ids out, mistakes named one by one."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
 import polars as pl
@@ -7,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.expressions.tree import Leaf
 
 SCHEMA = pa.schema(
     [
@@ -137,6 +139,19 @@ def test_rules_that_the_analysis_refuses_leave_nothing_behind() -> None:
     rejects = [(r["rule_id"], r["error"], r["message"], r["position"]) for r in compiled.rejects.to_pylist()]
     assert rejects == [("bad", "ANALYSIS", "No such function.", 0), ("other", "ANALYSIS", "No such function.", 0)]
     assert compiled.stats["gates"] == 0
+
+
+def test_spark_is_not_asked_about_rules_that_are_refused_anyway() -> None:
+    asked: list[str] = []
+
+    def analyse(leaves: Sequence[Leaf]) -> list[str | None]:
+        asked.extend(leaf.text or "" for leaf in leaves)
+        return [None] * len(leaves)
+
+    rules = [("bad", "sqrt(a) > 1 AND missing = 1"), ("good", "sqrt(b) > 1 AND a = 1"), ("same", "sqrt(b) > 1")]
+    compiled = ri.compile_rules(rules, SCHEMA, analyse=analyse)
+    assert compiled.ids.to_pylist() == ["good", "same"]
+    assert asked == ["sqrt(b)"]
 
 
 def test_a_column_that_cannot_decide_is_not_asked_for() -> None:

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pytest
 
 from rules_index import regions
+from rules_index.expressions.constants import clamp
+from rules_index.literal_sets import SetColumn
+from rules_index.value_sets import SetArrays
 from rules_index.values import NOTHING, Key, ValueSet, float_key, interval, points, successor
 
 EXTREMES = [-(1 << 63), (1 << 63) - 1, -1, 0, 1, 2, 3, 1 << 40]
@@ -44,30 +47,40 @@ def random_set(value: Callable[[], Any], key: Callable[[Any], Key]) -> ValueSet:
     )
 
 
+def laid_out(sets: list[ValueSet], data_type: pa.DataType) -> tuple[regions.Layout, regions.Regions, SetArrays]:
+    column = SetColumn(data_type)
+    for values in sets:
+        column.add(values, False)
+    arrays = column.settle()
+    layout = regions.lay_out(arrays)
+    return layout, regions.build(layout, column.keys, data_type), arrays
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("many", [False, True])
 def test_a_code_is_in_a_sets_intervals_where_the_value_is_in_the_set(kind: str, many: bool) -> None:
     data_type, value, key = KINDS[kind]
     for seed in range(40):
         random.seed(seed)
-        sets = [random_set(value, key) for _ in range(random.randint(20, 60) if many else random.randint(0, 4))]
-        layout = regions.lay_out(sets)
+        count = random.randint(20, 60) if many else random.randint(0, 4)
+        sets = [clamp(random_set(value, key), data_type) for _ in range(count)]
+        layout, built, arrays = laid_out(sets, data_type)
+        starts, found_codes = regions.intervals(layout, arrays)
         values = [value() if random.random() > 0.1 else None for _ in range(80)]
         array = pa.array(values, data_type).slice(3)
         codes = np.empty(len(array), np.int32)
-        regions.build(layout, data_type).encode(array, None, codes)
+        built.encode(array, None, codes)
         for found, code in zip(values[3:], codes, strict=True):
             if found is None:
                 assert code == layout.count
                 continue
-            for tested in sets:
-                ends = layout.intervals(tested)
-                inside = any(low <= code <= high for low, high in zip(ends[::2], ends[1::2], strict=True))
+            for tested, first, last in zip(sets, starts[:-1], starts[1:], strict=True):
+                inside = any(low <= code <= high for low, high in found_codes[first:last])
                 assert inside == (key(found) in tested), (kind, seed, found, tested)
 
 
 def test_raised_rows_have_a_code_of_their_own() -> None:
-    built = regions.build(regions.lay_out([points([1])]), pa.int32())
+    _, built, _ = laid_out([points([1])], pa.int32())
     codes = np.empty(3, np.int32)
     built.encode(pa.array([1, None, 1], pa.int32()), np.array([False, False, True]), codes)
     assert codes[1] == built.count and codes[2] == built.count + 1 and codes[0] < built.count
@@ -76,10 +89,10 @@ def test_raised_rows_have_a_code_of_their_own() -> None:
 @pytest.mark.parametrize("constants", [1, 50, 5_000])
 def test_points_need_one_code_each(constants: int) -> None:
     strings = [f"account-{i}".encode() for i in range(constants)]
-    layout = regions.lay_out([points([s]) for s in strings])
+    layout, built, _ = laid_out([points([s]) for s in strings], pa.string())
     assert layout.count <= constants + 2
     codes = np.empty(constants, np.int32)
-    regions.build(layout, pa.string()).encode(pa.array([s.decode() for s in strings]), None, codes)
+    built.encode(pa.array([s.decode() for s in strings]), None, codes)
     assert len(set(codes.tolist())) == constants
 
 
@@ -88,10 +101,10 @@ def test_far_apart_integers_are_found_by_bisection(constants: int) -> None:
     random.seed(constants)
     cuts = sorted({random.getrandbits(60) - (1 << 59) for _ in range(constants)})
     sets = [interval(cut, None) for cut in cuts]
-    layout = regions.lay_out(sets)
+    _, built, _ = laid_out(sets, pa.int64())
     values = [cut + step for cut in cuts for step in (-1, 0, 1)] + [-(1 << 63), (1 << 63) - 1]
     codes = np.empty(len(values), np.int32)
-    regions.build(layout, pa.int64()).encode(pa.array(values, pa.int64()), None, codes)
+    built.encode(pa.array(values, pa.int64()), None, codes)
     assert codes.tolist() == [sum(cut <= value for cut in cuts) for value in values]
 
 

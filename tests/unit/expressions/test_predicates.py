@@ -231,6 +231,12 @@ def test_a_literal_timestamp_is_read_in_the_scopes_zone() -> None:
     assert (answer(formula, instant), answer(formula, instant - 1)) == (T, F)
 
 
+def test_a_day_that_begins_before_the_first_year_is_left_to_spark() -> None:
+    """Year 1 began in Berlin when it was still year 0 in UTC, which Python's calendar has not."""
+    formula = compile_expression("ts >= DATE'0001-01-01'", Scope(SCHEMA, "Europe/Berlin"))
+    assert [leaf.text for leaf in leaves(formula)] == ["ts >= DATE'0001-01-01'"]
+
+
 def test_equal_texts_share_one_derived_column() -> None:
     """However many rules use an expression, Spark evaluates it once."""
     names = {leaves(compile_expression(f"length( s ) > {k}", SCOPE))[0].name for k in range(5)}

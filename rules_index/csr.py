@@ -1,0 +1,37 @@
+"""Lists of different lengths as flat arrays: list i is `values[offsets[i]:offsets[i + 1]]`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def offsets_of(lengths: np.ndarray) -> np.ndarray:
+    """Offsets [lists + 1] int64 of lists with these lengths, one behind the other."""
+    offsets = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def places(offsets: np.ndarray, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the places [.] int64 of all values of the chosen lists, offsets [chosen + 1] of the lists so gathered)."""
+    lengths = offsets[lists + 1] - offsets[lists]
+    gathered = offsets_of(lengths)
+    return np.repeat(offsets[lists] - gathered[:-1], lengths) + np.arange(gathered[-1]), gathered
+
+
+def owners(offsets: np.ndarray) -> np.ndarray:
+    """The list [values] int64 of each value."""
+    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+
+
+def counts(chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """How many values [lists] int64 of each list are chosen [values] bool."""
+    return np.diff(np.concatenate([[0], np.cumsum(chosen)])[offsets])
+
+
+def distinct(values: np.ndarray) -> np.ndarray:
+    """The different ones among integers, ascending; for millions far faster than `np.unique`."""
+    ordered = np.sort(values)
+    opens = np.ones(len(ordered), bool)
+    opens[1:] = ordered[1:] != ordered[:-1]
+    return ordered[opens]

@@ -1,0 +1,374 @@
+"""Texts of rules cut at their connectives, and interned: a pass over bytes, no Python per rule.
+
+A rule `a > 1 AND (b = 'x' OR NOT c IN (1, 2))` is cut into its *clauses* `a > 1`, `b = 'x'`, `c IN (1, 2)` and its
+*frame*, which has a mark for each clause: `#&(#|!#)`. A clause's *shape* has a mark for each literal.
+What is not surely understood is not cut: comments, back-slashes, double quotes, CASE, ...
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.kernels.jit import jit
+
+CLAUSE, AND, OR, NOT, OPENING, CLOSING = b"#&|!()"
+"""The bytes of frames."""
+INTEGER, DECIMAL, DOUBLE, TEXT = 1, 2, 3, 4
+"""The bytes that stand for literals in shapes: `12`, `1.2`, `1.2e3` or `12D`, and `'text'`."""
+DEEPEST = 40
+"""Most brackets around a clause, and most NOTs in a rule, for a text that is cut."""
+LONGEST_NUMBER = 38
+MOST_EXACT = 18
+"""Most digits of a number whose digits are read as an integer."""
+
+_SPACE, _LETTER, _DIGIT, _QUOTE, _BACK_QUOTE, _OPEN, _CLOSE, _OPERATOR = range(1, 9)
+
+
+def _classes() -> np.ndarray:
+    """What each byte [256] is; 0 for those that no text that is cut may hold outside of strings."""
+    classes = np.zeros(256, np.uint8)
+    for kind, members in (
+        (_SPACE, b" \t\n\r\x0b\x0c"),
+        (_LETTER, b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"),
+        (_DIGIT, b"0123456789"),
+        (_QUOTE, b"'"),
+        (_BACK_QUOTE, b"`"),
+        (_OPEN, b"(["),
+        (_CLOSE, b")]"),
+        (_OPERATOR, b"<>=!+-*/%~&|^,.:"),
+    ):
+        classes[list(members)] = kind
+    return classes
+
+
+def _packed(word: str) -> int:
+    """A word of up to eight letters as `_word` gives it."""
+    return int.from_bytes(word.encode(), "big")
+
+
+_CLASS = _classes()
+_AND, _OR, _NOT, _BETWEEN, _RAW = (_packed(word) for word in ("AND", "OR", "NOT", "BETWEEN", "R"))
+# Words that join or open something else than a comparison; a column of that name stands in back-quotes.
+_REFUSED = np.array(
+    [_packed(word) for word in ("CASE", "WHEN", "THEN", "ELSE", "END", "SELECT", "WITH", "VALUES", "TABLE")], np.int64
+)
+
+
+class Pool(NamedTuple):
+    """Distinct byte strings by number: string i is `data[offsets[i]:offsets[i + 1]]`.
+
+    data uint8, offsets int64, table [a power of two] int32 with -1 where empty, used [1] int64 the
+    number of strings.
+    """
+
+    data: np.ndarray
+    offsets: np.ndarray
+    table: np.ndarray
+    used: np.ndarray
+
+
+@jit
+def _hash(data, start, end):
+    state = np.uint64(0xCBF29CE484222325)
+    for i in range(start, end):
+        state = (state ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
+    return state ^ (state >> np.uint64(29))
+
+
+@jit
+def _intern(data, start, end, pool):
+    """The number of `data[start:end]` in the pool, which has room for it."""
+    mask = np.uint64(len(pool.table) - 1)
+    slot = _hash(data, start, end) & mask
+    while pool.table[slot] >= 0:
+        number = pool.table[slot]
+        begin = pool.offsets[number]
+        if pool.offsets[number + 1] - begin == end - start:
+            same = True
+            for i in range(end - start):
+                if pool.data[begin + i] != data[start + i]:
+                    same = False
+                    break
+            if same:
+                return number
+        slot = (slot + np.uint64(1)) & mask
+    number = pool.used[0]
+    pool.table[slot] = number
+    begin = pool.offsets[number]
+    for i in range(end - start):
+        pool.data[begin + i] = data[start + i]
+    pool.offsets[number + 1] = begin + end - start
+    pool.used[0] = number + 1
+    return number
+
+
+@jit
+def fill_table(pool):
+    """Enters all strings of a pool into its table, which is empty."""
+    mask = np.uint64(len(pool.table) - 1)
+    for number in range(pool.used[0]):
+        slot = _hash(pool.data, pool.offsets[number], pool.offsets[number + 1]) & mask
+        while pool.table[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        pool.table[slot] = number
+
+
+@jit
+def _word(data, at, end):
+    """(the word at `at` in capitals, packed into an integer, or 0 if longer than eight letters; where it ends)."""
+    packed = np.int64(0)
+    start = at
+    while at < end and (_CLASS[data[at]] == _LETTER or _CLASS[data[at]] == _DIGIT):
+        packed = packed << 8 | np.int64(data[at] & 0xDF)
+        at += 1
+    return (packed if at - start <= 8 else np.int64(0)), at
+
+
+@jit
+def _behind_quoted(data, at, end):
+    """The offset behind the string or name whose quote stands at `at`; -1 where it holds an escape or has no end."""
+    quote = data[at]
+    at += 1
+    while at < end and data[at] != quote:
+        if data[at] == 0x5C and quote == 0x27:
+            return -1
+        at += 1
+    return at + 1 if at < end else -1
+
+
+@jit
+def _end_of_clause(data, at, end):
+    """The offset of the AND, OR or bracket that ends the clause at `at`, or of the text's end; -1 if not understood."""
+    nested = between = 0
+    before = _SPACE
+    word = last_word = np.int64(0)
+    while at < end:
+        kind = _CLASS[data[at]]
+        start = at
+        if kind == _LETTER:
+            word, at = _word(data, at, end)
+            if word == _RAW and at < end and data[at] == 0x27:
+                return -1
+            if nested == 0:
+                if word == _AND and between > 0:
+                    between -= 1
+                elif word in (_AND, _OR):
+                    # 1.AND is a field of a number, and no connective; what NOT is, the next word may tell
+                    apart = before in (_SPACE, _QUOTE, _BACK_QUOTE, _CLOSE) and last_word != _NOT
+                    return start if apart and between == 0 else -1
+                elif word == _BETWEEN:
+                    between += 1
+                else:
+                    for refused in _REFUSED:
+                        if word == refused:
+                            return -1
+        elif kind == _DIGIT:
+            _, at = _word(data, at, end)
+        elif kind in (_QUOTE, _BACK_QUOTE):
+            at = _behind_quoted(data, at, end)
+            if at < 0:
+                return -1
+        elif kind == _CLOSE and nested == 0:
+            return at if data[at] == 0x29 and between == 0 else -1
+        elif kind == 0 or _is_foreign(data, at, end, nested):
+            return -1
+        else:
+            nested += (kind == _OPEN) - (kind == _CLOSE)
+            at += 1
+        if kind != _SPACE:
+            last_word = word if kind == _LETTER else np.int64(0)
+        before = kind
+    return end if nested == 0 and between == 0 else -1
+
+
+@jit
+def _is_foreign(data, at, end, nested):
+    """True for a comma or a lambda outside of brackets, and where a comment begins."""
+    byte = data[at]
+    following = data[at + 1] if at + 1 < end else np.uint8(0)
+    if byte == 0x2D:
+        return following == 0x2D or (following == 0x3E and nested == 0)
+    return (byte == 0x2C and nested == 0) or (byte == 0x2F and following == 0x2A)
+
+
+@jit
+def _cut(data, at, end, spans, frame):
+    """(number of clauses, length of the frame), or (-1, 0) for a text that is not cut; writes both."""
+    clauses = length = np.int64(0)
+    depth = nots = 0
+    due = True
+    while True:
+        while at < end and _CLASS[data[at]] == _SPACE:
+            at += 1
+        if at == end:
+            return (-1, 0) if due or depth else (clauses, length)
+        kind = _CLASS[data[at]]
+        word, behind = _word(data, at, end)
+        if due and data[at] == OPENING:
+            depth += 1
+            frame[length] = OPENING
+            at += 1
+        elif due and word == _NOT:
+            nots += 1
+            frame[length] = NOT
+            at = behind
+        elif due:
+            if kind not in (_LETTER, _DIGIT, _QUOTE, _BACK_QUOTE):
+                return -1, 0
+            spans[clauses, 0] = at
+            at = _end_of_clause(data, at, end)
+            if at <= spans[clauses, 0]:
+                return -1, 0
+            last = at
+            while _CLASS[data[last - 1]] == _SPACE:
+                last -= 1
+            spans[clauses, 1] = last
+            clauses += 1
+            frame[length] = CLAUSE
+            due = False
+        elif data[at] == CLOSING:
+            depth -= 1
+            frame[length] = CLOSING
+            at += 1
+        elif word in (_AND, _OR):
+            frame[length] = AND if word == _AND else OR
+            at = behind
+            due = True
+        else:
+            return -1, 0
+        length += 1
+        if depth < 0 or depth > DEEPEST or nots > DEEPEST:
+            return -1, 0
+
+
+@jit
+def cut_rules(data, offsets, first, last, spans, frame, frames, clauses, frame_of, start, numbers):
+    """Cuts rules first to last, text i being `data[offsets[i]:offsets[i + 1]]`; returns the number of their clauses.
+
+    spans [., 2] int64 and frame uint8 are scratch as long as the longest text; `frames` and `clauses` are pools with
+    room. Writes frame_of [rules] int32, -1 for a text that is not cut, start [rules + 1] int64 from start[first] on,
+    and the clauses' numbers from numbers[0] on.
+    """
+    count = 0
+    for rule in range(first, last):
+        found, length = _cut(data, offsets[rule], offsets[rule + 1], spans, frame)
+        frame_of[rule] = -1
+        if found > 0:
+            frame_of[rule] = _intern(frame, np.int64(0), length, frames)
+            for i in range(found):
+                numbers[count + i] = _intern(data, spans[i, 0], spans[i, 1], clauses)
+            count += found
+        start[rule + 1] = start[rule] + max(found, 0)
+    return count
+
+
+@jit
+def _number(data, at, end):
+    """(kind, where it ends, digits as an integer, digits behind the point or -1 where there are too many) of the
+    number at `at`, which may begin with a minus sign; kind 0 for what is no plain number."""
+    start = at
+    negative = data[at] == 0x2D
+    at += negative
+    value = np.int64(0)
+    digits = scale = 0
+    kind = INTEGER
+    while at < end and (_CLASS[data[at]] == _DIGIT or (data[at] == 0x2E and kind == INTEGER)):
+        if data[at] == 0x2E:
+            kind = DECIMAL
+        else:
+            digits += 1
+            scale += kind == DECIMAL
+            if digits <= MOST_EXACT:
+                value = value * 10 + np.int64(data[at] - 0x30)
+        at += 1
+    if digits == 0 or data[start + negative] == 0x2E or data[at - 1] == 0x2E:
+        return 0, at, value, -1
+    if at < end and data[at] | 0x20 == 0x65:
+        kind = DOUBLE
+        at += 1
+        at += at < end and (data[at] == 0x2B or data[at] == 0x2D)
+        exponent = at
+        while at < end and _CLASS[data[at]] == _DIGIT:
+            at += 1
+        if at == exponent:
+            return 0, at, value, -1
+    if at - start > LONGEST_NUMBER:
+        return 0, at, value, -1
+    return kind, at, (-value if negative else value), (scale if digits <= MOST_EXACT else -1)
+
+
+@jit
+def _shape(data, at, end, shape, spans, kinds, values, scales, count):
+    """Writes the shape of one clause, and its literals from `count` on; returns the shape's length and their count."""
+    length = 0
+    due = False
+    while at < end:
+        kind = _CLASS[data[at]]
+        start, first = at, count
+        if kind == _DIGIT or (due and data[at] == 0x2D and at + 1 < end and _CLASS[data[at + 1]] == _DIGIT):
+            found, at, values[count], scales[count] = _number(data, at, end)
+            spans[count, 0], spans[count, 1], kinds[count] = start, at, found
+            if found > 0 and at < end and data[at] | 0x20 == 0x64:
+                kinds[count] = DOUBLE
+                at += 1
+            if found > 0 and (at == end or _CLASS[data[at]] == _SPACE or data[at] == 0x29 or data[at] == 0x2C):
+                count += 1
+            else:
+                _, at = _word(data, max(at, start + 1), end)
+        elif kind == _QUOTE:
+            at = _behind_quoted(data, at, end)
+            spans[count, 0], spans[count, 1], kinds[count] = start + 1, at - 1, TEXT
+            count += at == end or data[at] != 0x27
+        elif kind == _BACK_QUOTE:
+            at = _behind_quoted(data, at, end)
+        elif kind == _SPACE:
+            while at < end and _CLASS[data[at]] == _SPACE:
+                at += 1
+            shape[length] = 0x20
+            length += 1
+            continue
+        elif kind == _LETTER:
+            word, at = _word(data, at, end)
+            due = word in (_AND, _BETWEEN)
+        else:
+            at += 1
+            due = data[start] == 0x28 or data[start] == 0x2C or (0x3C <= data[start] <= 0x3E)
+        if count > first:
+            due = False
+            length = _with_mark(shape, length, kinds[first])
+        else:
+            for i in range(start, at):
+                shape[length] = data[i]
+                length += 1
+    return length, count
+
+
+@jit
+def _with_mark(shape, length, mark):
+    """Adds a literal's mark to a shape; in a list the literals of one kind that follow each other are one mark."""
+    behind = length - 1 if length > 0 and shape[length - 1] == 0x20 else length
+    if behind > 1 and shape[behind - 1] == 0x2C and shape[behind - 2] == mark:
+        return behind - 1
+    shape[length] = mark
+    return length + 1
+
+
+@jit
+def shape_clauses(pool, first, last, shape, shapes, shape_of, start, spans, kinds, values, scales):
+    """Writes the shapes of clauses first to last of a pool, and their literals; returns the number of literals.
+
+    shape is scratch as long as the longest clause; `shapes` is a pool with room. Writes shape_of and start [+ 1] from
+    0 on; of each literal its span in the pool's data (of a TEXT without the quotes, of a DOUBLE without its D), its
+    kind, the integer of its digits and sign, and the number of digits behind the point, -1 where the integer is not
+    the literal's.
+    """
+    count = np.int64(0)
+    for clause in range(first, last):
+        length, count = _shape(
+            pool.data, pool.offsets[clause], pool.offsets[clause + 1], shape, spans, kinds, values, scales, count
+        )
+        shape_of[clause - first] = _intern(shape, 0, length, shapes)
+        start[clause - first + 1] = count
+    return count

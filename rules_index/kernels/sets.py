@@ -1,0 +1,89 @@
+"""Value sets told apart, and the terms of conjunctions put into their order: loops over flat arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.jit import jit
+
+
+@jit
+def number_sets(start, null, offsets, cuts, table, first, number):
+    """Writes for each set the number [sets] int64 that it shares with all equal ones, and of each number the first set
+    [>= distinct] int64; returns how many there are. `table` [a power of two above sets] int64 is all -1."""
+    mask = np.uint64(len(table) - 1)
+    count = np.int64(0)
+    for i in range(len(start)):
+        begin = offsets[i]
+        length = offsets[i + 1] - begin
+        state = np.uint64(0xCBF29CE484222325) ^ np.uint64(start[i]) ^ (np.uint64(null[i]) << np.uint64(1))
+        for j in range(begin, begin + length):
+            state = (state ^ np.uint64(cuts[j])) * np.uint64(0x9E3779B97F4A7C15)
+            state ^= state >> np.uint64(32)
+        slot = state & mask
+        found = np.int64(-1)
+        while table[slot] >= 0 and found < 0:
+            other = first[table[slot]]
+            at = offsets[other]
+            same = start[other] == start[i] and null[other] == null[i] and offsets[other + 1] - at == length
+            j = 0
+            while same and j < length:
+                same = cuts[at + j] == cuts[begin + j]
+                j += 1
+            if same:
+                found = table[slot]
+            slot = (slot + np.uint64(1)) & mask
+        if found < 0:
+            found = count
+            table[slot] = count
+            first[count] = i
+            count += 1
+        number[i] = found
+    return count
+
+
+@jit
+def find_repeats(offsets, attributes, common, seen, repeated, apart):
+    """Marks rules that name an attribute twice: `repeated` [rules] bool all of them, `apart` those where a clause that
+    names it is not `common` [clauses] bool. `seen` [attributes, 2] int64 is -1."""
+    for i in range(len(offsets) - 1):
+        for j in range(offsets[i], offsets[i + 1]):
+            last = seen[attributes[j]]
+            if last[0] == i:
+                repeated[i] = True
+                if last[1] == 0 or not common[j]:
+                    apart[i] = True
+            last[0] = i
+            last[1] = common[j]
+
+
+@jit
+def number_literals(offsets, terms, rank, number, count):
+    """Numbers literals in the order in which conjunctions name them, and puts each conjunction's terms in that order.
+
+    terms: [offsets[-1]] int32, a literal or -1 - a gate; a conjunction's literals are met by ascending `rank`
+    [literals] int32 of their attribute. number: [literals] int32, -1 for one not met before. `terms` becomes the
+    new numbers, ascending. Returns the next number, the first having been `count`.
+    """
+    longest = 0
+    for i in range(len(offsets) - 1):
+        longest = max(longest, offsets[i + 1] - offsets[i])
+    scratch = np.empty(longest, np.int64)
+    for i in range(len(offsets) - 1):
+        begin = offsets[i]
+        named = 0
+        for j in range(begin, offsets[i + 1]):
+            if terms[j] >= 0:
+                scratch[named] = np.int64(rank[terms[j]]) << 32 | np.int64(terms[j])
+                named += 1
+        scratch[:named].sort()
+        for j in range(named):
+            literal = scratch[j] & 0xFFFFFFFF
+            if number[literal] < 0:
+                number[literal] = count
+                count += 1
+        for j in range(begin, offsets[i + 1]):
+            if terms[j] >= 0:
+                terms[j] = number[terms[j]]
+        terms[begin : offsets[i + 1]].sort()
+    return count

@@ -1,0 +1,111 @@
+"""Rules arrive as tables or pairs; what of a row is wrong is told, and touches no other row."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+from rules_index.expressions.tree import Leaf
+from rules_index.fingerprint import fingerprint
+from rules_index.rules import RuleColumns, Rules, read_rules
+
+
+def read(rules: Rules, zone: str = "UTC") -> tuple[dict[Any, str], list[tuple[Any, str]]]:
+    """The accepted rules in their order, and (id, error) of the others."""
+    columns, rejects = read_rules(rules, zone)
+    accepted = dict(zip(columns.ids.to_pylist(), columns.expressions.to_pylist(), strict=True))
+    return accepted, sorted(((row[0], row[1]) for row in rejects.rows), key=str)
+
+
+def forms(rows: list[tuple[Any, str | None]]) -> Iterable[Rules]:
+    ids, texts = zip(*rows, strict=True)
+    table = pa.table({"rule_id": pa.array(ids), "expression": pa.array(texts, pa.string())})
+    yield rows
+    yield iter(rows)
+    yield table
+    yield pa.concat_tables([table.slice(0, 1), table.slice(1)])
+    yield table.to_batches()[0]
+    yield pl.DataFrame(pl.from_arrow(table))
+    for data_type in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())):
+        yield table.set_column(1, "expression", table["expression"].cast(data_type))
+
+
+@pytest.mark.parametrize("convert", [str, int])
+def test_each_row_that_is_refused_is_told_apart(convert: type) -> None:
+    texts = [("3", "c"), ("1", "a"), ("2", "x"), ("2", "y"), ("2", "x"), (None, "n"), ("5", None), ("4", "d")]
+    rows = [(None if rule_id is None else convert(rule_id), text) for rule_id, text in texts]
+    for rules in forms(rows):
+        accepted, refused = read(rules)
+        assert list(accepted.items()) == [(convert("1"), "a"), (convert("3"), "c"), (convert("4"), "d")]
+        assert refused == sorted(
+            [(convert("2"), "DUPLICATE_ID")] * 3 + [(convert("5"), "NO_EXPRESSION"), (None, "NO_ID")], key=str
+        )
+
+
+def test_ids_ascend_by_code_point() -> None:
+    names = ["", "a", "B", "é", "😀", "\uffff", "a\0", "aa"]
+    assert list(read([(name, "x") for name in names])[0]) == sorted(names)
+
+
+def test_disabled_rules_do_not_count() -> None:
+    table = pa.table({"rule_id": ["a", "a", "b"], "expression": ["x", "y", "z"], "enabled": [True, False, None]})
+    assert read(table) == ({"a": "x", "b": "z"}, [])
+
+
+@pytest.mark.parametrize("ids", [["a", 1], [1.5, 2.5], [True, False], [b"a", b"b"]])
+def test_ids_of_other_types_are_refused_as_a_whole(ids: list[Any]) -> None:
+    with pytest.raises(ri.RulesIndexError, match="Rule ids must be all strings or all integers"):
+        read(zip(ids, ["x", "y"], strict=True))
+
+
+def test_columns_of_other_types_are_refused_as_a_whole() -> None:
+    with pytest.raises(ri.RulesIndexError, match="column expression is int64"):
+        read(pa.table({"rule_id": ["a"], "expression": [1]}))
+    with pytest.raises(ri.RulesIndexError, match="no column expression"):
+        read(pa.table({"rule_id": ["a"]}))
+    with pytest.raises(ri.RulesIndexError, match="valid_to is string"):
+        read(pa.table({"rule_id": ["a"], "expression": ["x"], "valid_to": ["2024"]}))
+
+
+def test_half_a_surrogate_pair_refuses_its_own_rule() -> None:
+    compiled = ri.compile_rules([("a", "x = 1"), ("b", "x = '\ud800'")], pa.schema([("x", pa.int32())]))
+    assert compiled.ids.to_pylist() == ["a"]
+    (row,) = compiled.rejects.to_pylist()
+    assert (row["rule_id"], row["error"], row["position"]) == ("b", "SYNTAX", 5)
+
+
+def test_bounds_without_a_zone_are_in_the_rules_zone() -> None:
+    noon = datetime(2024, 7, 1, 12)
+    for values, hour in (([noon], 10), ([noon.replace(tzinfo=UTC)], 12)):
+        rules = pa.table({"rule_id": ["a"], "expression": ["x"], "valid_from": values, "valid_to": [None]})
+        columns, _ = read_rules(rules, "Europe/Berlin")
+        assert columns.validity(0) == (int(datetime(2024, 7, 1, hour, tzinfo=UTC).timestamp()) * 1_000_000, None)
+        assert columns.bounded.tolist() == [True]
+
+
+def test_the_fingerprint_hashes_a_line_of_json_for_each_rule() -> None:
+    random.seed(1)
+    pieces = ["a = 1", " ", "\n", "'é'", '"', "\\", "\t", "😀", "\x7f", "\x1f", "\u00a0", "]", "/", "x" * 50]
+    texts = ["".join(random.choices(pieces, k=random.randint(0, 4))) for _ in range(3000)]
+    moments = [None if random.random() < 0.5 else random.randrange(-(2**62), 2**62) for _ in texts]
+    inputs = [Leaf("a", pa.int32()), Leaf("derived_1", pa.bool_(), 'f("é")')]
+    settings = [1, "Europe/Berlin", None]
+    numbers = list(range(-1500, 1500))
+    for ids, array in ((numbers, pa.array(numbers)), ([f"{t}{i}" for i, t in enumerate(texts)], None)):
+        names = pa.array(ids) if array is None else array
+        for since in (None, pa.array(moments, pa.int64())):
+            bounds = [None] * len(texts) if since is None else moments
+            lines: list[list[Any]] = [settings, *([leaf.name, str(leaf.type), leaf.text] for leaf in inputs)]
+            lines += [[rule_id, text.strip(), at, None] for rule_id, text, at in zip(ids, texts, bounds, strict=True)]
+            expected = hashlib.sha256("".join(json.dumps(line) + "\n" for line in lines).encode()).hexdigest()
+            rules = RuleColumns(names, pa.array(texts, pa.large_string()), since, None)
+            assert fingerprint(rules, settings, inputs) == expected
