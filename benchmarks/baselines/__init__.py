@@ -1,0 +1,1 @@
+"""Ways to match rules that are not deltatag's, to compare it with."""
