@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -79,26 +79,31 @@ def store_index(
     """
     from deltalake import exceptions, write_deltalake
 
-    data = path.read_bytes()
-    chunks = [data[i : i + CHUNK_BYTES] for i in range(0, len(data), CHUNK_BYTES)]
-    created_at = datetime.now(UTC)
+    size = path.stat().st_size
     stored = StoredIndex(
-        scope, rules_version, fingerprint, engine, format_version_of(statistics), hashlib.sha256(data).hexdigest(),
-        len(data), len(chunks), statistics, created_at,
+        scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
+        size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
-    shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
-    shared["statistics"] = json.dumps(dict(statistics), sort_keys=True)
-    rows = [{**shared, "chunk": number, "data": chunk} for number, chunk in enumerate(chunks)]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULE_INDEX))
+    chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), _chunks(stored, path))
     scope_text = scope.replace("'", "''")
     overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = '{scope_text}'"}
     try:
-        write_deltalake(delta_rs_uri(lake.uri("rule_index")), table, **(overwrite if anew else {"mode": "append"}))
+        write_deltalake(delta_rs_uri(lake.uri("rule_index")), chunks, **(overwrite if anew else {"mode": "append"}))
     except (exceptions.DeltaError, OSError) as error:
         raise TableError(
             f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}"
         ) from error
     return stored
+
+
+def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of `rule_index` that hold a file, one at a time, since a file may be large."""
+    shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
+    shared["statistics"] = json.dumps(dict(stored.statistics), sort_keys=True)
+    with path.open("rb") as file:
+        for chunk in range(stored.chunks):
+            row = {**shared, "chunk": chunk, "data": file.read(CHUNK_BYTES)}
+            yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(RULE_INDEX))
 
 
 def format_version_of(statistics: Mapping[str, Any]) -> int:
