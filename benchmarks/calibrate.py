@@ -25,7 +25,8 @@ from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.placement import CHUNK_ROWS, Costs
 from rules_index.engines.trees import BETree
-from rules_index.kernels import bitmaps, keys, scan, slices
+from rules_index.kernels import bitmaps, lists, scan, sift, slices
+from rules_index.kernels.vectors import SIGNS
 
 ATTRIBUTES, VALUES = 20, 100
 WORDS = BLOCK_ROWS >> 6
@@ -56,7 +57,7 @@ def _rows(costs: Costs) -> list[tuple[str, str]]:
 def measure(repeat: int) -> Costs:
     """The costs on this machine."""
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
-    probe, slot, candidate = _keys(repeat)
+    sign, probe, slot, candidate = _keys(repeat)
     sort, gather = _slices(repeat)
     return Costs(
         coarsen=_coarsen(repeat),
@@ -64,11 +65,13 @@ def measure(repeat: int) -> Costs:
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
         survivor=_survivor(repeat),
+        sign=sign,
         probe=probe,
         slot=slot,
         candidate=candidate,
         sort=sort,
         gather=gather,
+        order=_order(repeat),
     )
 
 
@@ -159,23 +162,28 @@ def _survivor(repeat: int) -> float:
     return (_nanoseconds(repeat, engine.match, CODES) - _nanoseconds(repeat, engine.match, nothing)) / matches
 
 
-def _keys(repeat: int) -> tuple[float, float, float]:
-    """A look-up in a filter; a slot of a table without one; a candidate in its slot."""
-    words = (_draw.random(1 << 16) < 1 / 64).astype(np.uint8)
-    packed = np.packbits(words, bitorder="little").view(np.int32)
-    found = np.empty(CHUNK_ROWS, np.int32)
+def _keys(repeat: int) -> tuple[float, float, float, float]:
+    """A look-up in signs, and in a filter; a slot of a table without either; a candidate in its slot."""
+    attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + sift.WORD_ROWS, np.uint16)
+    signs = (_draw.random((2, SIGNS)) < 1 / 64).astype(np.uint8).reshape(-1)
+    words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
 
     @numba.njit(nogil=True)
-    def look_up(coarse: Any, words: Any, found: Any) -> int:
-        factor, shift = np.uint32(0x9E3779B1), np.uint32(16)
-        count: int = keys._look_up(coarse, 0, CHUNK_ROWS, 2 * CHUNK_ROWS, factor, shift, words, CHUNK_ROWS, found)
+    def look_at_signs(coarse: Any, attributes: Any, signs: Any, found: Any) -> int:
+        count: int = sift._sift(coarse, CHUNK_ROWS, attributes, signs, 0, 1, CHUNK_ROWS, found)
         return count
 
-    probe = _nanoseconds(repeat, look_up, COARSE, packed, found) / CHUNK_ROWS
+    @numba.njit(nogil=True)
+    def look_up(coarse: Any, attributes: Any, words: Any, found: Any) -> int:
+        count: int = sift._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
+        return count
+
+    sign = _nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS
+    probe = _nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
     slot = _nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
     few, many = _keyed(20_000, 2, 3), _keyed(100_000, 2, 3)
     per_row = (_nanoseconds(repeat, many.match, CODES) - _nanoseconds(repeat, few.match, CODES)) / CHUNK_ROWS
-    return probe, slot, max(1.0, per_row / (80_000 / VALUES**2))
+    return sign, probe, slot, max(1.0, per_row / (80_000 / VALUES**2))
 
 
 def _keyed(rules: int, width: int, named: int) -> BETree:
@@ -186,6 +194,25 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.gate_start)
     table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
     return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
+
+
+def _order(repeat: int, matches: int = 32) -> float:
+    """A match in lists of so many a row, all of a chunk in no order, against those of a block in order."""
+
+    @numba.njit(nogil=True)
+    def run(rows: Any, rules: Any, ascending: int, at: Any, offsets: Any, ordinals: Any) -> None:
+        lists.row_lists(rows, rules, len(rows), len(at), ascending, 1, at, offsets, ordinals)
+
+    taken = []
+    for count, ascending in ((CHUNK_ROWS, 0), (BLOCK_ROWS, 1)):
+        rules = np.arange(count * matches, dtype=np.int32) // count
+        rows = np.tile(np.arange(count, dtype=np.int32), matches)
+        if not ascending:
+            mixed = _draw.permutation(len(rows))
+            rows, rules = rows[mixed], rules[mixed]
+        scratch = np.empty(count, np.int32), np.zeros(count + 1, np.int64), np.empty_like(rules)
+        taken.append(_nanoseconds(repeat, run, rows, rules, ascending, *scratch) / len(rows))
+    return max(0.0, taken[0] - taken[1])
 
 
 def _slices(repeat: int) -> tuple[float, float]:

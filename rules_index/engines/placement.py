@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 
 import numpy as np
 
 from rules_index.engines.flat import GATE, Conjunctions
-from rules_index.engines.layout import BLOCK_ROWS, FILTERED, Placement, set_widths, terms_of
+from rules_index.engines.layout import BLOCK_ROWS, FILTERED, PASSED, Placement, set_widths, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.sift import MOST_CHUNK_ROWS, MOST_PLANES, PLANE_CLASSES, SIFTED
 
-CHUNK_ROWS = 1 << 16
+CHUNK_ROWS = MOST_CHUNK_ROWS
 """Rows that are keyed and sliced together."""
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
@@ -45,11 +46,13 @@ class Costs:
     scan       a row in a conjunction's first two terms
     narrow     a row in two further terms
     survivor   a row that is left by a conjunction's terms
+    sign       a row looked up in one plane of a table's signs
     probe      a row looked up in a table's filter
-    slot       a row's slot in a table, where there is no filter or it lets the row pass
+    slot       a row's slot in a table, where neither tells that it is empty
     candidate  a row and a conjunction in its slot
     sort       a row sorted for slicing
     gather     a row's coarse code brought into that order, of one attribute
+    order      a match that is not scanned, brought into the order of the lists: scanned ones come in that order
     """
 
     coarsen: float
@@ -57,11 +60,13 @@ class Costs:
     scan: float
     narrow: float
     survivor: float
+    sign: float
     probe: float
     slot: float
     candidate: float
     sort: float
     gather: float
+    order: float
 
 
 @cache
@@ -99,7 +104,8 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
 
     sample: codes [attributes, rows] of some rows.
     """
-    shares = _set_shares(c, sample)
+    code_shares = _code_shares(c, sample)
+    shares = _set_shares(c, code_shares)
     first = int(c.gate_start[-1])
     count = len(c.target) - first
     draw = np.random.default_rng(0)
@@ -118,31 +124,42 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     if best is scanning:
         return scan_all, scan_all
     placement = _Planner(c, np.arange(first, first + count), shares, 1.0).place(best)
-    return scan_all, Plan(placement, best.cost)
+    return scan_all, Plan(replace(placement, shares=code_shares), best.cost)
 
 
-def _set_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
-    """The expected share of the rows [sets] float32 in every set."""
+def _code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
+    """The expected share of the rows [codes] for every code of every attribute, one attribute after the other."""
     sizes = c.sizes.astype(np.int64)
-    at = np.cumsum(sizes) - sizes
     uniform = np.repeat(1 / np.maximum(sizes, 1), sizes)
-    named = c.terms[:, 0] != GATE
-    attribute = np.zeros(len(c.set_start) - 1, np.int64)
-    attribute[c.terms[named, 1]] = c.terms[named, 0]
     if sample is not None and sample.shape[1]:
         counted = zip(sample, sizes.tolist(), strict=True)
         seen = np.concatenate([np.bincount(codes, minlength=size) for codes, size in counted])
         # a code that the sample lacks is not one that no row has
-        weights = (seen + uniform) / (sample.shape[1] + 1)
-    else:
-        single = np.flatnonzero(set_widths(c) == 1)
-        uses = np.bincount(c.terms[named, 1], minlength=len(attribute))[single]
-        of = attribute[single]
-        seen = np.bincount(at[of] + c.intervals[c.set_start[single], 0], weights=uses, minlength=len(uniform))
-        total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
-        weights = np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
-    below = np.concatenate([[0.0], np.cumsum(weights)])
-    place = np.repeat(at[attribute], np.diff(c.set_start))
+        return np.asarray((seen + uniform) / (sample.shape[1] + 1))
+    attribute, named = _attribute_of_sets(c)
+    single = np.flatnonzero(set_widths(c) == 1)
+    uses = np.bincount(c.terms[named, 1], minlength=len(attribute))[single]
+    of = attribute[single]
+    at = (np.cumsum(sizes) - sizes)[of] + c.intervals[c.set_start[single], 0]
+    seen = np.bincount(at, weights=uses, minlength=len(uniform))
+    total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
+    return np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
+
+
+def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
+    """The attribute [sets] of every set, and which terms [terms] bool name one."""
+    named = c.terms[:, 0] != GATE
+    attribute = np.zeros(len(c.set_start) - 1, np.int64)
+    attribute[c.terms[named, 1]] = c.terms[named, 0]
+    return attribute, named
+
+
+def _set_shares(c: Conjunctions, code_shares: np.ndarray) -> np.ndarray:
+    """The expected share of the rows [sets] float32 in every set."""
+    sizes = c.sizes.astype(np.int64)
+    attribute, _ = _attribute_of_sets(c)
+    below = np.concatenate([[0.0], np.cumsum(code_shares)])
+    place = np.repeat((np.cumsum(sizes) - sizes)[attribute], np.diff(c.set_start))
     shares = below[place + c.intervals[:, 1] + 1] - below[place + c.intervals[:, 0]]
     return np.add.reduceat(shares, c.set_start[:-1]).astype(np.float32) if len(shares) else np.empty(0, np.float32)
 
@@ -187,7 +204,8 @@ class _Planner:
         second = padded[np.where(lengths > 1, begin + 1, len(order))]
         logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(self.share, 1e-12)), minlength=self.count)
         crowded = first * second * BLOCK_ROWS > CROWDED_ROWS
-        cost = self.costs.scan + self.costs.narrow * (crowded & (lengths > 2)) + self.costs.survivor * np.exp(logs)
+        self.matches = np.exp(logs)
+        cost = self.costs.scan + self.costs.narrow * (crowded & (lengths > 2)) + self.costs.survivor * self.matches
         return np.asarray(cost, np.float32)
 
     def choose(self, keyed: bool, sliced: bool, eagerness: float = 1.0) -> _Choice:
@@ -202,6 +220,7 @@ class _Planner:
         slicing, slice_cost = self._sliced(slicings, self.scan_cost)
         scanned = rest & (slicing < 0)
         total = key_cost[~rest].sum() + slice_cost[rest].sum()
+        total += self.costs.order * self.matches[~scanned].sum()
         total = float(total) * self.scale + self._fixed(tables, table, slicings, scanned, rest & ~scanned)
         return _Choice(tables, slicings, bool(scanned.any()), total, eagerness)
 
@@ -224,8 +243,7 @@ class _Planner:
         """What every row costs, whatever it matches."""
         costs, attributes = self.costs, len(self.c.sizes)
         entries = np.bincount(table[table >= 0], minlength=len(tables)) * self.scale
-        filters = sum(map(self._filtered, tables, entries.tolist()))
-        total = costs.coarsen * attributes + costs.probe * filters + costs.slot * (len(tables) - filters)
+        total = costs.coarsen * attributes + sum(map(self._probe_cost, tables, entries.tolist()))
         if scanned.any() or self.c.gates:
             total += costs.bitmap * self._bitmaps(scanned)
         if slicings:
@@ -239,10 +257,21 @@ class _Planner:
         ends = 2 * self.scale * np.bincount(self.terms.attribute[at], minlength=len(self.c.sizes))
         return float(np.minimum(ends, np.minimum(self.c.sizes, COARSE_CODES)).sum())
 
-    def _filtered(self, names: tuple[int, ...], entries: float) -> bool:
-        sizes = self.c.sizes[list(names)[:LONGEST_KEY]].astype(np.int64)
-        near = bool((sizes <= COARSE_CODES).all())
-        return len(names) > 1 and near and int(np.prod(sizes)) > FILTERED * entries
+    def _probe_cost(self, names: tuple[int, ...], entries: float) -> float:
+        """Of a table, whatever a row meets there: its signs, its filter or its slot; entries are taken to be spread
+        evenly."""
+        costs = self.costs
+        sizes = np.minimum(self.c.sizes[list(names)[:SIFTED]], COARSE_CODES).astype(np.float64)
+        filtered = len(names) > 1 and bool((self.c.sizes[list(names)[:SIFTED]] <= COARSE_CODES).all())
+        filtered &= float(sizes.prod()) > FILTERED * entries
+        planes = np.arange(1, MOST_PLANES + 1)[:, None]
+        classes = planes * PLANE_CLASSES
+        codes = sizes * -np.expm1(-entries / classes / sizes)
+        codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
+        passing = classes[:, 0] * (codes / sizes).prod(1)
+        passed = PASSED * costs.sign if filtered else costs.slot
+        signed = float((costs.sign * planes[:, 0] + passed * passing).min())
+        return min(signed, costs.probe if filtered else costs.slot)
 
     def _tables(self, cost: np.ndarray) -> list[tuple[int, ...]]:
         """The keys that save most, one after the other, each only where it saves more than its probes cost."""
@@ -256,7 +285,10 @@ class _Planner:
         key_starts = np.searchsorted(key[of_key], np.arange(len(names) + 1))
         expected = cost.astype(np.float64)
         saved = np.bincount(key, weights=np.maximum(0, expected[owner] - own), minlength=len(names))
-        probes = np.array([self.costs.probe if len(names[i]) > 1 else self.costs.slot for i in range(len(names))])
+        # of the keys that a conjunction could have it gets one
+        chances = self.scale / np.bincount(owner, minlength=self.count)[owner]
+        entries_of = np.bincount(key, weights=chances, minlength=len(names)).tolist()
+        probes = np.array([self._probe_cost(names[number], entries_of[number]) for number in range(len(names))])
         chosen: list[int] = []
         while len(chosen) < MOST_TABLES:
             best = int(np.argmax(saved * self.scale - probes))

@@ -7,16 +7,17 @@ import numpy as np
 from rules_index.engines.flat import GATE, Conjunctions, InvalidArraysError, require, require_offsets, require_range
 from rules_index.engines.layout import BLOCK_ROWS, depth_of
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES
-from rules_index.kernels.keys import FILTERED_CODES, PACKED, QUICK
+from rules_index.kernels.keys import PACKED, QUICK
 from rules_index.kernels.match import STEP
 from rules_index.kernels.scan import FAR, NEAR
+from rules_index.kernels.sift import MOST_CHUNK_ROWS, MOST_PLANES, SIFTED
+from rules_index.kernels.vectors import SIGNS
 
-MOST_CHUNK_ROWS = 1 << 20
 DTYPES = {
     "bitmap_start": np.int64, "term_start": np.int64, "check_start": np.int64, "key_start": np.int64,
-    "key_factors": np.int64, "slot_at": np.int64, "filter_at": np.int64, "group_code_at": np.int64,
-    "slice_bucket_start": np.int64, "slice_low": np.uint8, "slice_high": np.uint8, "tree_test_start": np.int64,
-    "tree_key_start": np.int64, "scalars": np.int64,
+    "key_factors": np.int64, "slot_at": np.int64, "filter_at": np.int64, "sign_at": np.int64,
+    "group_code_at": np.int64, "slice_bucket_start": np.int64, "slice_low": np.uint8, "signs": np.uint8,
+    "slice_high": np.uint8, "tree_test_start": np.int64, "tree_key_start": np.int64, "scalars": np.int64,
 }  # fmt: skip
 """Of the kernel's arrays that are not int32."""
 WIDTHS = {
@@ -182,7 +183,7 @@ class _Kernel:
     def _tables(self) -> None:
         a = self.a
         tables = len(a["key_bits"])
-        for name in ("slot_at", "filter_at", "filter_bits", "group_code_at"):
+        for name in ("slot_at", "filter_at", "filter_bits", "sign_at", "sign_planes", "group_code_at"):
             require(len(a[name]) == tables, name)
         require(len(a["key_start"]) == tables + 1, "key_start")
         require_offsets(a["key_start"], len(a["key_attributes"]), "key_start")
@@ -220,7 +221,12 @@ class _Kernel:
         words, size = int(a["filter_at"][table]), int(a["filter_bits"][table])
         if words >= 0:
             require(width > 1 and 5 <= size < 32 and words + (1 << size) // 32 <= len(a["filter_words"]), "filter_at")
-            self._require_coarse(attributes[:FILTERED_CODES], "key_attributes")
+            self._require_coarse(attributes[:SIFTED], "key_attributes")
+        sign_at, planes = int(a["sign_at"][table]), int(a["sign_planes"][table])
+        require(0 <= planes <= MOST_PLANES, "sign_planes")
+        if planes:
+            require(0 <= sign_at <= len(a["signs"]) - planes * SIGNS * min(width, SIFTED), "sign_at")
+            self._require_coarse(attributes[:SIFTED], "key_attributes")
 
     def _slices(self) -> None:
         a = self.a

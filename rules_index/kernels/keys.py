@@ -3,8 +3,9 @@
 A *table* has one or more attributes. The slot of a row is a number made of its codes of them, code times factor summed
 up; the conjunctions filed in the row's slot are its candidates, whose checks follow. In a *direct* table every
 combination of codes has a slot of its own. In a *hashed* table combinations share slots: a slot has groups, each of
-one combination, which is compared first. Where most slots are empty, a *filter* of bits, which fits the nearest
-caches, tells for many rows at once which of them need not look.
+one combination, which is compared first.
+
+Where most slots are empty, rows that need not look are sifted out first (`kernels.sift`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
@@ -12,9 +13,6 @@ key_factors      [.] int64: a direct table's strides, a hashed table's odd multi
 key_bits         [tables] int32: 0 for a direct table, else a hashed table has 2 ** key_bits slots
 slot_at          [tables] int64, its first slot in slot_start
 slot_start       int32: slots of a direct table point into posted, of a hashed one to groups
-filter_at        [tables] int64, its first word in filter_words; -1 for none
-filter_bits      [tables] int32: the filter has 2 ** filter_bits bits
-filter_words     int32: bit b % 32 of word b // 32
 groups           [groups + 1, 2] int32: a group's tag, and where its entries begin in posted. The tag of a table of
                  at most three attributes with exact coarse codes is these codes, a byte each; else the lower half of
                  the number that the slot is the upper end of, and the codes are compared as well
@@ -31,11 +29,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import ONE
 from rules_index.kernels.jit import inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.scan import passes
-from rules_index.kernels.vectors import LOOKED_UP, looked_up, trailing_zeros
+from rules_index.kernels.sift import WORD_ROWS, rows_to_look
 
 AT_ONCE = 1024
 """Rows whose candidates are looked for together."""
@@ -43,71 +40,26 @@ PACKED = 3
 """Codes of a byte each that fit a tag."""
 QUICK = 3
 """Quick checks of an entry."""
-FILTERED_CODES = 3
-"""Codes of a row that a filter looks at: the first three of its table, or both of them and the second again."""
-PAIR_BITS = 16
-"""A filter of two codes has a bit for every combination."""
-_PAIR = np.uint32(1 << 8)
-_TRIPLE = np.uint32(0x9E3779B1)
-
-
-def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
-    """The bits [.] that the filter of 2 ** bits bits has for codes [., attributes]."""
-    first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(FILTERED_CODES))
-    number = first << np.uint32(16) | second << np.uint32(8) | third
-    return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
 
 
 @inner
 def match_keyed(codes, first, rows, chunk_rows, chunk_words, coarse, gate_bits, index, hit_rows, hit_rules, hits):
     """Hits of the keyed conjunctions among the rows [first, first + rows) of a code matrix."""
     tables = len(index.key_bits)
-    candidates = np.empty(chunk_rows if tables else 0, np.int32)
-    scratch = np.empty((5, AT_ONCE), np.int32)
+    candidates = np.empty(chunk_rows + WORD_ROWS if tables else 0, np.uint16)
+    scratch = np.empty((4, AT_ONCE + 1), np.int32)
     for table in range(tables):
         begin = index.key_start[table]
-        width = index.key_start[table + 1] - begin
-        attributes = index.key_attributes[begin : begin + width]
-        if index.filter_at[table] >= 0:
-            words = index.filter_words[index.filter_at[table] :]
-            third = attributes[min(width, FILTERED_CODES) - 1]
-            count = _look_up(
-                coarse, attributes[0] * chunk_rows, attributes[1] * chunk_rows, third * chunk_rows,
-                _PAIR if width == 2 else _TRIPLE, np.uint32(32 - index.filter_bits[table]), words, rows, candidates,
-            )  # fmt: skip
-        else:
-            count = rows
-            for row in range(rows):
-                candidates[row] = row
+        attributes = index.key_attributes[begin : index.key_start[table + 1]]
+        count = rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
         hit_rows, hit_rules, hits = _meet(
             codes, first, chunk_words, gate_bits, candidates[:count], index.key_bits[table],
-            index.slot_start[index.slot_at[table] :], attributes, index.key_factors[begin : begin + width],
+            index.slot_start[index.slot_at[table] :], attributes, index.key_factors[begin : begin + len(attributes)],
             index.shift, index.groups, index.group_codes[index.group_code_at[table] :],
             index.posted, coarse, chunk_rows, index.check_start, index.checks, index.set_start, index.set_intervals,
             index.target, scratch, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
-
-
-@inner
-def _look_up(coarse, left, right, third, factor, shift, words, rows, candidates):
-    """Writes the rows whose bit of the filter is set; returns their number."""
-    count = 0
-    for start in range(np.uint64(0), np.uint64(rows), np.uint64(64)):
-        found = np.uint64(0)
-        for at in range(start, start + np.uint64(64), np.uint64(LOOKED_UP)):
-            bits = looked_up(
-                words, coarse, np.uint64(left) + at, np.uint64(right) + at, np.uint64(third) + at, factor, shift
-            )
-            found |= bits << (at - start)
-        while found != 0:
-            candidates[count] = start + trailing_zeros(found)
-            count += 1
-            found &= found - ONE
-    # behind the last row stand bytes of no row
-    while count > 0 and candidates[count - 1] >= rows:
-        count -= 1
-    return count
 
 
 @inner
@@ -129,7 +81,7 @@ def _meet(
     for start in range(0, len(candidates), AT_ONCE):
         some = candidates[start : start + AT_ONCE]
         _add_up(codes, first, some, attributes, factors, shift, coarse, chunk_rows, totals)
-        count = 0
+        count = np.uint64(0)
         by = np.uint64(64 - bits) if bits > 0 else np.uint64(0)
         for i in range(len(some)):
             slot = totals[i] >> by
@@ -139,14 +91,15 @@ def _meet(
             begins[count] = begin
             ends[count] = end
             tags[count] = np.int32(totals[i] & np.uint64(0xFFFFFFFF))
-            count += begin < end
+            count += np.uint64(begin < end)
+        met = np.int64(count)
         if bits > 0:
             if packed:
-                _pack(rows[:count], attributes, coarse, chunk_rows, tags)
-            count = _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, count)
+                _pack(rows[:met], attributes, coarse, chunk_rows, tags)
+            met = _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, met)
         hit_rows, hit_rules, hits = _check_entries(
             codes, first, chunk_words, gate_bits, posted, coarse, chunk_rows, check_start, checks,
-            set_start, set_intervals, target, scratch, count, hit_rows, hit_rules, hits,
+            set_start, set_intervals, target, scratch, met, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
 
@@ -161,11 +114,11 @@ def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, 
         if shift[attributes[k]] == 0:
             near = coarse[attributes[k] * chunk_rows : (attributes[k] + 1) * chunk_rows]
             for i in range(len(rows)):
-                totals[i] += np.uint64(near[rows[i]]) * factor
+                totals[i] += np.uint64(near[np.uint64(rows[i])]) * factor
         else:
             column = codes[attributes[k], first:]
             for i in range(len(rows)):
-                totals[i] += np.uint64(column[rows[i]]) * factor
+                totals[i] += np.uint64(column[np.uint64(rows[i])]) * factor
 
 
 @inner
@@ -176,7 +129,7 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
     for k in range(len(attributes)):
         column = coarse[attributes[k] * chunk_rows : (attributes[k] + 1) * chunk_rows]
         for i in range(len(rows)):
-            tags[i] = tags[i] << 8 | np.int32(column[rows[i]])
+            tags[i] = tags[i] << 8 | np.int32(column[np.uint64(rows[i])])
 
 
 @inner
@@ -212,27 +165,25 @@ def _check_entries(
     target, scratch, count, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits among the entries [begin, end) of each row of `scratch`."""
-    rows, begins, ends, kept_rows, kept_entries = scratch[0], scratch[1], scratch[2], scratch[3], scratch[4]
-    at = 0
-    entry = begins[0]
-    while at < count:
-        kept = 0
-        while at < count and kept < AT_ONCE:
+    rows, begins, ends = scratch[0], scratch[1], scratch[2]
+    kept_rows, kept_entries = np.empty(AT_ONCE, np.int32), np.empty(AT_ONCE, np.int32)
+    at = np.uint64(0)
+    end = np.uint64(count)
+    entry = np.int64(begins[0])
+    while at < end:
+        pairs = np.uint64(0)
+        while at < end and pairs < AT_ONCE:
             row = rows[at]
-            stop = min(ends[at], entry + AT_ONCE - kept)
-            while entry < stop:
-                kept_rows[kept] = row
-                kept_entries[kept] = entry
-                passed = True
-                # mostly all entries of a table have as many quick checks, or none
-                for check in range(1, 1 + QUICK):
-                    if posted[entry, check] & 255 < 255:
-                        passed &= _quick(posted[entry, check], row, coarse, chunk_rows)
-                kept += passed
-                entry += 1
+            stop = min(np.int64(ends[at]), entry + np.int64(np.uint64(AT_ONCE) - pairs))
+            for place in range(entry, stop):
+                kept_rows[pairs] = row
+                kept_entries[pairs] = place
+                pairs += np.uint64(1)
+            entry = stop
             if entry == ends[at]:
-                at += 1
-                entry = begins[at] if at < count else entry
+                at += np.uint64(1)
+                entry = np.int64(begins[at])
+        kept = _keep_quick(posted, coarse, chunk_rows, kept_rows, kept_entries, np.int64(pairs))
         if hits + kept > len(hit_rows):
             hit_rows = grown(hit_rows, hits + kept)
             hit_rules = grown(hit_rules, hits + kept)
@@ -244,13 +195,31 @@ def _check_entries(
 
 
 @inner
+def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs):
+    """Keeps the pairs of a row and an entry whose quick checks are passed; returns their number."""
+    kept = np.uint64(0)
+    for i in range(pairs):
+        row = rows[i]
+        entry = np.uint64(entries[i])
+        passed = (
+            _quick(posted[entry, 1], row, coarse, chunk_rows)
+            & _quick(posted[entry, 2], row, coarse, chunk_rows)
+            & _quick(posted[entry, 3], row, coarse, chunk_rows)
+        )
+        rows[kept] = row
+        entries[kept] = entry
+        kept += np.uint64(passed)
+    return np.int64(kept)
+
+
+@inner
 def _check_rest(
     codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
     target, rows, entries, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits among entries whose quick checks were passed; there is room for all of them."""
     for i in range(len(rows)):
-        conjunction = posted[entries[i], 0]
+        conjunction = posted[np.uint64(entries[i]), 0]
         hit_rows[hits] = rows[i]
         if conjunction < 0:
             hit_rules[hits] = -1 - conjunction
@@ -267,5 +236,5 @@ def _check_rest(
 @inner
 def _quick(check, row, coarse, chunk_rows):
     """Whether a row passes a quick check."""
-    code = coarse[(check >> 16) * chunk_rows + row]
+    code = coarse[np.uint64(check >> 16) * np.uint64(chunk_rows) + np.uint64(row)]
     return ((np.int32(code) - (check >> 8)) & 255) <= (check & 255)

@@ -6,6 +6,12 @@ import numpy as np
 
 from rules_index.kernels.jit import inner
 
+MANY = 32
+"""Hits a row from which on unordered hits are sorted by rule before they become lists."""
+_PART_BITS = 8
+"""Rows of which lists are made together, as a power of two: their hits stay in the nearer caches."""
+_DIGIT_BITS = 11
+
 
 @inner
 def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets, ordinals):
@@ -15,6 +21,11 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
     is sorted. distinct: 1 where no row has a rule twice, else repeats are left out. at: [>= rows] int32, scratch.
     offsets: [rows + 1] int64, written from offsets[0] on; ordinals: [>= offsets[0] + hits] int32.
     """
+    if not ascending and hits > MANY * rows:
+        _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals)
+        if not distinct:
+            _leave_out_repeats(rows, offsets, ordinals)
+        return
     begin = offsets[0]
     at[:rows] = 0
     for hit in range(hits):
@@ -39,6 +50,73 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
                 _sort(ordinals, offsets[row], offsets[row + 1])
     if several and not distinct:
         _leave_out_repeats(rows, offsets, ordinals)
+
+
+@inner
+def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
+    """As `row_lists`: hits are parted by row, those of a part sorted by rule, digit by digit, and then by row."""
+    parts = ((rows - 1) >> _PART_BITS) + 1
+    start = np.zeros(parts + 1, np.int64)
+    for hit in range(hits):
+        start[(hit_rows[hit] >> _PART_BITS) + 1] += 1
+    most = np.int64(0)
+    for part in range(parts):
+        most = max(most, start[part + 1])
+        start[part + 1] += start[part]
+    parted_rows, parted_rules = np.empty(hits, np.int32), np.empty(hits, np.int32)
+    to = start.copy()
+    highest = np.int32(0)
+    for hit in range(hits):
+        part = hit_rows[hit] >> _PART_BITS
+        parted_rows[to[part]] = hit_rows[hit]
+        parted_rules[to[part]] = hit_rules[hit]
+        highest = max(highest, hit_rules[hit])
+        to[part] += 1
+    other_rows, other_rules = np.empty(most, np.int32), np.empty(most, np.int32)
+    digits = np.empty((1 << _DIGIT_BITS) + 1, np.int64)
+    for part in range(parts):
+        of_rows, of_rules = parted_rows[start[part] : start[part + 1]], parted_rules[start[part] : start[part + 1]]
+        shift = 0
+        while highest >> shift > 0:
+            # there and back, so that the result is where it was
+            _by_digit(of_rows, of_rules, shift, digits, other_rows, other_rules)
+            shift += _DIGIT_BITS
+            _by_digit(other_rows[: len(of_rows)], other_rules, shift, digits, of_rows, of_rules)
+            shift += _DIGIT_BITS
+        _fill_lists(of_rows, of_rules, part << _PART_BITS, rows, offsets, ordinals)
+
+
+@inner
+def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
+    """Sorts pairs by one digit of the rule, stable."""
+    mask = (1 << _DIGIT_BITS) - 1
+    digits[:] = 0
+    for i in range(len(rows)):
+        digits[((rules[i] >> shift) & mask) + 1] += 1
+    for digit in range(mask + 1):
+        digits[digit + 1] += digits[digit]
+    for i in range(len(rows)):
+        digit = (rules[i] >> shift) & mask
+        to_rows[digits[digit]] = rows[i]
+        to_rules[digits[digit]] = rules[i]
+        digits[digit] += 1
+
+
+@inner
+def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
+    """The lists of the rows from `first` on of one part, from their hits in the order of the rules."""
+    count = min(1 << _PART_BITS, rows - first)
+    at = np.zeros(count + 1, np.int64)
+    for i in range(len(hit_rows)):
+        at[hit_rows[i] - first + 1] += 1
+    at[0] = offsets[first]
+    for row in range(count):
+        at[row + 1] += at[row]
+        offsets[first + row + 1] = at[row + 1]
+    for i in range(len(hit_rows)):
+        row = hit_rows[i] - first
+        ordinals[at[row]] = hit_rules[i]
+        at[row] += 1
 
 
 @inner

@@ -77,6 +77,9 @@ class Index(NamedTuple):
     filter_at: np.ndarray
     filter_bits: np.ndarray
     filter_words: np.ndarray
+    sign_at: np.ndarray
+    sign_planes: np.ndarray
+    signs: np.ndarray
     groups: np.ndarray
     group_codes: np.ndarray
     group_code_at: np.ndarray
@@ -115,7 +118,9 @@ def match_codes(codes, index):
     bits = np.empty((bitmaps + gates) * words, np.uint64)
     size_of = np.zeros(bitmaps + gates, np.int32)
     gate_bits = np.zeros(gates * chunk_words, np.uint64)
-    in_order = np.arange(chunk_rows).astype(np.int32)
+    in_order = np.empty(chunk_rows, np.int32)
+    for row in range(chunk_rows):
+        in_order[row] = row
     at = np.empty(chunk_rows, np.int32)
     offsets = np.zeros(rows + 1, np.int64)
     ordinals = np.empty(max(64, rows), np.int32)

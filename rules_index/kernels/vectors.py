@@ -18,6 +18,8 @@ _WORDS = ir.VectorType(ir.IntType(64), GROUP)
 _U64, _U32 = numba.types.uint64, numba.types.uint32
 LOOKED_UP = 16
 """Rows that are looked up at once."""
+SIGNS = 256
+"""Bytes of a table of signs, one for every coarse code."""
 _WORD, _LONG = ir.IntType(32), ir.IntType(64)
 
 
@@ -131,6 +133,78 @@ def _gather(builder: Any, words: Any, places: Any) -> Any:
     )
     every, nothing = ir.Constant(flags, [1] * LOOKED_UP), ir.Constant(lanes, [0] * LOOKED_UP)
     return builder.call(gather, [builder.inttoptr(address, pointers), ir.Constant(_WORD, 4), every, nothing])
+
+
+def _signed(width: int) -> Any:
+    """An intrinsic (signs, codes, sign_at, at, ...) -> uint64 for rows whose codes (uint8) of `width` attributes begin
+    at `at`, ...: bit r is set where the bytes `signs[sign_at + 256 * k + codes[at_k + r]]`, k < width, share a bit."""
+
+    @intrinsic
+    def signed(typing_context: Any, signs: Any, codes: Any, sign_at: Any, places: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            shared = ir.Constant(_BYTES, [255] * _LANES)
+            for k in range(width):
+                at = builder.extract_value(arguments[3], k)
+                index = builder.load(_pointer(context, builder, signature, arguments, 1, at, _BYTES), align=1)
+                sign_at = builder.add(arguments[2], ir.Constant(_LONG, k * SIGNS))
+                shared = builder.and_(shared, _sign(context, builder, signature, arguments, sign_at, index))
+            some = builder.icmp_unsigned("!=", shared, ir.Constant(_BYTES, [0] * _LANES))
+            return builder.bitcast(some, ir.IntType(_LANES))
+
+        return _U64(signs, codes, _U64, numba.types.UniTuple(_U64, width)), codegen
+
+    return signed
+
+
+signed_one, signed_two, signed_three = _signed(1), _signed(2), _signed(3)
+
+
+def _sign(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
+    """The bytes `signs[at + index]` for all lanes of an index."""
+    if "+avx512vbmi," not in context.codegen()._tm_features + ",":
+        found = ir.Constant(_BYTES, ir.Undefined)
+        for lane in (ir.Constant(_WORD, i) for i in range(_LANES)):
+            place = builder.add(at, builder.zext(builder.extract_element(index, lane), _LONG))
+            byte = builder.load(_pointer(context, builder, signature, arguments, 0, place, ir.IntType(8)))
+            found = builder.insert_element(found, byte, lane)
+        return found
+    parts = []
+    for offset in range(0, SIGNS, _LANES):
+        place = builder.add(at, ir.Constant(_LONG, offset))
+        parts.append(builder.load(_pointer(context, builder, signature, arguments, 0, place, _BYTES), align=1))
+    kind = ir.FunctionType(_BYTES, [_BYTES] * 3)
+    of_both = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
+    low, high = (builder.call(of_both, [parts[i], index, parts[i + 1]]) for i in (0, 2))
+    upper_half = builder.icmp_signed("<", index, ir.Constant(_BYTES, [0] * _LANES))
+    return builder.select(upper_half, high, low)
+
+
+@intrinsic
+def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any) -> Any:
+    """Writes `first` plus the index of each set bit of `bits`, ascending, to `out` (uint16) from `count` on; returns
+    the count behind them. Up to 64 elements from `count` on are overwritten."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        count = arguments[1]
+        half = _LANES // 2
+        numbers = ir.VectorType(ir.IntType(16), half)
+        first = _spread(builder, builder.trunc(arguments[2], ir.IntType(16)), half)
+        flags = ir.VectorType(ir.IntType(1), half)
+        compress = numba.core.cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(numbers, [numbers, flags, numbers]),
+            f"llvm.experimental.vector.compress.v{half}i16",
+        )
+        for begin in (0, half):
+            some = builder.trunc(builder.lshr(arguments[3], ir.Constant(_LONG, begin)), ir.IntType(half))
+            rows = builder.add(first, ir.Constant(numbers, list(range(begin, begin + half))))
+            undefined = ir.Constant(numbers, ir.Undefined)
+            found = builder.call(compress, [rows, builder.bitcast(some, flags), undefined])
+            builder.store(found, _pointer(context, builder, signature, arguments, 0, count, numbers), align=2)
+            count = builder.add(count, builder.zext(builder.ctpop(some), _LONG))
+        return count
+
+    return _U64(out, _U64, _U64, _U64), codegen
 
 
 def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, kind: Any) -> Any:

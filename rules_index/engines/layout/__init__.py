@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from rules_index.engines.layout.arrays import depth_of, lay_out
-from rules_index.engines.layout.tables import FILTERED
+from rules_index.engines.layout.tables import FILTERED, PASSED
 from rules_index.engines.layout.terms import BLOCK_ROWS, Placement, Terms, scan_all, set_widths, terms_of
 
-__all__ = ["BLOCK_ROWS", "FILTERED", "Placement", "Terms", "depth_of", "lay_out", "scan_all", "set_widths", "terms_of"]
+__all__ = [
+    "BLOCK_ROWS",
+    "FILTERED",
+    "PASSED",
+    "Placement",
+    "Terms",
+    "depth_of",
+    "lay_out",
+    "scan_all",
+    "set_widths",
+    "terms_of",
+]

@@ -13,7 +13,7 @@ import numpy as np
 from rules_index.engines.boxes import Tree
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.bitmaps import bitmaps, coarse_shift
-from rules_index.engines.layout.tables import in_tables, tables, with_quick_checks
+from rules_index.engines.layout.tables import in_tables, sifted_attributes, tables, with_quick_checks
 from rules_index.engines.layout.terms import BLOCK_ROWS, Placement, Terms, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.match import STEP
@@ -68,6 +68,7 @@ def lay_out(c: Conjunctions, placement: Placement) -> dict[str, np.ndarray]:
     for attributes in (maps["bitmap_attribute"][2:], slices["slice_attribute"], tree["tree_tests"][:, 0]):
         needed[attributes] = True
     needed[filed["key_attributes"]] |= shift[filed["key_attributes"]] == 0
+    needed[sifted_attributes(filed)] = True
     filed["posted"], complete = with_quick_checks(
         filed["posted"], terms, ~in_key & is_keyed, shift, needed, c.target[numbers].astype(np.int64)
     )
@@ -97,7 +98,7 @@ def _in_order(
     elsewhere[walked] = False
     in_table, by_slice = elsewhere & (placement.table >= 0), elsewhere & (placement.table < 0)
     scanned = np.flatnonzero(by_slice & (placement.slicing < 0))
-    keyed, filed = tables(c, placement, np.flatnonzero(in_table), first, first + len(scanned))
+    keyed, filed = tables(c, placement, np.flatnonzero(in_table), first, first + len(scanned), shift)
     sliced = np.flatnonzero(by_slice & (placement.slicing >= 0))
     sliced, slices = _slices(c, placement, sliced, shift, first, first + len(scanned) + len(keyed))
     order = _Order(first, scanned, keyed, sliced, walked)

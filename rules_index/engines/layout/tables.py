@@ -9,7 +9,9 @@ import numpy as np
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.keys import FILTERED_CODES, PACKED, PAIR_BITS, QUICK, filter_places
+from rules_index.kernels.keys import PACKED, QUICK
+from rules_index.kernels.sift import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
+from rules_index.kernels.vectors import SIGNS
 
 DIRECT_SLOTS = 1 << 16
 """Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
@@ -17,19 +19,22 @@ QUICK_ATTRIBUTES = 1 << 15
 """Attributes that a quick check can name."""
 FILTERED = 4
 """A table of two or three attributes has a filter where there are more than so many combinations per entry."""
-FILTER_SPARSITY = 64
+FILTER_SPARSITY = 256
 """Bits of a filter per entry of its table, at least."""
 LARGEST_FILTER = 20
 """Most bits of a filter, as a power of two: more would not stay in the caches."""
+PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
+"""What a row costs that signs let pass to a filter, that only a filter looks at, and that looks into a slot, each in
+planes of signs."""
 
 
 def tables(
-    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int
+    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int, shift: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
     keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
     bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
-    collected = _Tables()
+    collected = _Tables(c.sizes, shift, placement.shares)
     ordered: list[np.ndarray] = []
     at = first
     for number, attributes in enumerate(placement.tables):
@@ -43,7 +48,7 @@ def tables(
         renumbered = np.empty(len(members), np.int64)
         renumbered[new_order] = np.arange(len(members))
         ordered.append(members[new_order])
-        collected.add(attributes, codes[rank], at + renumbered[conjunction[rank]], c.sizes[list(attributes)])
+        collected.add(attributes, codes[rank], at + renumbered[conjunction[rank]])
         at += len(members)
     return np.concatenate([np.empty(0, np.int64), *ordered]).astype(np.int64), collected.arrays()
 
@@ -75,32 +80,40 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 class _Tables:
     """Growing arrays of `kernels.keys`."""
 
-    def __init__(self) -> None:
+    def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
+        self._sizes, self._shift = sizes, shift
+        self._shares = coarse_shares(sizes, shift, shares)
         self._parts: dict[str, list[np.ndarray]] = {
             name: [np.empty(0, dtype)]
             for name, dtype in {
                 "key_attributes": np.int32, "key_factors": np.int64, "key_bits": np.int32, "slot_at": np.int64,
                 "slot_start": np.int32, "filter_at": np.int64, "filter_bits": np.int32, "filter_words": np.int32,
+                "sign_at": np.int64, "sign_planes": np.int32, "signs": np.uint8,
                 "groups": np.int32, "group_codes": np.int32, "group_code_at": np.int64, "posted": np.int32,
             }.items()
         }  # fmt: skip
         self._key_start = [0]
         self._length = dict.fromkeys(self._parts, 0)
 
-    def add(self, attributes: tuple[int, ...], codes: np.ndarray, conjunctions: np.ndarray, sizes: np.ndarray) -> None:
+    def add(self, attributes: tuple[int, ...], codes: np.ndarray, conjunctions: np.ndarray) -> None:
         """A table of entries that ascend by their codes [entries, attributes]."""
+        sizes = self._sizes[list(attributes)]
         slots = int(np.prod(sizes.astype(object)))
         entries = len(codes)
         self._put("slot_at", self._length["slot_start"])
         self._put("key_attributes", attributes)
         direct = slots <= max(DIRECT_SLOTS, 2 * entries)
         packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
-        looked_at = codes[:, :FILTERED_CODES]
-        combinations = int(np.prod(sizes[:FILTERED_CODES].astype(object)))
-        near = bool((sizes[:FILTERED_CODES] <= COARSE_CODES).all())
-        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(looked_at)
+        sifted = list(attributes[:SIFTED])
+        combinations = int(np.prod(sizes[:SIFTED].astype(object)))
+        near = bool((sizes[:SIFTED] <= COARSE_CODES).all())
+        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :SIFTED])
         self._put("filter_at", self._length["filter_words"] if filtered else -1)
-        self._put("filter_bits", self._filter(looked_at) if filtered else 0)
+        self._put("filter_bits", self._filter(codes[:, :SIFTED]) if filtered else 0)
+        signs = signs_of(codes[:, :SIFTED] >> self._shift[sifted], self._shares[sifted], filtered)
+        self._put("sign_at", self._length["signs"])
+        self._put("sign_planes", len(signs))
+        self._put("signs", signs.reshape(-1))
         if direct:
             factors = np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
             slot = codes @ factors
@@ -167,6 +180,58 @@ class _Tables:
         places[arrays["key_bits"] > 0] = arrays["group_code_at"]
         arrays["groups"] = arrays["groups"].reshape(-1, 2)
         return {**arrays, "group_code_at": places, "key_start": np.array(self._key_start, np.int64)}
+
+
+def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
+    """The expected share [attributes, 256] of the rows for every coarse code; without `shares` of the codes, codes are
+    taken to be alike."""
+    at = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
+    found = np.zeros((len(sizes), SIGNS))
+    for attribute, (begin, end) in enumerate(zip(at[:-1].tolist(), at[1:].tolist(), strict=True)):
+        coarse = np.arange(end - begin) >> shift[attribute]
+        weights = np.full(end - begin, 1 / (end - begin)) if shares is None else shares[begin:end]
+        found[attribute] = np.bincount(coarse, weights=weights, minlength=SIGNS)
+    return found
+
+
+def signs_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
+    """The signs [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries, attributes],
+    in as many planes as pay, which may be none.
+
+    shares [attributes, 256]: of the rows for every code. Classes are runs of entries in the order of one attribute, so
+    that each has few of its codes: of the one that lets the fewest rows pass.
+    """
+    best, least = np.zeros((0, codes.shape[1], SIGNS), np.uint8), LOOKED_UP if filtered else LOOKED
+    passed = PASSED if filtered else LOOKED
+    for planes in range(1, MOST_PLANES + 1):
+        before = least
+        for by in range(codes.shape[1]):
+            named = _named(codes, by, planes * PLANE_CLASSES)
+            passing = float(np.einsum("acg,ac->ag", named, shares).prod(0).sum())
+            if planes + passing * passed < least:
+                least = planes + passing * passed
+                best = np.ascontiguousarray(np.packbits(named, axis=2, bitorder="little").transpose(2, 0, 1))
+        if least == before:
+            break
+    return best
+
+
+def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
+    """Which classes [attributes, 256, classes] bool name a code, being runs by the codes of one attribute."""
+    of = np.empty(len(codes), np.int64)
+    of[np.argsort(codes[:, by], kind="stable")] = np.arange(len(codes)) * classes // max(1, len(codes))
+    named = np.zeros((codes.shape[1], SIGNS, classes), bool)
+    for attribute, column in enumerate(codes.T):
+        named[attribute, column, of] = True
+    return named
+
+
+def sifted_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """The attributes [.] whose coarse codes tables are sifted by."""
+    signed = np.flatnonzero((arrays["sign_planes"] > 0) | (arrays["filter_at"] >= 0))
+    count = np.minimum(np.diff(arrays["key_start"])[signed], SIFTED)
+    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signed], count) + within(count)]
+    return found
 
 
 def _distinct(codes: np.ndarray) -> int:

@@ -20,6 +20,8 @@ class Placement:
     table   [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
     slicing [rules' conjunctions] int32, the attribute of `slicings` by which it is sliced, or -1
     tables  for each table its attributes
+    shares  [codes] the expected share of the rows for every code of every attribute, one attribute after the other;
+            None where it is not known
     tree    holds those whose numbers are its keys, whatever the other fields say; None for none
     """
 
@@ -28,6 +30,7 @@ class Placement:
     tables: Sequence[tuple[int, ...]]
     slicings: Sequence[int]
     chunk_rows: int = BLOCK_ROWS
+    shares: np.ndarray | None = None
     tree: Tree | None = None
 
 

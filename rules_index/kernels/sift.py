@@ -1,0 +1,137 @@
+"""Rows that need not look into a table of `kernels.keys`, since no entry of it has their codes, are sifted out.
+
+Two things tell, both from the coarse codes of a table's first three attributes. A *filter* of bits, which fits the
+nearest caches, has one for every three codes. *Signs* are quicker and less exact: the entries of a table are parted
+into classes, eight to a plane, a bit of a byte for each; every code of an attribute has the byte of the plane's classes
+that name it, and a row whose bytes have no bit in common, in any plane, meets no entry. Rows that signs let pass meet
+the filter.
+
+filter_at        [tables] int64, its first word in filter_words; -1 for none
+filter_bits      [tables] int32: the filter has 2 ** filter_bits bits
+filter_words     int32: bit b % 32 of word b // 32
+sign_at          [tables] int64, its first byte in signs
+sign_planes      [tables] int32, 0 where a table has no signs
+signs            uint8: of each plane of a table 256 bytes for each of its first three attributes
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.jit import inner
+from rules_index.kernels.vectors import LOOKED_UP, SIGNS, compressed, looked_up, signed_one, signed_three, signed_two
+
+SIFTED = 3
+"""Attributes of a table that filter and signs look at: the first ones; a filter of two looks at the second again."""
+PLANE_CLASSES = 8
+MOST_PLANES = 4
+PAIR_BITS = 16
+"""A filter of two codes has a bit for every combination."""
+WORD_ROWS = 64
+"""Rows that are sifted at once."""
+MOST_CHUNK_ROWS = 1 << 16
+"""Rows of a chunk are numbered with 16 bits."""
+_PAIR = np.uint32(1 << 8)
+_TRIPLE = np.uint32(0x9E3779B1)
+
+
+def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
+    """The bits [.] that the filter of 2 ** bits bits has for codes [., attributes]."""
+    first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(SIFTED))
+    number = first << np.uint32(16) | second << np.uint32(8) | third
+    return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
+
+
+@inner
+def rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates):
+    """Writes the rows that signs and filter of a table let pass, all where it has neither; returns their number."""
+    has_filter = index.filter_at[table] >= 0
+    words = index.filter_words[max(0, index.filter_at[table]) :]
+    shift = np.uint32(32 - index.filter_bits[table])
+    if index.sign_planes[table] > 0:
+        count = _sift(
+            coarse, chunk_rows, attributes, index.signs, index.sign_at[table], index.sign_planes[table], rows,
+            candidates,
+        )  # fmt: skip
+        # a direct table's slots tell as fast as its filter
+        if has_filter and index.key_bits[table] > 0:
+            count = _filter(coarse, chunk_rows, attributes, words, shift, count, candidates)
+        return count
+    if has_filter:
+        return _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates)
+    for row in range(rows):
+        candidates[row] = row
+    return rows
+
+
+@inner
+def _sift(coarse, chunk_rows, attributes, signs, sign_at, planes, rows, candidates):
+    """Writes the rows that the signs of a table let pass; returns their number."""
+    begin = np.uint64(sign_at)
+    plane = np.uint64(SIGNS * min(SIFTED, len(attributes)))
+    end = begin + np.uint64(planes) * plane
+    left, middle, right = _columns(attributes, chunk_rows)
+    count = np.uint64(0)
+    for row in range(np.uint64(0), np.uint64(rows), np.uint64(WORD_ROWS)):
+        bits = np.uint64(0)
+        for at in range(begin, end, plane):
+            if len(attributes) == 2:
+                bits |= signed_two(signs, coarse, at, (left + row, middle + row))
+            elif len(attributes) == 1:
+                bits |= signed_one(signs, coarse, at, (left + row,))
+            else:
+                bits |= signed_three(signs, coarse, at, (left + row, middle + row, right + row))
+        count = compressed(candidates, count, row, bits)
+    return _within(rows, count, candidates)
+
+
+@inner
+def _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates):
+    """Writes the rows whose bit of the filter is set; returns their number."""
+    left, middle, right = _columns(attributes, chunk_rows)
+    factor = _PAIR if len(attributes) == 2 else _TRIPLE
+    count = np.uint64(0)
+    for row in range(np.uint64(0), np.uint64(rows), np.uint64(WORD_ROWS)):
+        bits = np.uint64(0)
+        for at in range(row, row + np.uint64(WORD_ROWS), np.uint64(LOOKED_UP)):
+            some = looked_up(words, coarse, left + at, middle + at, right + at, factor, shift)
+            bits |= some << (at - row)
+        count = compressed(candidates, count, row, bits)
+    return _within(rows, count, candidates)
+
+
+@inner
+def _filter(coarse, chunk_rows, attributes, words, shift, count, candidates):
+    """Keeps the candidates whose bit of the filter is set; returns their number."""
+    left, middle, right = _columns(attributes, chunk_rows)
+    factor = _PAIR if len(attributes) == 2 else _TRIPLE
+    kept = np.uint64(0)
+    for i in range(count):
+        row = np.uint64(candidates[i])
+        number = np.uint64(coarse[left + row]) << np.uint64(16) | np.uint64(coarse[middle + row]) << np.uint64(8)
+        number |= np.uint64(coarse[right + row])
+        bit = ((number * np.uint64(factor)) & np.uint64(0xFFFFFFFF)) >> np.uint64(shift)
+        candidates[kept] = candidates[i]
+        kept += np.uint64(words[bit >> np.uint64(5)]) >> (bit & np.uint64(31)) & np.uint64(1)
+    return np.int64(kept)
+
+
+@inner
+def _columns(attributes, chunk_rows):
+    """Where the coarse codes begin of a table's first three attributes; the last one stands for any that it lacks."""
+    stride = np.uint64(chunk_rows)
+    last = len(attributes) - 1
+    return (
+        np.uint64(attributes[0]) * stride,
+        np.uint64(attributes[min(1, last)]) * stride,
+        np.uint64(attributes[min(2, last)]) * stride,
+    )
+
+
+@inner
+def _within(rows, count, candidates):
+    """How many of ascending candidates are rows: behind the last one stand bytes of no row."""
+    found = np.int64(count)
+    while found > 0 and candidates[found - 1] >= rows:
+        found -= 1
+    return found
