@@ -112,10 +112,11 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     drawn: np.ndarray = np.arange(count)
     if count > SAMPLED:
         drawn = np.sort(draw.choice(count, SAMPLED, replace=False))
-    planner = _Planner(c, first + drawn, shares, max(1, count) / max(1, len(drawn)))
+    alike = _alike_codes(c, code_shares)
+    planner = _Planner(c, first + drawn, shares, alike, max(1, count) / max(1, len(drawn)))
     scanning = planner.choose(keyed=False, sliced=False)
     found = [planner.choose(keyed, sliced) for keyed, sliced in ((False, True), (True, False), (True, True))]
-    if any(each.tables and each.scans for each in found):
+    if any(each.scans for each in found):
         # the last scanned conjunctions may cost the bitmaps of all attributes
         found += [planner.choose(keyed=True, sliced=sliced, eagerness=10.0) for sliced in (False, True)]
     best = min([scanning, *found], key=lambda each: each.cost)
@@ -123,7 +124,7 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     scan_all = Plan(Placement(nowhere, nowhere, (), ()), scanning.cost)
     if best is scanning:
         return scan_all, scan_all
-    placement = _Planner(c, np.arange(first, first + count), shares, 1.0).place(best)
+    placement = _Planner(c, np.arange(first, first + count), shares, alike, 1.0).place(best)
     return scan_all, Plan(replace(placement, shares=code_shares), best.cost)
 
 
@@ -144,6 +145,13 @@ def _code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
     seen = np.bincount(at, weights=uses, minlength=len(uniform))
     total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
     return np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
+
+
+def _alike_codes(c: Conjunctions, code_shares: np.ndarray) -> np.ndarray:
+    """Of every attribute [attributes] the number of coarse codes that, being all alike, would be as often equal in two
+    rows as its codes are (Simpson's)."""
+    starts = np.cumsum(c.sizes.astype(np.int64)) - c.sizes
+    return np.minimum(COARSE_CODES, 1 / np.add.reduceat(code_shares**2, starts)) if len(starts) else np.ones(0)
 
 
 def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
@@ -178,8 +186,11 @@ class _Choice:
 class _Planner:
     """Expected costs of some of a rule set's conjunctions, each of which stands for `scale` of them."""
 
-    def __init__(self, c: Conjunctions, conjunctions: np.ndarray, shares: np.ndarray, scale: float) -> None:
+    def __init__(
+        self, c: Conjunctions, conjunctions: np.ndarray, shares: np.ndarray, alike: np.ndarray, scale: float
+    ) -> None:
         self.c = c
+        self.alike = alike
         self.costs = measured_costs()
         self.count = len(conjunctions)
         self.scale = scale
@@ -259,11 +270,12 @@ class _Planner:
 
     def _probe_cost(self, names: tuple[int, ...], entries: float) -> float:
         """Of a table, whatever a row meets there: its signs, its filter or its slot; entries are taken to be spread
-        evenly."""
+        evenly over as many codes as are `alike`."""
         costs = self.costs
-        sizes = np.minimum(self.c.sizes[list(names)[:SIFTED]], COARSE_CODES).astype(np.float64)
-        filtered = len(names) > 1 and bool((self.c.sizes[list(names)[:SIFTED]] <= COARSE_CODES).all())
-        filtered &= float(sizes.prod()) > FILTERED * entries
+        sifted = list(names)[:SIFTED]
+        sizes = self.alike[sifted]
+        filtered = len(names) > 1 and bool((self.c.sizes[sifted] <= COARSE_CODES).all())
+        filtered &= float(np.prod(self.c.sizes[sifted].astype(np.float64))) > FILTERED * entries
         planes = np.arange(1, MOST_PLANES + 1)[:, None]
         classes = planes * PLANE_CLASSES
         codes = sizes * -np.expm1(-entries / classes / sizes)
