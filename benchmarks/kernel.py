@@ -163,7 +163,7 @@ def _match_codes(compiled: ri.CompiledRules, given: Workload) -> Answer:
     counts = np.zeros(len(given), np.int64)
     seconds = 0.0
     for start in range(0, table.num_rows, BATCH_ROWS):
-        codes, _ = compiled._codes(table.slice(start, BATCH_ROWS))
+        codes, _ = compiled.codes(table.slice(start, BATCH_ROWS))
         started = time.process_time()
         _, ordinals = compiled.index.match(codes)
         seconds += time.process_time() - started

@@ -168,7 +168,7 @@ def measure(name: str, parts: Sequence[Part], engines: Sequence[str], repeat: in
     """Compiles, compares and times all systems on a rule set."""
     measured: dict[str, Measured] = {}
     compiled = {engine: _compile(engine, parts, measured) for engine in dict.fromkeys(("scan", AUTO, *engines))}
-    codes = [each._codes(table)[0] for each, (_, table) in zip(compiled["scan"], parts, strict=True)]
+    codes = [each.codes(table)[0] for each, (_, table) in zip(compiled["scan"], parts, strict=True)]
     conjunctions = [_conjunctions(each) for each in compiled["scan"]]
     matchers = {engine: [each.index.match for each in by_part] for engine, by_part in compiled.items()}
     matches = _compare(matchers, codes, exact=True)
@@ -194,7 +194,10 @@ def measure(name: str, parts: Sequence[Part], engines: Sequence[str], repeat: in
 def _compile(engine: str, parts: Sequence[Part], measured: dict[str, Measured]) -> list[ri.CompiledRules]:
     """All parts compiled, and how long that took."""
     started = time.process_time()
-    compiled = [ri.compile_rules(list(enumerate(texts)), table.schema, engine=engine) for texts, table in parts]
+    compiled = [
+        ri.compile_rules(list(enumerate(texts)), table.schema, engine=engine, sample=table.select)
+        for texts, table in parts
+    ]
     seconds = time.process_time() - started
     for each in compiled:
         if each.rejects.num_rows or each.derived:

@@ -23,6 +23,7 @@ from pipelines.config import Stream
 from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.sample import source_sample
 from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
 from pipelines.workspace import Workspace
@@ -220,6 +221,7 @@ def _bring_up_to_date(
         event_time=stream.event_time,
         time_zone=workspace.configuration.rules.time_zone,
         analyse=spark_analyser(workspace, stream),
+        sample=source_sample(stream, schema),
     )
     rejected = _library_rejects(compiled, name)
     count = refused + rejected.height

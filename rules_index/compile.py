@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from rules_index.code_matrix import Sample, sample_codes
 from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import leaves_of
 from rules_index.engines import ENGINES, build
@@ -32,13 +33,16 @@ def compile_rules(
     event_time: str | None = None,
     time_zone: str = "UTC",
     analyse: Analyse | None = None,
+    sample: Sample | None = None,
 ) -> CompiledRules:
     """Compiles rules over rows of `schema` into an index.
 
     rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and
     valid_to), or pairs (rule_id, expression); ids all str or all int. event_time: the column that validity
     bounds are compared with. time_zone: of timestamp literals and functions. analyse: given the derived
-    leaves that only Spark can evaluate, tells for each None or why Spark refuses it.
+    leaves that only Spark can evaluate, tells for each None or why Spark refuses it. sample: given the names of the
+    columns that the rules read, some typical rows (of a table in memory: `table.select`), by which `auto` chooses;
+    without it how often values occur is guessed.
 
     A rule that does not compile is in `rejects` and touches no other. Raises `RulesIndexError` where the
     rules as a whole cannot be read.
@@ -54,10 +58,11 @@ def compile_rules(
     accepted = enabled.chosen(np.flatnonzero(flattener.kept))
     del flattener
     conjunctions = flattened.conjunctions
-    built, reason = build(conjunctions, engine)
+    inputs = _inputs(flattened.attributes)
+    codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
+    built, reason = build(conjunctions, engine, codes)
     for array in built.arrays.values():
         array.setflags(write=False)
-    inputs = _inputs(flattened.attributes)
     return CompiledRules(
         ids=accepted.ids,
         inputs=inputs,
@@ -78,6 +83,7 @@ def compile_rules(
             "attributes": len(flattened.regions),
             "derived": sum(leaf.text is not None for leaf in inputs),
             "codes": int(conjunctions.sizes.sum()),
+            "sampled_rows": 0 if codes is None else codes.shape[1],
             "engine": built.name,
             "engine_reason": reason,
             "build_seconds": round(time.perf_counter() - started, 6),

@@ -12,12 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.conjunctions import leaves_of
+from rules_index.code_matrix import code_matrix
 from rules_index.engines import Engine, Scan
 from rules_index.errors import RulesIndexError
-from rules_index.expressions.evaluate import Evaluated, evaluate
 from rules_index.expressions.tree import Expression, Leaf
-from rules_index.inputs import as_table, read_leaf, truth_values
+from rules_index.inputs import as_table
 from rules_index.regions import Regions
 from rules_index.rules import RuleId
 
@@ -86,7 +85,7 @@ class CompiledRules:
         ordinals: list[np.ndarray] = []
         errors: dict[RuleId, int] = {}
         for chunk in _chunks(table):
-            codes, raised = self._codes(chunk)
+            codes, raised = self.codes(chunk)
             ends, hits = self.index.match(codes)
             offsets.append(ends[1:] + offsets[-1][-1])
             ordinals.append(hits)
@@ -94,34 +93,9 @@ class CompiledRules:
                 errors[rule_id] = errors.get(rule_id, 0) + rows
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
-    def _codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The code matrix [attributes, rows] int32, and the raised rows [rows] bool by attribute."""
-        rows = table.num_rows
-        read: dict[str, Evaluated | np.ndarray] = {leaf.name: read_leaf(table, leaf) for leaf in self.inputs}
-        codes = np.empty((len(self.attributes), rows), np.int32)
-        raised: dict[int, np.ndarray] = {}
-        values: dict[str, Evaluated] = {}
-        cache: dict[Expression, Evaluated] = {}
-        for number, attribute in enumerate(self.attributes):
-            if isinstance(attribute, Leaf):
-                given = read[attribute.name]
-                if isinstance(given, np.ndarray):
-                    self.regions[number].encode_truth(given, codes[number])
-                    failed = given == 3
-                    if failed.any():
-                        raised[number] = failed
-                    continue
-                result = given
-            else:
-                for leaf in leaves_of(attribute):
-                    if leaf.name not in values:
-                        given = read[leaf.name]
-                        values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
-                result = evaluate(attribute, values, rows, cache)
-            self.regions[number].encode(result.values, result.raised, codes[number])
-            if result.raised is not None and result.raised.any():
-                raised[number] = result.raised
-        return codes, raised
+    def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """The code matrix [attributes, rows] int32 of some rows, and the raised rows [rows] bool by attribute."""
+        return code_matrix(self.attributes, self.regions, self.inputs, table)
 
     def _count_errors(self, raised: Mapping[int, np.ndarray]) -> dict[RuleId, int]:
         """Rows on which some attribute of a rule raised, by rule id; rules without any are left out."""

@@ -97,7 +97,7 @@ def truth_values(codes: np.ndarray) -> Evaluated:
 def _typed(column: pa.Array, leaf: Leaf) -> pa.Array:
     if not _same_type(column.type, leaf.type):
         raise SchemaError(f"The batch's column {leaf.name} is {column.type}; the rules were compiled for {leaf.type}.")
-    return plain(column, leaf.type)
+    return column if pa.types.is_nested(leaf.type) else plain(column, leaf.type)
 
 
 def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
@@ -119,4 +119,17 @@ def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
         return bool(
             t.is_timestamp(actual) and actual.unit == wanted.unit and (actual.tz is None) == (wanted.tz is None)
         )
+    if t.is_nested(wanted):
+        # rules only ask whether there is a value: names of items and nullability do not matter
+        return bool(_kind_of_nested(actual) == _kind_of_nested(wanted))
     return bool(actual == wanted)
+
+
+def _kind_of_nested(data_type: pa.DataType) -> str | None:
+    t = pa.types
+    kinds = {
+        "struct": t.is_struct,
+        "map": t.is_map,
+        "list": lambda each: t.is_list(each) or t.is_large_list(each) or t.is_list_view(each),
+    }
+    return next((name for name, is_kind in kinds.items() if is_kind(data_type)), None)

@@ -155,7 +155,7 @@ def compare(oracle: Oracle, table: pa.Table, texts: Sequence[str], tally: Tally,
 
 def raised_rows(compiled: ri.CompiledRules, batch: pa.Table, rules: int) -> np.ndarray:
     """[rules, rows] bool: where the index counts an error of the rule; `errors` holds only their numbers."""
-    _, by_attribute = compiled._codes(batch)
+    _, by_attribute = compiled.codes(batch)
     starts, used = compiled.raising
     raised = np.zeros((rules, batch.num_rows), bool)
     for ordinal, number in enumerate(compiled.ids.to_pylist()):

@@ -14,8 +14,8 @@ from rules_index.engines.trees import BETree, Cei, GridFile, RTree
 ENGINES: dict[str, type[Engine] | type[Scan]] = {
     engine.name: engine for engine in (Asc, BETree, RTree, GridFile, Cei, Scan)
 }
-WORTHWHILE = 0.95
-"""Share of the cost of scanning below which another engine is chosen."""
+SAMPLE_ROWS = 4096
+"""Rows of a sample that suffice."""
 
 
 def build(
@@ -24,12 +24,12 @@ def build(
     """An engine over conjunctions, and why it is this one.
 
     name: of an engine, or "auto" for the one that is expected to be fastest. sample: codes [attributes, rows] of some
-    rows; without it the frequencies of codes are guessed from the rules.
+    rows, `SAMPLE_ROWS` suffice; without it the frequencies of codes are guessed from the rules.
     """
     if name != "auto":
         return ENGINES[name].build(conjunctions, sample), "as asked for"
     scanning, best = plans(conjunctions, sample)
-    if best.cost >= WORTHWHILE * scanning.cost:
+    if not best.keyed and not best.sliced:
         return Asc.build(conjunctions, sample), (
             f"scanning all conjunctions is expected to take {scanning.cost:.0f} ns a row, partitions no less"
         )
@@ -45,6 +45,7 @@ def build(
 
 __all__ = [
     "ENGINES",
+    "SAMPLE_ROWS",
     "Asc",
     "BETree",
     "Cei",

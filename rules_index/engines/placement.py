@@ -1,8 +1,8 @@
 """Which conjunctions are scanned, keyed or sliced: chosen by what each is expected to cost a row.
 
-The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks/calibrate.py`); how often a row has
-a code is read from a sample of rows or, without one, guessed: half as if all codes were alike, half as often as rules
-name it.
+The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks/calibrate.py`). How often a row has
+a code and satisfies a conjunction is counted in a sample of rows or, without one, guessed: codes half as if all were
+alike and half as often as rules name them, conjunctions as if attributes knew nothing of each other.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from importlib import resources
 
 import numpy as np
 
+from rules_index.engines.asc import Asc
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, FILTERED, PASSED, Placement, set_widths, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
@@ -52,7 +53,8 @@ class Costs:
     candidate  a row and a conjunction in its slot
     sort       a row sorted for slicing
     gather     a row's coarse code brought into that order, of one attribute
-    order      a match that is not scanned, brought into the order of the lists: scanned ones come in that order
+    order      a match that is not scanned, brought into the order of the lists; where all come from a single table
+               they stand in it
     """
 
     coarsen: float
@@ -113,7 +115,8 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     if count > SAMPLED:
         drawn = np.sort(draw.choice(count, SAMPLED, replace=False))
     alike = _alike_codes(c, code_shares)
-    planner = _Planner(c, first + drawn, shares, alike, max(1, count) / max(1, len(drawn)))
+    matches = None if sample is None or not sample.shape[1] else _matches(c, first + drawn, sample)
+    planner = _Planner(c, first + drawn, shares, alike, max(1, count) / max(1, len(drawn)), matches)
     scanning = planner.choose(keyed=False, sliced=False)
     found = [planner.choose(keyed, sliced) for keyed, sliced in ((False, True), (True, False), (True, True))]
     if any(each.scans for each in found):
@@ -124,8 +127,28 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     scan_all = Plan(Placement(nowhere, nowhere, (), ()), scanning.cost)
     if best is scanning:
         return scan_all, scan_all
-    placement = _Planner(c, np.arange(first, first + count), shares, alike, 1.0).place(best)
+    if len(drawn) < count:
+        planner = _Planner(c, np.arange(first, first + count), shares, alike, 1.0)
+    placement = planner.place(best)
     return scan_all, Plan(replace(placement, shares=code_shares), best.cost)
+
+
+def _matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    """The share of the sampled rows [conjunctions] float64 that satisfy each of these, gates taken to be passed."""
+    terms = terms_of(c, conjunctions)
+    named = terms.attribute != GATE
+    lengths = np.bincount(terms.owner[named], minlength=len(conjunctions))
+    alone = Conjunctions(
+        sizes=c.sizes,
+        set_start=c.set_start,
+        intervals=c.intervals,
+        start=np.concatenate([[0], np.cumsum(lengths)]),
+        terms=np.column_stack([terms.attribute[named], terms.which[named]]).astype(np.int32),
+        target=np.arange(len(conjunctions), dtype=np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )
+    _, found = Asc.build(alone).match(sample)
+    return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 
 def _code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
@@ -187,8 +210,15 @@ class _Planner:
     """Expected costs of some of a rule set's conjunctions, each of which stands for `scale` of them."""
 
     def __init__(
-        self, c: Conjunctions, conjunctions: np.ndarray, shares: np.ndarray, alike: np.ndarray, scale: float
+        self,
+        c: Conjunctions,
+        conjunctions: np.ndarray,
+        shares: np.ndarray,
+        alike: np.ndarray,
+        scale: float,
+        matches: np.ndarray | None = None,
     ) -> None:
+        """matches: the share of the rows [conjunctions] that satisfy each, where it was counted."""
         self.c = c
         self.alike = alike
         self.costs = measured_costs()
@@ -203,6 +233,8 @@ class _Planner:
         self.narrow_enough = widths <= KEY_CODES
         self._named: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._shares: dict[int, np.ndarray] = {}
+        self.counted = np.zeros(self.count) if matches is None else matches
+        self.matches = self._expected_matches() if matches is None else matches
         self.scan_cost = self._scan_cost()
 
     def _scan_cost(self) -> np.ndarray:
@@ -213,11 +245,13 @@ class _Planner:
         padded = np.append(self.share[order], np.float32(1))
         first = padded[np.where(lengths > 0, begin, len(order))]
         second = padded[np.where(lengths > 1, begin + 1, len(order))]
-        logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(self.share, 1e-12)), minlength=self.count)
         crowded = first * second * BLOCK_ROWS > CROWDED_ROWS
-        self.matches = np.exp(logs)
         cost = self.costs.scan + self.costs.narrow * (crowded & (lengths > 2)) + self.costs.survivor * self.matches
         return np.asarray(cost, np.float32)
+
+    def _expected_matches(self) -> np.ndarray:
+        logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(self.share, 1e-12)), minlength=self.count)
+        return np.asarray(np.exp(logs))
 
     def choose(self, keyed: bool, sliced: bool, eagerness: float = 1.0) -> _Choice:
         """With or without tables and slicings; `eagerness` is how much dearer scanning is taken to be."""
@@ -231,7 +265,8 @@ class _Planner:
         slicing, slice_cost = self._sliced(slicings, self.scan_cost)
         scanned = rest & (slicing < 0)
         total = key_cost[~rest].sum() + slice_cost[rest].sum()
-        total += self.costs.order * self.matches[~scanned].sum()
+        if len(tables) != 1 or slicings or scanned.any():
+            total += self.costs.order * self.matches[~scanned].sum()
         total = float(total) * self.scale + self._fixed(tables, table, slicings, scanned, rest & ~scanned)
         return _Choice(tables, slicings, bool(scanned.any()), total, eagerness)
 
@@ -290,6 +325,8 @@ class _Planner:
         owner, key, share, names = self._candidate_keys
         if not len(owner):
             return []
+        # a row that satisfies a conjunction meets it under any key
+        share = np.maximum(share, self.counted[owner])
         by_owner = np.argsort(owner, kind="stable")
         owner, key, own = owner[by_owner], key[by_owner], (share * self.costs.candidate)[by_owner]
         starts = np.searchsorted(owner, np.arange(self.count + 1))
@@ -377,7 +414,7 @@ class _Planner:
                 other = self._share_of(name)[owner]
                 both = other > 0
                 owner, share = owner[both], share[both] * other[both]
-            keyed = share * np.float32(self.costs.candidate)
+            keyed = np.maximum(share, self.counted[owner]).astype(np.float32) * np.float32(self.costs.candidate)
             better = keyed < best[owner]
             table[owner[better]], best[owner[better]] = number, keyed[better]
         return table, best

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
 from typing import Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 
 _DEPTH_LIMIT = 200
+_ARROW = "arrow:"
 _PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(),
     "int8": pa.int8(),
@@ -36,14 +38,16 @@ _OPERANDS: dict[str, tuple[int, int | None]] = {
 
 
 def type_to_json(data_type: pa.DataType) -> str:
-    """A type's short name, such as `decimal128(10,2)` or `timestamp[us,tz=UTC]`; ValueError for other types."""
+    """A type's short name, such as `decimal128(10,2)` or `timestamp[us,tz=UTC]`; of types that rules can only ask for
+    NULL, such as arrays, Arrow's own bytes."""
     if data_type in _NAMES:
         return _NAMES[data_type]
     if pa.types.is_decimal128(data_type):
         return f"decimal128({data_type.precision},{data_type.scale})"
     if pa.types.is_timestamp(data_type) and data_type.unit == "us":
         return f"timestamp[us,tz={data_type.tz}]" if data_type.tz else "timestamp[us]"
-    raise ValueError(f"{data_type} is not a type of the rule language.")
+    schema = pa.schema([pa.field("", data_type)]).serialize()
+    return _ARROW + base64.b64encode(schema).decode()
 
 
 def type_from_json(name: Any) -> pa.DataType:
@@ -58,6 +62,10 @@ def type_from_json(name: Any) -> pa.DataType:
             return pa.decimal128(precision, scale)
     if found := re.fullmatch(r"timestamp\[us(?:,tz=([^\[\],\x00]{1,64}))?\]", name):
         return pa.timestamp("us", found[1])
+    if name.startswith(_ARROW):
+        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(name[len(_ARROW) :], validate=True)))
+        if len(schema) == 1:
+            return schema.field(0).type
     raise ValueError(f"{name!r:.60} is not the name of a type.")
 
 

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.jit import inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.scan import passes
@@ -40,6 +41,8 @@ PACKED = 3
 """Codes of a byte each that fit a tag."""
 QUICK = 3
 """Quick checks of an entry."""
+NOTHING = COARSE_CODES
+"""A quick check that all rows pass; behind one there are only such."""
 
 
 @inner
@@ -183,15 +186,31 @@ def _check_entries(
             if entry == ends[at]:
                 at += np.uint64(1)
                 entry = np.int64(begins[at])
+        if hits + np.int64(pairs) > len(hit_rows):
+            hit_rows = grown(hit_rows, hits + np.int64(pairs))
+            hit_rules = grown(hit_rules, hits + np.int64(pairs))
+        if _all_hits(posted, kept_entries, np.int64(pairs)):
+            for i in range(pairs):
+                hit_rows[hits + np.int64(i)] = kept_rows[i]
+                hit_rules[hits + np.int64(i)] = -1 - posted[np.uint64(kept_entries[i]), 0]
+            hits += np.int64(pairs)
+            continue
         kept = _keep_quick(posted, coarse, chunk_rows, kept_rows, kept_entries, np.int64(pairs))
-        if hits + kept > len(hit_rows):
-            hit_rows = grown(hit_rows, hits + kept)
-            hit_rules = grown(hit_rules, hits + kept)
         hits = _check_rest(
             codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
             target, kept_rows[:kept], kept_entries, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
+
+
+@inner
+def _all_hits(posted, entries, pairs):
+    """Whether there is nothing to check of these entries."""
+    for i in range(pairs):
+        entry = np.uint64(entries[i])
+        if posted[entry, 0] >= 0 or posted[entry, 1] != NOTHING:
+            return False
+    return True
 
 
 @inner

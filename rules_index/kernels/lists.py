@@ -1,4 +1,4 @@
-"""Hits to lists: rule-major pairs of (row, rule ordinal) become one ascending list of ordinals a row."""
+"""Hits to lists: pairs of (row, rule ordinal), mostly rule-major, become one ascending list of ordinals a row."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         if not distinct:
             _leave_out_repeats(rows, offsets, ordinals)
         return
+    if _in_order(hit_rows, hit_rules, hits):
+        _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals)
+        return
     begin = offsets[0]
     at[:rows] = 0
     for hit in range(hits):
@@ -50,6 +53,30 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
                 _sort(ordinals, offsets[row], offsets[row + 1])
     if several and not distinct:
         _leave_out_repeats(rows, offsets, ordinals)
+
+
+@inner
+def _in_order(hit_rows, hit_rules, hits):
+    """Whether hits ascend by row and rule, none twice."""
+    for hit in range(1, hits):
+        row, before = hit_rows[hit], hit_rows[hit - 1]
+        if row < before or (row == before and hit_rules[hit] <= hit_rules[hit - 1]):
+            return False
+    return True
+
+
+@inner
+def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
+    """As `row_lists`, of hits that stand as in the lists."""
+    begin = offsets[0]
+    offsets[1 : rows + 1] = begin
+    for hit in range(hits):
+        offsets[np.uint64(hit_rows[hit]) + np.uint64(1)] = begin + hit + 1
+    end = begin
+    for row in range(1, rows + 1):
+        end = max(end, offsets[row])
+        offsets[row] = end
+    ordinals[begin : begin + hits] = hit_rules[:hits]
 
 
 @inner

@@ -161,7 +161,8 @@ def match_codes(codes, index):
         )  # fmt: skip
         needed = offsets[first] + hits
         if needed > len(ordinals):
-            larger = np.empty(max(needed, 2 * len(ordinals)), np.int32)
+            # the rows left are taken to have as many
+            larger = np.empty(needed + (needed // (first + count) + 1) * (rows - first - count), np.int32)
             larger[: offsets[first]] = ordinals[: offsets[first]]
             ordinals = larger
         row_lists(hit_rows, hit_rules, hits, count, index.ascending, index.distinct, at, offsets[first:], ordinals)

@@ -30,6 +30,7 @@ RULES = [
     ("named", "s", "name = 'n3' AND amount < 20.5"),
     ("null", "s", "name IS NULL OR x IN (1, 2, 3)"),
     ("nested", "s", "place.city LIKE 'b%'"),
+    ("whole", "s", "place IS NOT NULL AND tags IS NOT NULL AND x > 50"),
     ("none", "s", "x < 0"),
     ("all", "s", "TRUE"),
 ]

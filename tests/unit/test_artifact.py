@@ -1,7 +1,9 @@
 """Whatever the bytes are, loading gives the same index or `ArtifactError`."""
 
 import hashlib
+import os
 import random
+import re
 import struct
 from pathlib import Path
 
@@ -13,6 +15,8 @@ import rules_index as ri
 from rules_index import artifact
 from rules_index.engines import ENGINES
 
+DAMAGES = int(os.environ.get("DELTATAG_DAMAGES", "400"))
+"""Damaged and forged files of each engine."""
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("big", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(30, 2))]
 )
@@ -66,12 +70,15 @@ def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path)
 def test_damaged_bytes_are_refused(compiled: ri.CompiledRules) -> None:
     data = artifact.dumps(compiled)
     random.seed(1)
-    for _ in range(500):
+    for _ in range(DAMAGES):
         damaged = bytearray(data)
         for _ in range(random.choice([1, 1, 5])):
             damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
         if random.random() < 0.3:
             del damaged[random.randrange(len(damaged)) :]
+        if random.random() < 0.1:
+            first, second = sorted(random.sample(range(len(damaged)), 2))
+            damaged = damaged[second:] + damaged[first:second] + damaged[:first]
         if bytes(damaged) != data:
             with pytest.raises(ri.ArtifactError):
                 ri.loads(bytes(damaged))
@@ -82,17 +89,29 @@ def test_foreign_bytes_with_a_right_checksum_are_refused_or_harmless(compiled: r
     rows = batch(100)
     random.seed(2)
     refused = 0
-    for _ in range(400):
+    for _ in range(DAMAGES):
         body = bytearray(data[48:])
         at = random.randrange(len(body))
-        width = random.choice([1, 4, 8])
-        body[at : at + width] = struct.pack("<q", random.choice([-1, 0, 1, 255, 2**31 - 1, 2**62]))[:width]
+        if random.random() < 0.2:
+            _forge_header(body, int.from_bytes(data[12:16], "little"))
+        else:
+            width = random.choice([1, 4, 8])
+            body[at : at + width] = struct.pack("<q", random.choice([-1, 0, 1, 255, 2**31 - 1, 2**62]))[:width]
         forged = data[:16] + hashlib.sha256(body).digest() + bytes(body)
         try:
             ri.loads(forged).match(rows)
         except (ri.ArtifactError, ri.SchemaError):
             refused += 1
     assert refused > 50
+
+
+def _forge_header(body: bytearray, length: int) -> None:
+    """Another number in the header, of the same width: places and lengths of sections, counts, types."""
+    numbers = list(re.finditer(rb"(?<=[ \[:])\d+(?=[,\]}])", bytes(body[:length])))
+    first, second = random.choice(numbers), random.choice(numbers)
+    width = len(first.group())
+    value = random.choice([second.group(), b"9" * width, b"0" * width]).rjust(width)[-width:]
+    body[first.start() : first.end()] = value
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PAR1" * 100, b"DELTATAG", b"DELTATAG" + bytes(500)])

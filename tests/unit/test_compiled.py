@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
 import rules_index as ri
+from rules_index.artifact import dumps
 from rules_index.expressions.tree import Leaf
 
 SCHEMA = pa.schema(
@@ -93,6 +95,16 @@ def test_nested_fields_come_within_their_struct_or_alone() -> None:
     assert compiled.match(whole).to_pylist() == compiled.match(alone).to_pylist() == [["r"], [], []]
 
 
+def test_nested_columns_are_asked_for_null_whatever_their_items_are_called() -> None:
+    schema = pa.schema([("items", pa.list_(pa.field("item", pa.int32())))])
+    compiled = ri.loads(dumps(ri.compile_rules([("r", "items IS NULL")], schema)))
+    for field in (pa.field("item", pa.int32()), pa.field("element", pa.int32(), nullable=False)):
+        column = pa.array([[1], None], pa.list_(field))
+        assert compiled.match(pa.table({"items": column})).to_pylist() == [[], ["r"]]
+    with pytest.raises(ri.SchemaError, match="compiled for list"):
+        compiled.match(pa.table({"items": pa.array([{"x": 1}])}))
+
+
 def test_variants_of_types_and_polars_frames_are_accepted() -> None:
     compiled = ri.compile_rules([("r", "s = 'x'")], SCHEMA)
     for column in (pa.array(["x", "y"], pa.large_string()), pa.array(["x", "y"]).dictionary_encode()):
@@ -171,6 +183,36 @@ def bounded(event_time: str | None, zone: str = "UTC") -> ri.CompiledRules:
         }
     )
     return ri.compile_rules(rules, SCHEMA, event_time=event_time, time_zone=zone)
+
+
+def test_a_sample_of_rows_decides_the_engine_and_no_match() -> None:
+    """Columns that always agree look selective together, unless rows are seen in which they do."""
+    columns = [f"c{i}" for i in range(5)]
+    schema = pa.schema([(name, pa.int64()) for name in columns])
+    values = np.repeat(np.arange(50), 20)
+    rows = pa.table({name: np.tile(values, 5) for name in columns})
+    rules = [(i, " AND ".join(f"{name} = {value}" for name in columns)) for i, value in enumerate(values.tolist())]
+    guessed = ri.compile_rules(rules, schema)
+    sampled = ri.compile_rules(rules, schema, sample=rows.select)
+    assert guessed.stats["sampled_rows"] == 0 and sampled.stats["sampled_rows"] == rows.num_rows
+    assert guessed.stats["engine_reason"] != sampled.stats["engine_reason"]
+    assert sampled.match(rows).equals(guessed.match(rows))
+    assert sampled.fingerprint == guessed.fingerprint
+
+
+def test_a_sample_lacks_what_only_spark_evaluates() -> None:
+    asked: list[list[str]] = []
+
+    def sample(names: list[str]) -> pa.Table | None:
+        asked.append(names)
+        return pa.table({"a": pa.array(range(100), pa.int32()), "nested": [{"x": 1}] * 100}).cast(
+            pa.schema([SCHEMA.field("a"), SCHEMA.field("nested")])
+        )
+
+    rules = [("plain", "a > 50 AND nested.x = 1"), ("derived", "soundex(s) = 'A100' AND a < 9")]
+    assert ri.compile_rules(rules, SCHEMA, sample=sample).stats["sampled_rows"] == 100
+    assert asked == [["a", "nested"]]
+    assert ri.compile_rules(rules, SCHEMA, sample=lambda names: None).stats["sampled_rows"] == 0
 
 
 def test_validity_is_half_open_on_event_time() -> None:

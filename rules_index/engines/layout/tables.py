@@ -9,7 +9,7 @@ import numpy as np
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.keys import PACKED, QUICK
+from rules_index.kernels.keys import NOTHING, PACKED, QUICK
 from rules_index.kernels.sift import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
 from rules_index.kernels.vectors import SIGNS
 
@@ -269,7 +269,7 @@ def with_quick_checks(
     at, place = at[quick_ones], place[quick_ones]
     by = shift[terms.attribute[at]]
     low, high = terms.low[at] >> by, terms.high[at] >> by
-    quick = np.full((len(target), QUICK), COARSE_CODES, np.int64)
+    quick = np.full((len(target), QUICK), NOTHING, np.int64)
     quick[terms.owner[at], place] = terms.attribute[at].astype(np.int64) << 16 | low << 8 | (high - low)
     if len(posted):
         needed[terms.attribute[at]] = True

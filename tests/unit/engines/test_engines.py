@@ -6,10 +6,15 @@ import os
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+import rules_index as ri
+from rules_index.artifact import dumps
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
 from rules_index.engines.layout import Placement
+from tests import random_rows
+from tests.random_expressions import Grammar
 from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
 
 CASES = int(os.environ.get("DELTATAG_ENGINE_CASES", "60"))
@@ -70,6 +75,27 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
             for engine in engines.values():
                 engine.structure.check()
             codes = draw.codes(70)
+
+
+@pytest.mark.timeout(6 * 3600)
+def test_all_engines_agree_on_rules_and_rows_of_every_type() -> None:
+    for seed in range(max(1, CASES // 10)):
+        grammar = Grammar(seed)
+        rows = random_rows.rows(150, seed)
+        rules = [(number, grammar.rule()) for number in range(40)]
+        schema = rows.schema.remove(rows.schema.get_field_index("pk"))
+        scan = ri.compile_rules(rules, schema, engine="scan")
+        draw = np.random.default_rng(seed)
+        for leaf in scan.derived:
+            # Spark's answers: whatever they are, engines agree on them
+            truth = pa.array(draw.integers(0, 4, rows.num_rows), pa.int8())
+            rows = rows.append_column(leaf.name, truth if leaf.type == pa.bool_() else pa.nulls(150, leaf.type))
+        expected = scan.match(rows)
+        assert len(scan) > 30 and len(expected.flatten())
+        for name in (*INDEXED, "auto"):
+            compiled = ri.compile_rules(rules, schema, engine=name, sample=rows.select if seed % 2 else None)
+            assert compiled.match(rows).equals(expected), (name, seed)
+            assert ri.loads(dumps(compiled)).match(rows).equals(expected), (name, seed)
 
 
 @pytest.mark.parametrize("sizes", SIZES)

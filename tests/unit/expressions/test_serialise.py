@@ -55,6 +55,19 @@ def test_names_of_types(data_type: pa.DataType, name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "data_type",
+    [
+        pa.list_(pa.int32()),
+        pa.struct([("x", pa.map_(pa.string(), pa.float64()))]),
+        pa.duration("us"),
+        pa.large_string(),
+    ],
+)
+def test_types_that_rules_can_only_ask_for_null_come_back(data_type: pa.DataType) -> None:
+    assert type_from_json(type_to_json(data_type)) == data_type
+
+
+@pytest.mark.parametrize(
     "value",
     [
         None,
@@ -64,6 +77,8 @@ def test_names_of_types(data_type: pa.DataType, name: str) -> None:
         ["leaf", "a", "int32"],
         ["leaf", 1, "int32", None],
         ["leaf", "a", "int33", None],
+        ["leaf", "a", "arrow:", None],
+        ["leaf", "a", "arrow:AAAA", None],
         ["leaf", "a", "decimal128(39,0)", None],
         ["leaf", "a", "decimal128(2,3)", None],
         ["constant", {"int": "300"}, "int8"],

@@ -48,6 +48,16 @@ def test_the_stored_index_matches(workspace, add_rules) -> None:
     assert compiled.match(pl.DataFrame({"x": [1, 2], "s": ["a", None]})).to_pylist() == [["c"], ["a", "b"]]
 
 
+def test_rows_of_the_source_decide_the_engine(workspace, add_rules) -> None:
+    rows = pl.DataFrame({"x": range(5_000), "s": ["a"] * 5_000, "p": [1, 2] * 2_500})
+    rows = rows.with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, rows.to_arrow(), mode="overwrite", partition_by=["p"], schema_mode="overwrite")
+    add_rules(workspace, ("a", "s", "x > 1 AND p = 2 AND t > TIMESTAMP '2023-01-01'"))
+    compile_scopes(workspace)
+    assert newest_index(workspace.lake, "s").statistics["sampled_rows"] == 4_096
+
+
 def test_each_rule_that_is_refused_is_told_apart(workspace, add_rules) -> None:
     add_rules(
         workspace,

@@ -1,0 +1,74 @@
+"""A batch of rows as region codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.conjunctions import leaves_of
+from rules_index.expressions.evaluate import Evaluated, evaluate
+from rules_index.expressions.tree import Expression, Leaf
+from rules_index.inputs import as_table, path_parts, read_leaf, truth_values
+from rules_index.regions import Regions
+
+Sample = Callable[[list[str]], pa.Table | None]
+"""Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""
+
+
+def code_matrix(
+    attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
+) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """The code matrix [attributes, rows] int32, and the raised rows [rows] bool by attribute.
+
+    regions: of each attribute. inputs: all leaves that the attributes read; `SchemaError` where the table lacks one.
+    """
+    rows = table.num_rows
+    read: dict[str, Evaluated | np.ndarray] = {leaf.name: read_leaf(table, leaf) for leaf in inputs}
+    codes = np.empty((len(attributes), rows), np.int32)
+    raised: dict[int, np.ndarray] = {}
+    values: dict[str, Evaluated] = {}
+    cache: dict[Expression, Evaluated] = {}
+    for number, attribute in enumerate(attributes):
+        if isinstance(attribute, Leaf):
+            given = read[attribute.name]
+            if isinstance(given, np.ndarray):
+                regions[number].encode_truth(given, codes[number])
+                failed = given == 3
+                if failed.any():
+                    raised[number] = failed
+                continue
+            result = given
+        else:
+            for leaf in leaves_of(attribute):
+                if leaf.name not in values:
+                    given = read[leaf.name]
+                    values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
+            result = evaluate(attribute, values, rows, cache)
+        regions[number].encode(result.values, result.raised, codes[number])
+        if result.raised is not None and result.raised.any():
+            raised[number] = result.raised
+    return codes, raised
+
+
+def sample_codes(
+    attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], sample: Sample
+) -> np.ndarray | None:
+    """The code matrix of a sample of rows, None where there is none.
+
+    What only Spark can evaluate is not in a sample: attributes that need it have their codes drawn, all alike.
+    """
+    rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
+    if rows is None or not rows.num_rows:
+        return None
+    table = as_table(rows)
+    for leaf in inputs:
+        if leaf.text is not None:
+            table = table.append_column(leaf.name, pa.nulls(table.num_rows, leaf.type))
+    codes, _ = code_matrix(attributes, regions, inputs, table)
+    draw = np.random.default_rng(0)
+    for number, attribute in enumerate(attributes):
+        if any(leaf.text is not None for leaf in leaves_of(attribute)):
+            codes[number] = draw.integers(0, regions[number].size, table.num_rows)
+    return codes
