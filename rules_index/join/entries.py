@@ -1,0 +1,146 @@
+"""Which anchors a conjunction has, and of the other streams the rows that it may join them with.
+
+Given its anchor, a joined row is any choice of one row of each other stream that has the key and is within the
+stream's window before the anchor: a product of ranges, which are found without building it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.engines.r_tree.box_store import grown
+from rules_index.join.lists import Lists, seek
+from rules_index.kernels.jit import inner, jit
+
+
+class Entries(NamedTuple):
+    """Conjunctions and anchors that have joined rows.
+
+    conjunction  [entries] int32
+    anchor       [entries] int32, position
+    ranges       [entries, streams, 2] int32, from and to in `Lists.position`: the rows of each stream to be combined;
+                 the anchor's own stream has the anchor alone
+    """
+
+    conjunction: np.ndarray
+    anchor: np.ndarray
+    ranges: np.ndarray
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number [entries] float64 of joined rows of each: products of six may leave the range of integers."""
+        return np.prod(np.diff(self.ranges, axis=2)[:, :, 0], axis=1, dtype=np.float64)
+
+    def chosen(self, places: np.ndarray | slice) -> Entries:
+        """The entries at these places."""
+        return Entries(*(array[places] for array in self))
+
+
+def find_entries(
+    lists: Lists, pairs: np.ndarray, reach: np.ndarray, owned: np.ndarray, combinations: list[int], most: int
+) -> tuple[Entries | None, float]:
+    """All entries with an anchor that is owned [positions] bool; None where they are more than `most`, and the share
+    of the conjunctions that these are of.
+
+    pairs: [conjunctions, streams] int32, the pair of lists that a conjunction reads of each stream. combinations: of
+    old and new rows, bit i telling that the row of stream i is a new one.
+    """
+    conjunctions, streams = pairs.shape
+    found = Entries(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((1024, streams, 2), np.int32))
+    filled = 0
+    for done, combination in enumerate(combinations):
+        at = 0
+        while at < conjunctions:
+            at, filled, needed = _find_while_room(
+                at, combination, lists.start, lists.position, pairs, reach, owned, found, filled
+            )
+            if filled > most:
+                return None, (done + at / conjunctions) / len(combinations)
+            if at < conjunctions:
+                found = Entries(*(grown(array, filled + needed) for array in found))
+    return found.chosen(slice(filled)), 1.0
+
+
+@jit
+def _find_while_room(
+    begin: int, combination: int, start: np.ndarray, position: np.ndarray, pairs: np.ndarray, reach: np.ndarray,
+    owned: np.ndarray, found: Entries, filled: int,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Adds the entries of conjunctions from `begin` on, up to the one whose entries might not fit any more.
+
+    Returns that one, the number of entries and how many more it may need.
+    """
+    streams = pairs.shape[1]
+    room = len(found.anchor)
+    ends = np.empty((streams, 2), np.int64)
+    near = np.empty((streams, 2), np.int64)
+    for conjunction in range(begin, len(pairs)):
+        driver, total = 0, 0
+        for stream in range(streams):
+            at = 2 * pairs[conjunction, stream] + (combination >> stream & 1)
+            ends[stream, 0], ends[stream, 1] = start[at], start[at + 1]
+            total += start[at + 1] - start[at]
+            if start[at + 1] - start[at] < ends[driver, 1] - ends[driver, 0]:
+                driver = stream
+        if ends[driver, 0] == ends[driver, 1]:
+            continue
+        if filled + total > room:
+            return conjunction, filled, total
+        for stream in range(streams):
+            near[:, 0] = near[:, 1] = ends[:, 0]
+            filled = _find_anchors(stream, driver, conjunction, ends, near, position, reach, owned, found, filled)
+    return len(pairs), filled, 0
+
+
+@inner
+def _find_anchors(
+    stream: int, driver: int, conjunction: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray,
+    reach: np.ndarray, owned: np.ndarray, found: Entries, filled: int,
+) -> int:  # fmt: skip
+    """Adds the entries of a conjunction whose anchor is of a stream: rows that a row of the driver reaches, or that
+    are themselves of the driver."""
+    done = ends[stream, 0]
+    for at in range(ends[driver, 0], ends[driver, 1]):
+        first, last = at, at + 1
+        if stream != driver:
+            row = position[at]
+            first = seek(position, done, ends[stream, 1], reach[stream, 1, row])
+            last = seek(position, first, ends[stream, 1], reach[stream, 2, row])
+            done = last
+        for place in range(first, last):
+            anchor = position[place]
+            if owned[anchor] and _set_ranges(stream, anchor, place, ends, near, position, reach, found.ranges[filled]):
+                found.conjunction[filled] = conjunction
+                found.anchor[filled] = anchor
+                filled += 1
+    return filled
+
+
+@inner
+def _set_ranges(
+    stream: int, anchor: int, place: int, ends: np.ndarray, near: np.ndarray, position: np.ndarray, reach: np.ndarray,
+    ranges: np.ndarray,
+) -> bool:  # fmt: skip
+    """Writes the ranges [streams, 2] of an anchor; False where one is empty. `near` [streams, 2] is where those of the
+    anchor before it lie."""
+    for other in range(len(ends)):
+        first, last = place, place + 1
+        if other != stream:
+            first = seek(position, near[other, 0], ends[other, 1], reach[other, 0, anchor])
+            last = seek(position, max(first, near[other, 1]), ends[other, 1], reach[other, 1, anchor])
+            near[other, 0], near[other, 1] = first, last
+            if first == last:
+                return False
+        ranges[other, 0], ranges[other, 1] = first, last
+    return True
+
+
+@jit
+def cut_ranges(ranges: np.ndarray, position: np.ndarray, at: int) -> np.ndarray:
+    """Where in each of some ranges [ranges, 2] of `Lists.position` the positions from `at` on begin; int32."""
+    cuts = np.empty(len(ranges), np.int32)
+    for i in range(len(ranges)):
+        cuts[i] = seek(position, ranges[i, 0], ranges[i, 1], at)
+    return cuts

@@ -1,0 +1,161 @@
+"""The rules of a join over batches of its streams: joined rows are built only where a conjunction holds on all sides.
+
+The sides' rows are matched with the distinct parts that conjunctions have on each stream; what a part holds on is a
+list of rows by key and time. A conjunction's joined rows are found by searching in its lists, from the shortest one,
+so that pairs of rows that satisfy no rule are never met (Wang and Kitsuregawa, section 3.2: the result of a search is
+the intersection of the streams' results; here the rows are intersected in place of the rules).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.code_matrix import code_matrix
+from rules_index.compiled import CHUNK_ROWS, CompiledRules
+from rules_index.conjunctions import leaves_of
+from rules_index.engines import SAMPLE_ROWS, Conjunctions
+from rules_index.errors import RulesIndexError
+from rules_index.expressions.tree import Expression, Leaf
+from rules_index.join.across import AcrossTests, AcrossValues
+from rules_index.join.candidates import Checks, part_checks
+from rules_index.join.parts import Split, split
+from rules_index.join.pieces import Matcher, Piece
+from rules_index.join.plan import Plan, make_plan
+from rules_index.join.rows import Rows, Side, place_rows
+from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
+from rules_index.regions import Regions
+
+PIECE = 1 << 20
+"""Pairs of a joined row and a conjunction that a piece is made from, at most, unless one joined row has more."""
+GROWTH = 8
+"""So many times more rows are worth a new plan, while it was made from fewer than can be measured."""
+
+
+@dataclass
+class JoinIndex:
+    """The rules of one join, cut by stream.
+
+    compiled  the rules, over one STRUCT column per stream
+    owners    which stream each of their attributes is of
+    """
+
+    compiled: CompiledRules
+    owners: Owners
+    _split: Split
+    _checks: Checks
+    _tests: AcrossTests
+    _coders: tuple[_Coder, ...]
+    _plan: Plan | None = field(default=None)
+
+    @classmethod
+    def of(cls, compiled: CompiledRules, streams: Sequence[str]) -> JoinIndex:
+        """The rules of a join of streams, in the order in which the rows' sides will come.
+
+        compiled: over a schema with one STRUCT column per stream, named as the stream, and, where it was compiled with
+        an event time, that of joined rows, a timestamp in microseconds.
+        Raises `RulesIndexError` for a number of streams other than two to six and for rules that name a column of
+        none of them, other than the event time that they were compiled with.
+        """
+        owners = find_owners(compiled, streams)
+        arrays = compiled.index.arrays
+        conjunctions = Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
+        parts = split(conjunctions, owners.of, len(streams))
+        coders = tuple(_Coder.of(compiled, each.attributes.tolist()) for each in parts.parts)
+        return cls(compiled, owners, parts, part_checks(parts), AcrossTests(parts, owners), coders)
+
+    def inputs(self, stream: str) -> tuple[Leaf, ...]:
+        """What `match` asks of a stream's rows: the columns that rules read, by their names within the joined row
+        (`stream.column`), and those that Spark derives from the stream's rows alone (`Leaf.text`)."""
+        return self.owners.leaves[self.owners.streams.index(stream)]
+
+    @property
+    def cross(self) -> tuple[Expression, ...]:
+        """What rules compute from columns of several streams; evaluated here, where all else of a conjunction
+        holds."""
+        return tuple(
+            attribute
+            for attribute, owner in zip(self.compiled.attributes, self.owners.of, strict=True)
+            if owner == ACROSS
+        )
+
+    @property
+    def derived_across(self) -> tuple[Leaf, ...]:
+        """What only Spark can evaluate, from columns of several streams.
+
+        No side brings it; `match` takes what rules ask of it for true. So the rules that `uncertain` names are
+        candidates where it lists them, all others are exact.
+        """
+        return self.owners.unknown
+
+    @property
+    def exact(self) -> bool:
+        """Whether `match` gives just the rules that each joined row satisfies, since none is `uncertain`."""
+        return not bool(self._split.uncertain.any())
+
+    @property
+    def uncertain(self) -> np.ndarray:
+        """The rules [.] int32, ascending, that read what only Spark can evaluate from several streams."""
+        return np.unique(self._split.target[self._split.uncertain])
+
+    def match(self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE) -> Iterator[Piece]:
+        """The joined rows that satisfy a rule, have a new row, and whose anchor is owned; each once, with its rules.
+
+        sides: of each stream, its rows. windows: of each stream, microseconds, 0 or more: rows of equal keys join
+        where, with t the latest of their times, the row of each stream i has its time in [t - windows[i], t].
+
+        Pieces are not empty and come by the anchors' time; each is made from at most `piece` pairs of a joined row and
+        a conjunction, unless one joined row alone has more. They are computed as they are asked for: so are errors,
+        `SchemaError` for a column that is missing or of another type, `RulesIndexError` for sides or windows that do
+        not fit the streams.
+        """
+        if len(sides) != len(self.owners.streams) or piece < 1:
+            raise RulesIndexError(f"A join of {len(self.owners.streams)} streams has as many sides, not {len(sides)}.")
+        tables = [
+            side_columns(side.rows, name, leaves)
+            for side, name, leaves in zip(sides, self.owners.streams, self.owners.leaves, strict=True)
+        ]
+        rows = place_rows(sides, windows)
+        if not len(rows) or not len(self._split.target):
+            return
+        codes = [
+            coder.codes(table, side.rows.num_rows)[:, rows.row[rows.begin[stream] : rows.begin[stream + 1]]]
+            for stream, (coder, table, side) in enumerate(zip(self._coders, tables, sides, strict=True))
+        ]
+        values = AcrossValues(self.compiled, self.owners, tables)
+        plan = self._planned(rows, codes)
+        yield from Matcher(self._split, plan, self._checks, self._tests, values, piece).pieces(rows, codes)
+
+    def _planned(self, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
+        """The plan that there is, or a new one where it was made from far fewer rows than these."""
+        plan = self._plan
+        if plan is None or (plan.rows < SAMPLE_ROWS and len(rows) >= GROWTH * plan.rows):
+            plan = self._plan = make_plan(self._split, rows, codes)
+        return plan
+
+
+class _Coder(NamedTuple):
+    """What turns rows of one stream into codes: the attributes, the regions of each and the leaves that they read."""
+
+    attributes: tuple[Expression, ...]
+    regions: tuple[Regions, ...]
+    inputs: tuple[Leaf, ...]
+
+    @classmethod
+    def of(cls, compiled: CompiledRules, numbers: Sequence[int]) -> Self:
+        """For some of the attributes of a rule set."""
+        attributes = tuple(compiled.attributes[number] for number in numbers)
+        read = {leaf for attribute in attributes for leaf in leaves_of(attribute)}
+        regions = tuple(compiled.regions[number] for number in numbers)
+        return cls(attributes, regions, tuple(leaf for leaf in compiled.inputs if leaf in read))
+
+    def codes(self, table: pa.Table, rows: int) -> np.ndarray:
+        """The code matrix [attributes, rows] int32 of a table with these leaves, which has so many rows."""
+        if not self.attributes:
+            return np.empty((0, rows), np.int32)
+        starts = range(0, rows, CHUNK_ROWS)
+        return np.concatenate([code_matrix(*self, table.slice(start, CHUNK_ROWS))[0] for start in starts], axis=1)

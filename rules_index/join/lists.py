@@ -1,0 +1,118 @@
+"""For each part of a join's conjunctions the rows that it holds on, and searching in these lists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.csr import offsets_of
+from rules_index.errors import RulesIndexError
+from rules_index.join.rows import Rows
+from rules_index.kernels.jit import inner, jit
+
+
+class Lists(NamedTuple):
+    """Ascending positions (`Rows`) of the rows of each list.
+
+    Lists come in pairs, first that of the old rows, then that of the new ones. Pairs come by stream: one for each part
+    that is listed, then one of all rows.
+
+    start  [lists + 1] int64 into position
+    position  [.] int32
+    """
+
+    start: np.ndarray
+    position: np.ndarray
+
+
+def fill_lists(rows: Rows, matched: Sequence[tuple[np.ndarray, np.ndarray]], parts: Sequence[int]) -> Lists:
+    """Lists of rows from what they matched: per stream offsets [rows + 1] int64 and ordinals [.] int32 of parts, of
+    which there are so many."""
+    filled = [
+        _fill(offsets, ordinals, rows.new, int(rows.begin[stream]), parts[stream])
+        for stream, (offsets, ordinals) in enumerate(matched)
+    ]
+    start = offsets_of(np.concatenate([sizes for sizes, _ in filled]))
+    if start[-1] > np.iinfo(np.int32).max:
+        raise RulesIndexError(
+            f"The rows of a join's window satisfy {start[-1]} parts of rules at once; join fewer rows at a time."
+        )
+    return Lists(start, np.concatenate([positions for _, positions in filled]))
+
+
+@jit
+def _fill(
+    offsets: np.ndarray, ordinals: np.ndarray, new: np.ndarray, begin: int, parts: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sizes [2 parts + 2] int64 of the lists of one stream, and the positions [.] int32 in them."""
+    rows = len(offsets) - 1
+    sizes = np.zeros(2 * parts + 2, np.int64)
+    for row in range(rows):
+        of_new = np.int64(new[begin + row])
+        for hit in range(offsets[row], offsets[row + 1]):
+            sizes[2 * ordinals[hit] + of_new] += 1
+        sizes[2 * parts + of_new] += 1
+    at = np.cumsum(sizes) - sizes
+    positions = np.empty(len(ordinals) + rows, np.int32)
+    for row in range(rows):
+        of_new = np.int64(new[begin + row])
+        for hit in range(offsets[row], offsets[row + 1]):
+            to = 2 * ordinals[hit] + of_new
+            positions[at[to]] = begin + row
+            at[to] += 1
+        positions[at[2 * parts + of_new]] = begin + row
+        at[2 * parts + of_new] += 1
+    return sizes, positions
+
+
+@inner
+def seek(values: np.ndarray, at: int, end: int, value: int) -> int:
+    """The first place in [at, end) whose value is not below `value`, or `end`; fastest where it is near `at`."""
+    if at >= end or values[at] >= value:
+        return at
+    step = 1
+    while at + step < end and values[at + step] < value:
+        at += step
+        step += step
+    high = min(at + step, end)
+    while high - at > 1:
+        middle = (at + high) >> 1
+        if values[middle] < value:
+            at = middle
+        else:
+            high = middle
+    return high
+
+
+@jit
+def radix_order(values: np.ndarray) -> np.ndarray:
+    """The stable order [values] int32 of values [values] int32."""
+    order = np.arange(len(values)).astype(np.int32)
+    sorted_order = np.empty(len(values), np.int32)
+    count = np.empty(2049, np.int64)
+    low = high = values[0] if len(values) > 0 else np.int32(0)
+    for value in values:
+        low, high = min(low, value), max(high, value)
+    shift = 0
+    while (np.int64(high) - low) >> shift > 0:
+        _sort_by_digit(values, np.int64(low), shift, order, sorted_order, count)
+        order, sorted_order = sorted_order, order
+        shift += 11
+    return order
+
+
+@inner
+def _sort_by_digit(
+    values: np.ndarray, low: int, shift: int, order: np.ndarray, sorted_order: np.ndarray, count: np.ndarray
+) -> None:
+    count[:] = 0
+    for value in values:
+        count[((value - low) >> shift & 2047) + 1] += 1
+    for digit in range(2047):
+        count[digit + 1] += count[digit]
+    for at in order:
+        digit = (values[at] - low) >> shift & 2047
+        sorted_order[count[digit]] = at
+        count[digit] += 1

@@ -1,0 +1,318 @@
+"""Searching an index of boxes by some streams' dimensions: PDFA's two searches, and one stream after the other.
+
+A box may bound any attribute; of a row's codes [attributes] int32 only those of the dimensions at hand are read.
+Figure 7's test is "inside" for a box and "shares a code with" for the bounds of a node, which is the same for an
+R-tree and, where its pages bound points, for a grid file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.engines.r_tree.dimensions import Dimensions
+from rules_index.engines.r_tree.nodes import ROOT, Nodes
+from rules_index.kernels.jit import inner, jit
+from rules_index.kernels.vectors import trailing_zeros
+
+NODES, ENTRIES = range(2)
+"""Places in the totals [2] int64 of a search: nodes visited, entries of leaves checked."""
+
+
+BUCKETS = 64
+"""Into so many ranges an attribute's codes are divided: which survivors reach a range is known before they are
+compared (*ours*)."""
+
+
+class Marks(NamedTuple):
+    """What the first search found, outside of the tree; a mark is good while it is `stamp`, a counter.
+
+    node   [nodes] int64, of the nodes on the paths to what was found
+    entry  [slots] int64, of the boxes that were found
+    """
+
+    node: np.ndarray
+    entry: np.ndarray
+
+
+class Survivors(NamedTuple):
+    """The list of intermediate results (figure 6), with what is yet to be checked side by side.
+
+    key        [survivors] int32, ascending
+    low, high  [attributes, survivors] int32, closed; the whole range of codes where a box bounds none
+    shift      [attributes] int64; the bucket of a code is `code >> shift`
+    reaching   [attributes, BUCKETS + 1, words] uint64, as bits: the survivors that hold a code of the bucket
+    """
+
+    key: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    shift: np.ndarray
+    reaching: np.ndarray
+
+
+@jit
+def search_first(
+    row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
+    stamp: int, totals: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """FIRST: the slots [.] int32 of the boxes that a row is inside in the chosen attributes [attributes] bool.
+
+    They and all nodes above them are marked, on the way back: the paths that lead to no result stay unmarked.
+    """
+    found = np.empty(len(boxes.key), np.int32)
+    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    stack[0] = nodes.header[ROOT]
+    waiting, count = 1, 0
+    while waiting > 0:
+        waiting -= 1
+        node = stack[waiting]
+        if nodes.level[node] > 0:
+            totals[NODES] += 1
+            for i in range(nodes.filled[node]):
+                child = nodes.entries[node, i]
+                if _meets(child, row, chosen, nodes, dimensions):
+                    stack[waiting] = child
+                    waiting += 1
+            continue
+        leaf, before = node, count
+        while node >= 0:
+            totals[NODES] += 1
+            totals[ENTRIES] += nodes.filled[node]
+            for i in range(nodes.filled[node]):
+                slot = nodes.entries[node, i]
+                if _inside(slot, row, chosen, boxes):
+                    marks.entry[slot] = stamp
+                    found[count] = slot
+                    count += 1
+            node = nodes.following[node]
+        node = leaf
+        while count > before and node >= 0 and marks.node[node] != stamp:
+            marks.node[node] = stamp
+            node = nodes.parent[node]
+    return found[:count].copy()
+
+
+@jit
+def search_marked(
+    rows: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
+    stamp: int, totals: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """SECOND on the marked paths, for each of several rows of codes [rows, attributes] int32.
+
+    Returns offsets [rows + 1] int64 and the keys [.] int32 of the boxes, ascending for each row.
+    """
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    keys = np.empty(max(64, len(rows)), np.int32)
+    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    count = 0
+    for i in range(len(rows)):
+        stack[0] = nodes.header[ROOT]
+        waiting = np.int64(marks.node[stack[0]] == stamp)
+        while waiting > 0:
+            waiting -= 1
+            node = stack[waiting]
+            if nodes.level[node] > 0:
+                totals[NODES] += 1
+                for j in range(nodes.filled[node]):
+                    child = nodes.entries[node, j]
+                    if marks.node[child] == stamp and _meets(child, rows[i], chosen, nodes, dimensions):
+                        stack[waiting] = child
+                        waiting += 1
+                continue
+            while node >= 0:
+                totals[NODES] += 1
+                keys = _with_room(keys, count + nodes.filled[node])
+                for j in range(nodes.filled[node]):
+                    slot = nodes.entries[node, j]
+                    if marks.entry[slot] == stamp:
+                        totals[ENTRIES] += 1
+                        if _inside(slot, rows[i], chosen, boxes):
+                            keys[count] = boxes.key[slot]
+                            count += 1
+                node = nodes.following[node]
+        offsets[i + 1] = count
+        keys[offsets[i] : count].sort()
+    return offsets, keys[:count].copy()
+
+
+@jit
+def list_survivors(slots: np.ndarray, attributes: np.ndarray, boxes: BoxArrays, sizes: np.ndarray) -> Survivors:
+    """The boxes in these slots, and what they say of some attributes [.] int64, in their order."""
+    slots = slots[np.argsort(boxes.key[slots])]
+    place = np.full(len(sizes), np.int64(-1))
+    low = np.zeros((len(attributes), len(slots)), np.int32)
+    high = np.empty((len(attributes), len(slots)), np.int32)
+    for at in range(len(attributes)):
+        place[attributes[at]] = at
+        high[at] = sizes[attributes[at]] - 1
+    for i in range(len(slots)):
+        begin = boxes.start[slots[i]]
+        for term in range(begin, begin + boxes.length[slots[i]]):
+            at = place[boxes.terms[term, 0]]
+            if at >= 0:
+                low[at, i] = boxes.terms[term, 1]
+                high[at, i] = boxes.terms[term, 2]
+    shift = np.zeros(len(attributes), np.int64)
+    reaching = np.zeros((len(attributes), BUCKETS + 1, (len(slots) + 63) // 64), np.uint64)
+    for at in range(len(attributes)):
+        while (sizes[attributes[at]] - 1) >> shift[at] >= BUCKETS:
+            shift[at] += 1
+        _set_reaching(low[at], high[at], shift[at], reaching[at])
+    return Survivors(boxes.key[slots], low, high, shift, reaching)
+
+
+@inner
+def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.ndarray) -> None:
+    for i in range(len(low)):
+        bit = np.uint64(1) << np.uint64(i & 63)
+        reaching[low[i] >> shift, i >> 6] ^= bit
+        reaching[(high[i] >> shift) + 1, i >> 6] ^= bit
+    # a bit that changes at a bucket holds from there to where it changes again
+    for bucket in range(1, len(reaching)):
+        for word in range(reaching.shape[1]):
+            reaching[bucket, word] ^= reaching[bucket - 1, word]
+
+
+@jit
+def search_list(rows: np.ndarray, survivors: Survivors, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """SECOND on the list of survivors, for each of several rows of codes [rows, attributes] int32, the attributes
+    being those of the survivors. Returns as `search_marked`."""
+    many = len(survivors.key)
+    attributes = rows.shape[1]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    keys = np.empty(max(64, many), np.int32)
+    left = np.empty((many + 63) // 64, np.uint64)
+    count = 0
+    for i in range(len(rows)):
+        left[:] = ~np.uint64(0)
+        if many & 63:
+            left[-1] >>= np.uint64(64 - (many & 63))
+        for attribute in range(attributes):
+            left &= survivors.reaching[attribute, rows[i, attribute] >> survivors.shift[attribute]]
+        keys = _with_room(keys, count + many)
+        for word in range(len(left)):
+            bits = left[word]
+            while bits != 0:
+                at = 64 * word + np.int64(trailing_zeros(bits))
+                bits &= bits - np.uint64(1)
+                keys[count] = survivors.key[at]
+                count += _is_inside(rows[i], 0, attributes, survivors, at)
+        offsets[i + 1] = count
+        totals[ENTRIES] += many
+    return offsets, keys[:count].copy()
+
+
+@inner
+def _is_inside(row: np.ndarray, first: int, end: int, survivors: Survivors, at: int) -> bool:
+    """Whether a row is inside a survivor in the attributes [first, end)."""
+    for attribute in range(first, end):
+        code = row[attribute]
+        if code < survivors.low[attribute, at] or survivors.high[attribute, at] < code:
+            return False
+    return True
+
+
+@jit
+def search_by_stream(
+    rows: np.ndarray, combinations: np.ndarray, ends: np.ndarray, survivors: Survivors, totals: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, int]:  # fmt: skip
+    """One search for each stream after the first, on what the one before it left: what joined rows share of their
+    streams, the first ones, is searched once.
+
+    rows: [rows, attributes] int32; combinations: [rows, streams] int32, ascending, equal where the streams' rows are;
+    ends: [streams] int64, how many attributes the streams up to each have. Returns as `search_marked`, and the number
+    of searches.
+    """
+    streams = len(ends)
+    many = len(survivors.key)
+    left = np.empty((streams + 1, many), np.int32)
+    lefts = np.zeros(streams + 1, np.int64)
+    left[0] = np.arange(many)
+    lefts[0] = many
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    keys = np.empty(max(64, many), np.int32)
+    count, searches = 0, 0
+    for i in range(len(rows)):
+        stream = 0
+        while i > 0 and stream < streams and combinations[i, stream] == combinations[i - 1, stream]:
+            stream += 1
+        while stream < streams:
+            first = ends[stream - 1] if stream > 0 else 0
+            lefts[stream + 1] = _sift(
+                rows[i], first, ends[stream], survivors, left[stream, : lefts[stream]], left[stream + 1]
+            )
+            totals[ENTRIES] += lefts[stream]
+            searches += 1
+            stream += 1
+        keys = _with_room(keys, count + lefts[streams])
+        for j in range(lefts[streams]):
+            keys[count] = survivors.key[left[streams, j]]
+            count += 1
+        offsets[i + 1] = count
+    return offsets, keys[:count].copy(), searches
+
+
+@inner
+def _sift(row: np.ndarray, first: int, end: int, survivors: Survivors, given: np.ndarray, left: np.ndarray) -> int:
+    """Writes those of the given survivors that a row is inside in the attributes [first, end); how many they are."""
+    count = 0
+    for at in given:
+        left[count] = at
+        count += _is_inside(row, first, end, survivors, at)
+    return count
+
+
+@jit
+def scan_boxes(rows: np.ndarray, boxes: BoxArrays, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Every box compared with every row of codes [rows, attributes] int32. Returns as `search_marked`."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    keys = np.empty(max(64, len(boxes.key)), np.int32)
+    every = np.ones(rows.shape[1], np.bool_)
+    count = 0
+    for i in range(len(rows)):
+        keys = _with_room(keys, count + len(boxes.key))
+        for slot in range(len(boxes.key)):
+            if boxes.key[slot] >= 0:
+                totals[ENTRIES] += 1
+                if _inside(slot, rows[i], every, boxes):
+                    keys[count] = boxes.key[slot]
+                    count += 1
+        offsets[i + 1] = count
+        keys[offsets[i] : count].sort()
+    return offsets, keys[:count].copy()
+
+
+@inner
+def _meets(node: int, row: np.ndarray, chosen: np.ndarray, nodes: Nodes, dimensions: Dimensions) -> bool:
+    """Whether the bounds of a node share a row's codes in those of the chosen attributes that are indexed."""
+    for dimension in range(len(dimensions.attributes)):
+        attribute = dimensions.attributes[dimension]
+        if chosen[attribute] and (
+            nodes.bounds[node, 2 * dimension] > row[attribute] or nodes.bounds[node, 2 * dimension + 1] < row[attribute]
+        ):
+            return False
+    return True
+
+
+@inner
+def _inside(slot: int, row: np.ndarray, chosen: np.ndarray, boxes: BoxArrays) -> bool:
+    """Whether a row is inside a box in the chosen attributes."""
+    for term in range(boxes.start[slot], boxes.start[slot] + boxes.length[slot]):
+        attribute = boxes.terms[term, 0]
+        code = row[attribute]
+        if chosen[attribute] and (boxes.terms[term, 1] > code or boxes.terms[term, 2] < code):
+            return False
+    return True
+
+
+@inner
+def _with_room(keys: np.ndarray, needed: int) -> np.ndarray:
+    """The keys, or a copy with room for so many and twice as many as before."""
+    if needed <= len(keys):
+        return keys
+    larger = np.empty(max(needed, 2 * len(keys)), np.int32)
+    larger[: len(keys)] = keys
+    return larger

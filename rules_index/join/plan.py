@@ -1,0 +1,154 @@
+"""Which parts of conjunctions have their rows listed, by what listing and not listing them costs on some rows.
+
+A part that is listed costs a hit for each row that it holds on. One that is not is checked on each candidate, a joined
+row that the conjunction's other parts allow. The part of a conjunction with the fewest rows is always listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.csr import counts, offsets_of, owners, places
+from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
+from rules_index.engines.flat import GATE
+from rules_index.join.parts import NOTHING, Parts, Split
+from rules_index.join.rows import FIRST, LAST, Rows
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the conjunctions of a join find their rows.
+
+    engines  of each stream, that finds its listed parts, numbered anew; None where there are none
+    listed   of each stream, how many parts are listed
+    pairs    [conjunctions, streams] int32, the pair of lists (`lists.Lists`) that is read
+    checked  [conjunctions, streams] int32, the part that is checked on candidates, or `NOTHING`
+    hits     [streams] expected number of listed parts that a row satisfies
+    rows     the rows that it was made for
+    """
+
+    engines: tuple[Engine | Scan | None, ...]
+    listed: tuple[int, ...]
+    pairs: np.ndarray
+    checked: np.ndarray
+    hits: np.ndarray
+    rows: int
+
+
+def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
+    """A plan for rows with these codes: per stream [attributes, rows] int32."""
+    shares = [_shares(parts.rules, each) for parts, each in zip(split.parts, codes, strict=True)]
+    listed = _choose_listed(split, shares, rows)
+    engines: list[Engine | Scan | None] = []
+    pairs = np.empty((len(split.target), len(shares)), np.int32)
+    checked = np.empty_like(pairs)
+    before = 0
+    for stream, (parts, chosen) in enumerate(zip(split.parts, listed, strict=True)):
+        engines.append(build(_only(parts.rules, chosen), sample=_sample(codes[stream]))[0] if chosen.any() else None)
+        # the last of each stays for those without a part
+        is_listed = np.append(chosen, False)[parts.number]
+        place = np.append(np.cumsum(chosen) - 1, 0)[parts.number]
+        pairs[:, stream] = before + np.where(is_listed, place, chosen.sum())
+        checked[:, stream] = np.where(is_listed, NOTHING, parts.number)
+        before += int(chosen.sum()) + 1
+    return Plan(
+        tuple(engines),
+        tuple(int(chosen.sum()) for chosen in listed),
+        pairs,
+        checked,
+        np.array([share[chosen].sum() for share, chosen in zip(shares, listed, strict=True)]),
+        len(rows),
+    )
+
+
+def _sample(codes: np.ndarray) -> np.ndarray:
+    count = codes.shape[1]
+    return codes if count <= SAMPLE_ROWS else codes[:, np.arange(SAMPLE_ROWS) * count // SAMPLE_ROWS]
+
+
+def _choose_listed(split: Split, shares: list[np.ndarray], rows: Rows) -> list[np.ndarray]:
+    """Which parts [parts] bool of each stream are listed."""
+    sizes = np.diff(rows.begin)
+    cost = np.stack(
+        [np.append(share, 1.0)[parts.number] * size for share, parts, size in _zip(shares, split.parts, sizes)], axis=1
+    )
+    base = np.argmin(cost, axis=1)
+    partners = _partners(rows)
+    listed = []
+    for stream, (share, parts, size) in enumerate(_zip(shares, split.parts, sizes)):
+        with_part = parts.number != NOTHING
+        is_base = with_part & (base == stream)
+        other = with_part & ~is_base
+        candidates = np.take_along_axis(cost, base[:, None], axis=1)[:, 0] * partners[base, stream]
+        checks = np.bincount(parts.number[other], weights=candidates[other], minlength=len(parts)) * (1 - share)
+        chosen = (share * size <= checks) | _has_gate(parts)
+        chosen[parts.number[is_base]] = True
+        listed.append(chosen)
+    return listed
+
+
+def _zip(
+    shares: Sequence[np.ndarray], parts: Sequence[Parts], sizes: np.ndarray
+) -> list[tuple[np.ndarray, Parts, int]]:
+    return list(zip(shares, parts, sizes.tolist(), strict=True))
+
+
+def _partners(rows: Rows) -> np.ndarray:
+    """How many rows of a stream a row of another reaches on average, [streams, streams] by the other first."""
+    streams = len(rows.windows)
+    partners = np.zeros((streams, streams))
+    for stream in range(streams):
+        here = slice(rows.begin[stream], rows.begin[stream + 1])
+        for other in range(streams):
+            if other != stream and len(rows):
+                reached = rows.reach[other, LAST, here].astype(np.int64) - rows.reach[other, FIRST, here]
+                partners[stream, other] = reached.sum() / max(1, len(reached))
+    return partners
+
+
+def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
+    """The share [parts] of rows that each part holds on, if its terms are independent; gates count as open.
+
+    What holds on none of these rows is taken to hold on half of one: later ones may differ.
+    """
+    begin = int(c.start[c.gate_start[-1]])
+    attributes, sets = c.terms[begin:].T
+    below = [
+        np.concatenate([[0], np.cumsum(np.bincount(each, minlength=size))])
+        for each, size in zip(codes, c.sizes, strict=True)
+    ]
+    at = offsets_of(c.sizes.astype(np.int64) + 1)[:-1]
+    row_counts = np.concatenate([np.zeros(0, np.int64), *below])
+    is_gate = attributes == GATE
+    gather, offsets = places(c.set_start, sets[~is_gate])
+    low, high = c.intervals[gather].T
+    of = at[attributes[~is_gate]][owners(offsets)]
+    held = offsets_of(row_counts[of + high + 1] - row_counts[of + low])[offsets]
+    share = np.ones(len(sets))
+    share[~is_gate] = np.maximum(np.diff(held), 0.5) / max(1, codes.shape[1])
+    starts = c.start[int(c.gate_start[-1]) :] - begin
+    return np.multiply.reduceat(share, starts[:-1]) if len(starts) > 1 else np.empty(0)
+
+
+def _has_gate(parts: Parts) -> np.ndarray:
+    c = parts.rules
+    return counts(c.terms[:, 0] == GATE, c.start[int(c.gate_start[-1]) :]) > 0
+
+
+def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
+    """The gates and the chosen parts [parts] bool, which are numbered anew."""
+    if chosen.all():
+        return c
+    first = int(c.gate_start[-1])
+    gather, start = places(c.start, np.concatenate([np.arange(first), first + np.flatnonzero(chosen)]))
+    terms = c.terms[gather]
+    named = terms[:, 0] != GATE
+    used = np.zeros(len(c.set_start) - 1, bool)
+    used[terms[named, 1]] = True
+    terms[named, 1] = (np.cumsum(used) - 1)[terms[named, 1]]
+    intervals, set_start = places(c.set_start, np.flatnonzero(used))
+    target = np.concatenate([c.target[:first], np.arange(int(chosen.sum()))]).astype(np.int32)
+    return Conjunctions(c.sizes, set_start, c.intervals[intervals], start, terms, target, c.gate_start)

@@ -1,0 +1,114 @@
+"""Whose columns an attribute of a join's rules is computed from: one stream's, several streams', or Spark alone knows.
+
+A join's rules are compiled over one STRUCT column per stream, so that the first part of a column's path names its
+stream. Besides, they may name the joined row's event time, the latest one among its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compiled import CompiledRules
+from rules_index.conjunctions import leaves_of
+from rules_index.errors import RulesIndexError
+from rules_index.expressions.parser import parse
+from rules_index.expressions.scope import quote
+from rules_index.expressions.syntax import Node
+from rules_index.expressions.tree import Expression, Leaf
+from rules_index.inputs import find_column, path_parts
+
+ACROSS = -1
+"""Owner of what is computed from several streams, or from the joined row's event time."""
+UNKNOWN = -2
+"""Owner of what only Spark can evaluate, from several streams."""
+MOST_STREAMS = 6
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The stream that each attribute of a rule set belongs to.
+
+    streams  the streams' names, two to six
+    of       [attributes] int32, the stream's place, `ACROSS` or `UNKNOWN`
+    leaves   of each stream, the inputs that are its own
+    unknown  the derived inputs that name several streams
+    """
+
+    streams: tuple[str, ...]
+    of: np.ndarray
+    leaves: tuple[tuple[Leaf, ...], ...]
+    unknown: tuple[Leaf, ...]
+
+
+def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
+    """The owners of a rule set's attributes; `RulesIndexError` for a column that is of no stream."""
+    if not 2 <= len(streams) <= MOST_STREAMS or len({name.casefold() for name in streams}) < len(streams):
+        raise RulesIndexError(f"A join has two to {MOST_STREAMS} streams of different names, not {list(streams)}.")
+    owner = {leaf: _owner_of_leaf(leaf, compiled, streams) for leaf in compiled.inputs}
+    return Owners(
+        tuple(streams),
+        np.array([_owner(attribute, owner) for attribute in compiled.attributes], np.int32),
+        tuple(tuple(leaf for leaf in compiled.inputs if owner[leaf] == stream) for stream in range(len(streams))),
+        tuple(leaf for leaf in compiled.inputs if owner[leaf] == UNKNOWN),
+    )
+
+
+def side_columns(rows: pa.Table, stream: str, leaves: Sequence[Leaf]) -> pa.Table:
+    """A stream's rows under the names of their leaves; a leaf's column is found by its whole path or without the
+    stream's name. `SchemaError` where there is none."""
+    return pa.table({leaf.name: _side_column(rows, stream, leaf) for leaf in leaves})
+
+
+def _owner(attribute: Expression, owner: dict[Leaf, int]) -> int:
+    owners = {owner[leaf] for leaf in leaves_of(attribute)}
+    if UNKNOWN in owners:
+        return UNKNOWN
+    if len(owners) > 1:
+        return ACROSS
+    # what names no column is the same on all rows, so any stream will do
+    return owners.pop() if owners else 0
+
+
+def _owner_of_leaf(leaf: Leaf, compiled: CompiledRules, streams: Sequence[str]) -> int:
+    places = {name.casefold(): place for place, name in enumerate(streams)}
+    if leaf.text is None:
+        place = places.get(path_parts(leaf.name)[0].casefold())
+        if place is not None:
+            return place
+        if leaf.name.casefold() != (compiled.event_time or "").casefold():
+            raise RulesIndexError(f"The rules name the column {leaf.name}, which is of none of {list(streams)}.")
+        if not pa.types.is_timestamp(leaf.type) or leaf.type.unit != "us":
+            raise RulesIndexError(f"A joined row's event time {leaf.name} is a timestamp in us, not {leaf.type}.")
+        return ACROSS
+    node, _ = parse(leaf.text, compiled.time_zone)
+    named = {name.casefold() for name in _columns(node)}
+    if compiled.event_time is not None and compiled.event_time.casefold() in named:
+        return UNKNOWN
+    # other names are a lambda's variables
+    owners = {places[name] for name in named if name in places}
+    return UNKNOWN if len(owners) > 1 else owners.pop() if owners else 0
+
+
+def _columns(node: Node) -> Iterator[str]:
+    """The first parts of all names in a text."""
+    waiting = [node]
+    while waiting:
+        each = waiting.pop()
+        if each.kind == "column":
+            yield each.value[0]
+        waiting += each.children
+
+
+def _side_column(rows: pa.Table, stream: str, leaf: Leaf) -> pa.Array:
+    if leaf.text is not None or rows.column_names.count(leaf.name) == 1:
+        return find_column(rows, leaf)
+    inner = path_parts(leaf.name)[1:]
+    if not inner:
+        # the rule tests the stream's whole row, which is never NULL
+        fields = [find_column(rows, Leaf(quote(field.name), field.type)) for field in leaf.type]
+        return pa.StructArray.from_arrays(fields, fields=list(leaf.type))
+    return find_column(rows, Leaf(".".join(quote(part) for part in inner), leaf.type))
