@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.joins import join_tables
 from assets.names import JOB, RESOURCE, RULES, index_key, rejects_key, runs_key, source_key, table_key
 from assets.streams import stream_tables
 from pipelines.config import Configuration
@@ -24,13 +25,13 @@ def run_job(configuration: Configuration) -> Any:
     return dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all() | dg.AssetSelection.assets(*looked_at),
-        description="Judge, compile and tag whatever is due.",
+        description="Judge, compile, tag and join whatever is due.",
         executor_def=dg.in_process_executor,
     )
 
 
 def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
-    """Starts the job every quarter of an hour, for the streams that have something due, and else not at all."""
+    """Starts the job every quarter of an hour, for the streams and joins that are due, and else not at all."""
 
     @dg.schedule(
         name="run_every_quarter_of_an_hour",
@@ -41,7 +42,7 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         description="Does what is due, also what an earlier run failed to do.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        due = due_streams(context.resources.lake.workspace())
+        due = due_scopes(context.resources.lake.workspace())
         if not due:
             return dg.SkipReason("Nothing is due: no rule, source or stored index has changed.")
         return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={"deltatag/due": ", ".join(due)})
@@ -65,7 +66,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         cursor = json.dumps(versions, sort_keys=True)
         if cursor == context.cursor:
             return dg.SensorResult(skip_reason="No rule was edited, and no source has a new version.")
-        due = due_streams(workspace)
+        due = due_scopes(workspace)
         if not due:
             return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
         request = dg.RunRequest(
@@ -96,26 +97,33 @@ def current_versions(workspace: "Workspace") -> dict[str, int | None]:
     return versions
 
 
-def due_streams(workspace: "Workspace") -> list[str]:
-    """Streams to be compiled or tagged; one that cannot be judged is due, so that a run tells why."""
+def due_scopes(workspace: "Workspace") -> list[str]:
+    """Streams and joins with something to be done; one that cannot be judged is due, so that a run tells why."""
     from pipelines.compile import compile_is_due
     from pipelines.errors import PipelineError
+    from pipelines.join import join_is_due
     from pipelines.tag import tag_is_due
 
+    configuration = workspace.configuration
+    steps = [(name, tag_is_due) for name in configuration.streams]
+    steps += [(name, join_is_due) for name in configuration.joins]
     due = []
-    for name in workspace.configuration.streams:
+    for name, step_is_due in steps:
         try:
-            if compile_is_due(workspace, name) or tag_is_due(workspace, name):
+            if compile_is_due(workspace, name) or step_is_due(workspace, name):
                 due.append(name)
         except PipelineError:
             due.append(name)
     return due
 
 
-def assets_of(configuration: Configuration, streams: Sequence[str]) -> list[dg.AssetKey]:
-    """The assets that a run for these streams takes, the rules and the sources among them."""
+def assets_of(configuration: Configuration, scopes: Sequence[str]) -> list[dg.AssetKey]:
+    """The assets that a run for these streams and joins takes, the rules and the sources among them."""
     keys = [RULES]
-    for name in streams:
-        tables = [table_key(table) for table in stream_tables(configuration.stream(name))]
-        keys += [source_key(name), index_key(name), rejects_key(name), *tables, runs_key(name)]
-    return keys
+    for name in scopes:
+        join = configuration.joins.get(name)
+        sources = join.streams if join is not None else (name,)
+        tables = join_tables(join) if join is not None else stream_tables(configuration.stream(name))
+        keys += [source_key(stream) for stream in sources]
+        keys += [index_key(name), rejects_key(name), *(table_key(table) for table in tables), runs_key(name)]
+    return list(dict.fromkeys(keys))

@@ -7,10 +7,12 @@ import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
 from assets.streams import BATCHES
-from pipelines.config import Configuration, Stream
+from pipelines.config import Configuration, Join, Stream
 from pipelines.tables import tagged_table
 from quality.findings import ERROR, Expectation, GateResult, markdown_table
 from quality.gates import (
+    joined_expectations,
+    joined_gate,
     rules_expectations,
     rules_gate,
     source_expectations,
@@ -36,7 +38,7 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
 
 
 def source_checks(stream: Stream) -> dg.AssetChecksDefinition:
-    """The checks of a stream's source; where one fails as an error, the stream is not tagged."""
+    """The checks of a stream's source; where one fails as an error, the stream is neither tagged nor joined."""
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return source_gate(_workspace(context), stream.name)
@@ -52,6 +54,16 @@ def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
         return tagged_gate(_workspace(context), stream.name, max(_written(context, key), 1))
 
     return _checks(f"judge_{tagged_table(stream)}", key, tagged_expectations(stream), gate)
+
+
+def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDefinition:
+    """The checks of what the joining step before them wrote."""
+    key = table_key(tagged_table(join.name))
+
+    def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
+        return joined_gate(_workspace(context), join.name, max(_written(context, key), 1))
+
+    return _checks(f"judge_{tagged_table(join.name)}", key, joined_expectations(configuration, join), gate)
 
 
 def _workspace(context: dg.AssetCheckExecutionContext) -> "Workspace":

@@ -9,7 +9,8 @@ from pathlib import Path
 import dagster as dg
 
 from assets.automation import change_sensor, run_job, run_schedule
-from assets.checks import rules_checks, source_checks, tagged_checks
+from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
+from assets.joins import join_assets
 from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.rules import index_assets, rules_asset
@@ -47,19 +48,21 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 
 
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
-    streams = list(configuration.streams.values())
+    streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
     job = run_job(configuration)
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
             *(source_asset(stream) for stream in streams),
-            *(index_assets(stream) for stream in streams),
+            *(index_assets(scope) for scope in [*configuration.streams, *configuration.joins]),
             *(tagged_assets(stream) for stream in streams),
+            *(join_assets(join) for join in joins),
         ],
         asset_checks=[
             rules_checks(configuration),
             *(source_checks(stream) for stream in streams),
             *(tagged_checks(stream) for stream in streams),
+            *(joined_checks(configuration, join) for join in joins),
         ],
         jobs=[job],
         schedules=[run_schedule(configuration, job)],

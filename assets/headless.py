@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def run_once(
-    workspace: Workspace, instance: dg.DagsterInstance, streams: list[str] | None = None, quiet: bool = False
+    workspace: Workspace, instance: dg.DagsterInstance, scopes: list[str] | None = None, quiet: bool = False
 ) -> dg.ExecuteInProcessResult:
-    """Observe, judge, compile and tag, for all streams or the named ones; what fails is in the result, not raised.
+    """Observe, judge, compile, tag and join, for all scopes or the named ones; what fails is in the result, not raised.
 
     `instance` keeps the records: `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder. `quiet` keeps
     the log off the terminal; the instance has it all the same.
@@ -31,7 +31,7 @@ def run_once(
         instance=instance,
         raise_on_error=False,
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}} if quiet else None,
-        asset_selection=assets_of(configuration, streams) if streams is not None else None,
+        asset_selection=assets_of(configuration, scopes) if scopes is not None else None,
     )
 
 

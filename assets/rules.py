@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
-from pipelines.config import Configuration, Stream
+from pipelines.config import Configuration
 from pipelines.tables import RULES as RULES_TABLE
 
 if TYPE_CHECKING:
@@ -45,9 +45,8 @@ def rules_asset(configuration: Configuration) -> Any:
     return look_at_rules
 
 
-def index_assets(stream: Stream) -> dg.AssetsDefinition:
+def index_assets(scope: str) -> dg.AssetsDefinition:
     """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint."""
-    scope = stream.name
     specs = [
         dg.AssetSpec(
             rejects_key(scope),

@@ -82,26 +82,28 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
         for name in stream_tables(stream):
             yield dg.MaterializeResult(
                 asset_key=table_key(name),
-                data_version=_version(workspace, name),
+                data_version=table_version(workspace, name),
                 metadata={**counts[name], "dagster/uri": workspace.lake.uri(name)},
             )
         yield dg.MaterializeResult(
             asset_key=runs_key(stream.name),
-            data_version=dg.DataVersion(_newest_batch(workspace, stream)),
+            data_version=dg.DataVersion(newest_batch(workspace, stream.name)),
             metadata={BATCHES: result.batches, "dagster/uri": workspace.lake.uri(RUNS.name)},
         )
 
     return tag
 
 
-def _version(workspace: "Workspace", name: str) -> dg.DataVersion:
+def table_version(workspace: "Workspace", name: str) -> dg.DataVersion:
+    """The Delta version of one of the lake's tables; MISSING where it is not there yet."""
     return dg.DataVersion(str(workspace.lake.version(name)) if workspace.lake.exists(name) else MISSING)
 
 
-def _newest_batch(workspace: "Workspace", stream: Stream) -> str:
+def newest_batch(workspace: "Workspace", scope: str) -> str:
+    """Number and state of the newest micro-batch of a stream or a join; MISSING before the first."""
     from pipelines.runs import last_batch
 
-    last = last_batch(workspace.lake, stream.name)
+    last = last_batch(workspace.lake, scope)
     return MISSING if last is None else f"{last.batch} {last.state}"
 
 

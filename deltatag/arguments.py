@@ -30,11 +30,22 @@ def parser() -> argparse.ArgumentParser:
         "deltatag validate \"dep_delay > 60 AND carrier = 'UA'\" --scope flights",
     )
     validate.add_argument("expression", metavar="EXPR", help="a Boolean Spark SQL expression")
-    validate.add_argument("--scope", required=True, help="the stream whose columns it reads")
+    validate.add_argument("--scope", required=True, help="the stream or the join whose columns it reads")
 
     compile_ = _verb(verbs, "compile", "rules table -> rule_index, rule_rejects", "deltatag compile flights")
-    compile_.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams (default: all)")
+    compile_.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     compile_.add_argument("--force", action="store_true", help="write the index anew even if nothing changed")
+
+    lint = _verb(verbs, "lint", "what is odd about the rules, and what to change", "deltatag lint flights")
+    lint.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
+    lint.add_argument("--runs", type=int, default=10, metavar="N", help="micro-batches to look back at (default: 10)")
+    lint.add_argument(
+        "--noisy",
+        type=float,
+        default=0.5,
+        metavar="SHARE",
+        help="share of rows from which a rule is noisy (default: 0.5)",
+    )
 
     tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
@@ -43,7 +54,14 @@ def parser() -> argparse.ArgumentParser:
         "--skip-changes", action="store_true", help="pass over commits of the source that changed or removed rows"
     )
 
-    _verb(verbs, "run", "quality gates, compile and tag whatever is due, once", "deltatag run")
+    join = _verb(verbs, "join", "what is new on any side of a join -> joined rows", "deltatag join flights_weather")
+    join.add_argument("joins", nargs="*", metavar="JOIN", help="joins (default: all)")
+    join.add_argument("--restart", action="store_true", help="empty the join's tables and join the whole sources anew")
+    join.add_argument(
+        "--skip-changes", action="store_true", help="pass over commits of the sources that changed or removed rows"
+    )
+
+    _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
 
     sql = _verb(
         verbs,
@@ -54,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     sql.add_argument("statement", metavar="STATEMENT", help="one statement; - reads it from standard input")
     sql.add_argument("--format", choices=("table", "csv", "json"), default=None, help="of the result (default: table)")
 
-    _verb(verbs, "status", "where each stream stands", "deltatag status --json")
+    _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo")
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")

@@ -13,6 +13,8 @@ from deltatag.output import ProgressLine, jsonable, paragraph, print_csv, print_
 
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
+    from pipelines.join import JoinResult
+    from pipelines.lint import LintResult
     from pipelines.tag import TagResult
     from pipelines.workspace import Workspace
     from quality.findings import GateResult
@@ -102,6 +104,27 @@ def _compile_line(result: ScopeResult) -> str:
     )
 
 
+def lint_verb(args: Namespace) -> int:
+    """Tell what is odd about the rules of the scopes."""
+    from pipelines.lint import lint_scopes
+
+    with _workspace(args) as workspace:
+        results = lint_scopes(workspace, args.scopes or None, max(args.runs, 1), args.noisy)
+    _print_results(args, results, _lint_lines)
+    return FAILED if any(result.error for result in results) else DONE
+
+
+def _lint_lines(result: LintResult) -> str:
+    if result.error is not None:
+        return ""
+    count = len(result.findings)
+    told = "nothing to tell" if not count else f"{count:,} finding{'' if count == 1 else 's'}"
+    lines = [f"{result.scope}: {result.rules:,} rules, {told}, rules version {result.rules_version}"]
+    return "\n".join(
+        [*lines, *(f"  {each.rule_id}: {each.kind}: {paragraph(each.message)}" for each in result.findings)]
+    )
+
+
 def tag_verb(args: Namespace) -> int:
     """Tag what is new in the streams."""
     from pipelines.tag import tag_stream
@@ -148,8 +171,39 @@ def _tag_line(result: TagResult) -> str:
     )
 
 
+def join_verb(args: Namespace) -> int:
+    """Join what is new on any side of the joins."""
+    from pipelines.join import join_streams
+
+    with _workspace(args) as workspace:
+        joins = args.joins or list(workspace.configuration.joins)
+        for name in joins:
+            workspace.configuration.join(name)
+        results: list[Any] = []
+        failures: dict[str, str] = {}
+        for name in joins:
+            with _failure_of(name, failures, args):
+                results.append(join_streams(workspace, name, args.restart, args.skip_changes))
+    _print_results(args, results, _join_line, failures, "join")
+    if not joins and not args.json:
+        print("No join is configured yet: name one under [joins] in the configuration.")
+    return FAILED if failures else DONE
+
+
+def _join_line(result: JoinResult) -> str:
+    if not result.batches:
+        return f"{result.join}: nothing new"
+    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
+    versions = ", ".join(f"{stream} v{version}" for stream, version in result.source_versions.items())
+    line = (
+        f"{result.join}: {result.rows:,} rows of {versions}, {result.joined:,} joined rows, {result.matches:,} "
+        f"matches{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
+    )
+    return "\n".join([line, *result.notices])
+
+
 def run_verb(args: Namespace) -> int:
-    """Gates, compile and tag of whatever is due."""
+    """Gates, compile, tag and join of whatever is due."""
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
@@ -161,6 +215,7 @@ def run_verb(args: Namespace) -> int:
             {
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
+                "joined": [asdict(result) for result in report.joined],
                 "quality": [_gate_summary(result) for result in gates.results],
                 "failures": report.failures,
             }
@@ -170,9 +225,11 @@ def run_verb(args: Namespace) -> int:
             print(_compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
             print(_tag_line(tagged))
+        for joined in report.joined:
+            print(_join_line(joined))
         for judged in gates.results:
             print(_gate_lines(judged))
-        if not report.compiled and not report.tagged and not report.failures:
+        if not (report.compiled or report.tagged or report.joined or report.failures):
             print("Nothing was due.")
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
@@ -214,7 +271,7 @@ def sql_verb(args: Namespace) -> int:
 
 
 def status_verb(args: Namespace) -> int:
-    """Tell where each stream stands."""
+    """Tell where each stream and each join stands."""
     from pipelines.status import status
 
     with _workspace(args) as workspace:
@@ -224,7 +281,7 @@ def status_verb(args: Namespace) -> int:
     elif not standing:
         print("No stream is configured yet: name one under [streams] in the configuration.")
     else:
-        names = ["stream", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
+        names = ["scope", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
         rows = [
             [
                 one.scope,
@@ -244,6 +301,8 @@ def status_verb(args: Namespace) -> int:
         for one in standing:
             if one.engine_reason:
                 print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
+            for notice in one.notices:
+                print(notice)
     for one in standing:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
@@ -270,15 +329,19 @@ def demo_verb(args: Namespace) -> int:
 
 
 def _print_results(
-    args: Namespace, results: Sequence[Any], line: Callable[[Any], str], failures: Mapping[str, str] | None = None
+    args: Namespace,
+    results: Sequence[Any],
+    line: Callable[[Any], str],
+    failures: Mapping[str, str] | None = None,
+    kind: str = "stream",
 ) -> None:
     """One line or JSON object for each result on standard output, failures on standard error."""
     failures = dict(failures or {})
     failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
     if args.json:
         listed = [asdict(result) for result in results]
-        names = {result.get("scope", result.get("stream")) for result in listed}
-        listed += [{"stream": name, "error": text} for name, text in failures.items() if name not in names]
+        names = {result.get("scope") for result in listed}
+        listed += [{kind: name, "error": text} for name, text in failures.items() if name not in names]
         print_json(jsonable(listed))
     else:
         for result in results:

@@ -8,33 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.config import Stream
 from pipelines.lake import first_line
 from pipelines.schema import arrow_schema_of
 from pipelines.session import tested_column
 
 if TYPE_CHECKING:
-    from pipelines.workspace import Workspace
+    from pipelines.scopes import Scope
     from rules_index.expressions.tree import Leaf
 
 _AT_ONCE = 64
 
 
-def spark_analyser(workspace: Workspace, stream: Stream) -> Callable[[Sequence[Leaf]], list[str | None]]:
-    """A function that gives, for each derived leaf over the stream's source, None or why Spark refuses it.
+def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[str | None]]:
+    """A function that gives, for each derived leaf over the scope's columns, None or why Spark refuses it.
 
     Spark is started when it is called, so rules that the index understands whole need no JVM.
     """
 
     def analyse(leaves: Sequence[Leaf]) -> list[str | None]:
-        from pipelines.source import open_source
-
-        source = open_source(workspace.spark, stream)
-        assert hasattr(source.log, "frame")
-        rows = source.log.frame(source.log.latest(), [])
+        rows = scope.no_rows()
         answers: dict[Leaf, str | None] = {}
         for start in range(0, len(leaves), _AT_ONCE):
-            answers |= _ask(workspace.spark, rows, list(leaves[start : start + _AT_ONCE]))
+            answers |= _ask(scope.workspace.spark, rows, list(leaves[start : start + _AT_ONCE]))
         return [answers[leaf] for leaf in leaves]
 
     return analyse

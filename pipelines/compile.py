@@ -18,12 +18,10 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
-from pipelines.columns import check_columns, source_columns
-from pipelines.config import Stream
 from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
-from pipelines.sample import source_sample
+from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
 from pipelines.workspace import Workspace
@@ -86,38 +84,37 @@ class RuleSet:
 
 
 def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False) -> list[ScopeResult]:
-    """Compile the named scopes, by default every stream; one result each, a failure does not stop the others.
+    """Compile the named scopes, by default every stream and join; one result each, a failure does not stop the others.
 
     `rule_rejects` is brought to the version of `rules` that was compiled. An index goes to `rule_index` in
     one commit, and only where its fingerprint is not the stored one's, or `force` is set (which also drops
     the scope's older indexes, damaged ones among them).
     """
-    configuration, lake = workspace.configuration, workspace.lake
-    streams = [configuration.stream(name) for name in (scopes if scopes is not None else configuration.streams)]
-    rules = read_rules(lake, [*configuration.streams, *configuration.joins])
+    lake, names = workspace.lake, scopes_of(workspace)
+    due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
+    rules = read_rules(lake, names)
     before = _stored_rejects(lake)
     rejects, results = [rules.rejects], []
-    for stream in streams:
-        workspace.progress(f"compiling the rules of {stream.name}")
-        result, rejected = _compile_stream(workspace, stream, rules, before, force)
+    for scope in due:
+        workspace.progress(f"compiling the rules of {scope.name}")
+        result, rejected = _compile_scope(scope, rules, before, force)
         results.append(result)
         rejects.append(rejected)
-    compiled = {stream.name for stream in streams}
-    others = set(configuration.streams) - compiled
+    others = set(names) - {scope.name for scope in due}
     rejects.append(_compile_rejects_of(before, others, rules))
     _write_rejects(lake, pl.concat(rejects), rules.version)
     return results
 
 
-def compile_is_due(workspace: Workspace, scope: str) -> bool:
+def compile_is_due(workspace: Workspace, name: str) -> bool:
     """True if the scope has no index, or its rules, its columns' types or the index format have changed since."""
-    stream = workspace.configuration.stream(scope)
-    stored = newest_index(workspace.lake, scope)
+    scope = scope_of(workspace, name)
+    stored = newest_index(workspace.lake, name)
     if stored is None:
         return True
-    rules = read_rules(workspace.lake, [*workspace.configuration.streams, *workspace.configuration.joins])
-    mine = _compile_rejects_of(_stored_rejects(workspace.lake), {scope}, rules).height
-    return not _still_holds(stored, _rules_hash(workspace, stream, rules), source_columns(workspace, stream), mine)
+    rules = read_rules(workspace.lake, scopes_of(workspace))
+    mine = _compile_rejects_of(_stored_rejects(workspace.lake), {name}, rules).height
+    return not _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
 
 
 def read_rules(lake: Lake, scopes: Sequence[str]) -> RuleSet:
@@ -190,27 +187,24 @@ def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
     return f"There is no stream or join named {scope}; {hint}"
 
 
-def _compile_stream(
-    workspace: Workspace, stream: Stream, rules: RuleSet, before: pl.DataFrame, force: bool
-) -> tuple[ScopeResult, pl.DataFrame]:
+def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool) -> tuple[ScopeResult, pl.DataFrame]:
     """The scope's result, and those of its rules that the library refused."""
     started = time.perf_counter()
-    kept = _compile_rejects_of(before, {stream.name}, rules)
+    kept = _compile_rejects_of(before, {scope.name}, rules)
     try:
-        result, rejected = _bring_up_to_date(workspace, stream, rules, kept, force)
+        result, rejected = _bring_up_to_date(scope, rules, kept, force)
     except (PipelineError, ri.RulesIndexError, OSError) as error:
-        result = ScopeResult(stream.name, "failed", rules.version, rules.enabled(stream.name), error=str(error))
+        result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=str(error))
         rejected = kept
     return replace(result, seconds=time.perf_counter() - started), rejected
 
 
 def _bring_up_to_date(
-    workspace: Workspace, stream: Stream, rules: RuleSet, kept: pl.DataFrame, force: bool
+    scope: Scope, rules: RuleSet, kept: pl.DataFrame, force: bool
 ) -> tuple[ScopeResult, pl.DataFrame]:
-    lake, name = workspace.lake, stream.name
-    schema = source_columns(workspace, stream)
-    check_columns(stream, schema)
-    content = _rules_hash(workspace, stream, rules)
+    lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
+    schema = scope.columns()
+    content = _rules_hash(scope, rules)
     refused = rules.rejects.filter(pl.col("scope") == name).height
     stored = None if force else _sound_index(lake, name)
     if stored is not None and _still_holds(stored, content, schema, kept.height):
@@ -218,14 +212,13 @@ def _bring_up_to_date(
     compiled = ri.compile_rules(
         rules.of_scope(name).select("rule_id", "expression", "valid_from", "valid_to").to_arrow(),
         schema,
-        event_time=stream.event_time,
-        time_zone=workspace.configuration.rules.time_zone,
-        analyse=spark_analyser(workspace, stream),
-        sample=source_sample(stream, schema),
+        event_time=scope.event_time,
+        time_zone=settings.time_zone,
+        analyse=spark_analyser(scope),
+        sample=scope.sample(schema),
     )
     rejected = _library_rejects(compiled, name)
     count = refused + rejected.height
-    settings = workspace.configuration.rules
     if rules.enabled(name) and count / rules.enabled(name) > settings.max_reject_share:
         message = _too_many(name, count, rules.enabled(name), settings.max_reject_share)
         return ScopeResult(name, "failed", rules.version, rules.enabled(name), count, error=message), rejected
@@ -271,13 +264,13 @@ _CHECKED_BYTES = 64 << 20
 """Indexes up to this size are read from the table and checked whenever the scope is compiled."""
 
 
-def _rules_hash(workspace: Workspace, stream: Stream, rules: RuleSet) -> str:
+def _rules_hash(scope: Scope, rules: RuleSet) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
-    table = rules.of_scope(stream.name).to_arrow()
+    table = rules.of_scope(scope.name).to_arrow()
     sink = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
         writer.write_table(table.combine_chunks())
-    settings = (FORMAT_VERSION, workspace.configuration.rules.time_zone, stream.event_time)
+    settings = (FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time)
     sink.write(repr(settings).encode())
     return sink.digest.hexdigest()
 

@@ -105,12 +105,16 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds."""
+    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds.
+
+    A row that arrives when one later than it by more than `lateness` microseconds has been joined goes to quarantine.
+    """
 
     name: str
     streams: tuple[str, ...]
     on: Mapping[str, tuple[str, ...]]
     window: Mapping[str, int]
+    lateness: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,16 @@ class Configuration:
             known = ", ".join(sorted(self.streams)) or "none"
             raise ConfigurationError(
                 f"{self.path}: there is no stream {name!r}; the configured streams are: {known}."
+            ) from None
+
+    def join(self, name: str) -> Join:
+        """The join of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.joins[name]
+        except KeyError:
+            known = ", ".join(sorted(self.joins)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no join {name!r}; the configured joins are: {known}."
             ) from None
 
 
@@ -408,8 +422,17 @@ def _join(name: str, section: _Section, streams: Mapping[str, Stream]) -> Join:
             )
     on = _join_keys(section, members)
     window = _join_window(section, members)
-    section.finish("streams", "on", "window")
-    return Join(name, members, MappingProxyType(on), MappingProxyType(window))
+    section.finish("streams", "on", "window", "lateness")
+    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section))
+
+
+def _lateness(section: _Section) -> int | None:
+    if "lateness" not in section.values:
+        return None
+    try:
+        return parse_duration(section.values["lateness"])
+    except ValueError as error:
+        raise section.error("lateness", str(error)) from None
 
 
 def _join_keys(section: _Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

@@ -86,6 +86,19 @@ class TableLog:
         versions = sorted(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the table's files, by their names in the log, that are not there any more."""
+        if not paths:
+            return []
+        hadoop = self._jvm.org.apache.hadoop.fs
+        system = self._log.dataPath().getFileSystem(self._session.sessionState().newHadoopConf())
+        found = []
+        for path in paths:
+            named = hadoop.Path(self._jvm.java.net.URI(path))
+            if not system.exists(named if named.isAbsolute() else hadoop.Path(self._log.dataPath(), named)):
+                found.append(path)
+        return found
+
     def frame(self, snapshot: Any, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> DataFrame:
         """The rows of the files `adds` (version, add action) with the snapshot's schema and `_commit_version`.
 

@@ -1,13 +1,17 @@
-"""The verb run: gates, compile and tag of whatever is due, once; what a scheduler calls."""
+"""The verb run: gates, compile, tag and join of whatever is due, once; what a scheduler calls."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from pipelines.compile import ScopeResult, compile_is_due, compile_scopes
-from pipelines.config import Stream
+from pipelines.config import Join, Stream
 from pipelines.errors import PipelineError
+from pipelines.join import JoinResult, join_is_due, join_streams
+from pipelines.scopes import scopes_of
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
@@ -25,6 +29,12 @@ class Gates(Protocol):
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge a stream's tagged table; shut, the run has failed."""
 
+    def before_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Judge the sources of a join's streams; shut, they are not joined."""
+
+    def after_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Judge a join's tagged table; shut, the run has failed."""
+
 
 class OpenGates:
     """Gates that let everything pass."""
@@ -38,33 +48,49 @@ class OpenGates:
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Pass."""
 
+    def before_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Pass."""
+
+    def after_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Pass."""
+
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run did; `failures` has a paragraph for each scope, stream or gate that failed, by its name."""
+    """What one run did; `failures` has a paragraph for each scope, stream, join or gate that failed, by its name."""
 
     compiled: list[ScopeResult] = field(default_factory=list)
     tagged: list[TagResult] = field(default_factory=list)
+    joined: list[JoinResult] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def run_due(workspace: Workspace, gates: Gates) -> RunReport:
-    """Compile the scopes and tag the streams that are due; a failure of one does not stop the others."""
+    """Compile the scopes, tag the streams and run the joins that are due; a failure of one stops none of the others."""
     report = RunReport()
     _compile_due(workspace, gates, report)
     for stream in workspace.configuration.streams.values():
-        if "rules" in report.failures or stream.name in report.failures:
-            continue  # its rows wait for rules that are in force
-        try:
-            _tag_due(workspace, stream, gates, report)
-        except (PipelineError, RulesIndexError) as error:
-            report.failures[stream.name] = str(error)
+        _unless_failed(report, stream.name, partial(_tag_due, workspace, stream, gates, report))
+    for join in workspace.configuration.joins.values():
+        _unless_failed(report, join.name, partial(_join_due, workspace, join, gates, report))
     return report
+
+
+def _unless_failed(report: RunReport, name: str, step: Callable[[], str | None]) -> None:
+    """Take the step of a scope whose rules are in force, and note why it failed; else its rows wait for its rules."""
+    if "rules" in report.failures or name in report.failures:
+        return
+    try:
+        failure = step()
+    except (PipelineError, RulesIndexError) as error:
+        failure = str(error)
+    if failure is not None:
+        report.failures[name] = failure
 
 
 def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     due = []
-    for scope in workspace.configuration.streams:
+    for scope in scopes_of(workspace):
         try:
             if compile_is_due(workspace, scope):
                 due.append(scope)
@@ -80,12 +106,23 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     report.failures |= {r.scope: r.error for r in report.compiled if r.error is not None}
 
 
-def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> None:
+def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> str | None:
+    """Tag a stream between its gates; gives why one of them is shut."""
     if not tag_is_due(workspace, stream.name):
-        return
+        return None
     shut = gates.before_tag(workspace, stream)
     if shut is None:
         report.tagged.append(tag_stream(workspace, stream.name))
         shut = gates.after_tag(workspace, stream)
-    if shut is not None:
-        report.failures[stream.name] = shut
+    return shut
+
+
+def _join_due(workspace: Workspace, join: Join, gates: Gates, report: RunReport) -> str | None:
+    """Run a join between its gates; gives why one of them is shut."""
+    if not join_is_due(workspace, join.name):
+        return None
+    shut = gates.before_join(workspace, join)
+    if shut is None:
+        report.joined.append(join_streams(workspace, join.name))
+        shut = gates.after_join(workspace, join)
+    return shut

@@ -91,9 +91,11 @@ class Log(Protocol):
 class Source:
     """The source table of one stream, as it is when this object is made."""
 
-    def __init__(self, name: str, log: Log) -> None:
-        """`name` is the stream's. SourceError where there is no table."""
+    def __init__(self, name: str, log: Log, command: str | None = None) -> None:
+        """`name` is the stream's; `command` takes what is new, by default its tagging. SourceError where there is no
+        table."""
         self.name = name
+        self._command = command or f"deltatag tag {name}"
         self.log = log
         self._newest = log.latest()
         self.version = int(self._newest.version())
@@ -157,6 +159,24 @@ class Source:
             )
         return Slice(self.table_id, start, end, plan["schema_version"], tuple(files), plan["skipped"])
 
+    def files_before(self, position: Position, first: Position) -> list[Add]:
+        """The files of the rows that were taken from `first`, where the first run began, up to `position`.
+
+        Where the first run began with a snapshot these are the files of the version before, whatever a rewriting
+        commit (OPTIMIZE) has made of those that were taken; else the files that the commits have added.
+        """
+        if position.snapshot:
+            return self._files_of(position.version)[: position.index]
+        if first.snapshot:
+            files: list[Add] = [(0, add) for add in self.log.files(self.log.snapshot(position.version - 1))]
+            return files + (self._added(position.version)[: position.index] if position.index else [])
+        return [
+            file
+            for version in range(first.version, position.version + (1 if position.index else 0))
+            for i, file in enumerate(self._added(version))
+            if (first.version, first.index) <= (version, i) < (position.version, position.index)
+        ]
+
     def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
         files = self._files_of(position.version)
         taken = _fit(files[position.index :], max_bytes, 0, 0)
@@ -213,8 +233,8 @@ class Source:
         )
 
     def _way_out(self, skip: bool = True) -> str:
-        go_on = f", or go on behind the change with: deltatag tag {self.name} --skip-changes" if skip else ""
-        return f"Tag the whole source anew with: deltatag tag {self.name} --restart{go_on}"
+        go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""
+        return f"Take everything anew with: {self._command} --restart{go_on}"
 
     def _snapshot_files(self, version: int) -> list[Add]:
         """The files of a version, oldest first, in an order that depends on nothing but the files."""
@@ -292,11 +312,11 @@ def source_uri(spark: SparkSession, stream: Stream) -> str:
         raise SourceError(f"The stream {stream.name} has no source: {error}") from None
 
 
-def open_source(spark: SparkSession, stream: Stream) -> Source:
-    """The stream's source through Spark; SourceError says what is missing."""
+def open_source(spark: SparkSession, stream: Stream, command: str | None = None) -> Source:
+    """The stream's source through Spark, taken by a command; SourceError says what is missing."""
     from pipelines.delta_internals import TableLog
 
-    return Source(stream.name, TableLog(spark, source_uri(spark, stream)))
+    return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command)
 
 
 def slice_schema(source: Source, schema_version: int) -> StructType:

@@ -140,6 +140,9 @@ def _missing(workspace: Workspace, name: str) -> str:
     stream = workspace.configuration.streams.get(name)
     if stream is not None:
         return f"The stream {name} has no source yet: there is no Delta table at {stream.source}."
+    for join in workspace.configuration.joins:
+        if name in scope_tables(join, is_join=True):
+            return f"There is no table {name} yet. It is made by the first run of: deltatag join {join}"
     try:
         workspace.lake.delta(name)
     except MissingTableError as error:

@@ -1,24 +1,31 @@
-"""The verb status: where each stream stands, read without a JVM where the lake and its sources have paths."""
+"""The verb status: where each stream and join stands, read without a JVM where the lake and its sources have paths."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipelines.compile import compile_is_due
-from pipelines.config import Stream, is_catalog_name
+from pipelines.config import Join, Stream, is_catalog_name
 from pipelines.errors import PipelineError, SourceError
 from pipelines.index_store import StoredIndex, newest_index
+from pipelines.join import notices
 from pipelines.lake import open_delta
-from pipelines.runs import MicroBatch, last_batch
+from pipelines.runs import DONE, MicroBatch, last_batch
+from pipelines.source import Position, position_from_plan
 from pipelines.tag import newest_source_version, next_position
 from pipelines.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
 class ScopeStatus:
-    """One stream's standing. Lags are None where they are not known; `problem` says what stands in the way."""
+    """One stream's or join's standing. Lags are None where they are not known; `problem` says what stands in the way.
+
+    The lags of a join are summed over its streams; it has no one source, so that versions of a source are None.
+    `notices` are sentences on what is right and yet worth a thought.
+    """
 
     scope: str
     rules_version: int | None
@@ -38,40 +45,43 @@ class ScopeStatus:
     last_rows: int | None
     last_started_at: datetime | None
     problem: str | None = None
+    streams: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class _Lag(NamedTuple):
+    """How far behind its source's newest version a scope is with one stream; None: not known."""
+
+    source_version: int | None
+    versions: int | None
+    rows: int | None
 
 
 def status(workspace: Workspace) -> list[ScopeStatus]:
-    """The standing of every stream, in the configuration's order; MissingTableError before `deltatag init`."""
+    """The standing of every stream, then every join; MissingTableError before `deltatag init`."""
     version = workspace.lake.version("rules")
     rejects = workspace.lake.arrow("rule_rejects", ["scope"])["scope"].to_pylist()
-    return [
-        _stream_status(workspace, stream, version, rejects.count(stream.name))
-        for stream in workspace.configuration.streams.values()
-    ]
+    scopes: list[Stream | Join] = [*workspace.configuration.streams.values(), *workspace.configuration.joins.values()]
+    return [_standing(workspace, scope, version, rejects.count(scope.name)) for scope in scopes]
 
 
-def _stream_status(workspace: Workspace, stream: Stream, rules_version: int, rejects: int) -> ScopeStatus:
+def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, rejects: int) -> ScopeStatus:
     problems: list[str] = []
     stored: StoredIndex | None = None
     last: MicroBatch | None = None
+    lags: list[_Lag] = []
     due = True
-    source_version: int | None = None
     try:
-        last = last_batch(workspace.lake, stream.name)
-        stored = newest_index(workspace.lake, stream.name)
-        source_version = newest_source_version(workspace, stream)
-        due = compile_is_due(workspace, stream.name)
+        last = last_batch(workspace.lake, scope.name)
+        stored = newest_index(workspace.lake, scope.name)
+        lags = [_lag(workspace, stream, position) for stream, position in _positions(workspace, scope, last)]
+        due = compile_is_due(workspace, scope.name)
     except PipelineError as error:
         problems.append(str(error))
-    begun = last is not None and "end" in last.plan
-    tagged_version = last.source_version if begun and last is not None and last.state == "done" else None
-    versions = rows = None
-    if source_version is not None:
-        first = next_position(last).version if begun and last is not None else 0
-        versions = max(source_version + 1 - first, 0)
-        rows = _rows_behind(workspace, stream, last if begun else None)
+    alone = isinstance(scope, Stream)
+    begun = alone and last is not None and last.state == DONE and "end" in last.plan
     return ScopeStatus(
-        scope=stream.name,
+        scope=scope.name,
         rules_version=rules_version,
         index_version=stored.rules_version if stored else None,
         fingerprint=stored.fingerprint if stored else None,
@@ -80,29 +90,55 @@ def _stream_status(workspace: Workspace, stream: Stream, rules_version: int, rej
         rules=stored.statistics.get("rules") if stored else None,
         rejects=rejects,
         compile_due=due,
-        source_version=source_version,
-        tagged_version=tagged_version,
-        lag_versions=versions,
-        lag_rows=rows,
+        source_version=lags[0].source_version if alone and lags else None,
+        tagged_version=last.source_version if begun and last is not None else None,
+        lag_versions=_total([lag.versions for lag in lags]),
+        lag_rows=_total([lag.rows for lag in lags]),
         last_batch=last.batch if last else None,
         last_state=last.state if last else None,
         last_rows=last.rows if last else None,
         last_started_at=last.started_at if last else None,
         problem="; ".join(problems) or None,
+        streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
+        notices=tuple(notices(scope.name, last.plan.get("sides", {}))) if last is not None else (),
     )
 
 
-def _rows_behind(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> int | None:
-    """Rows that the source's log counts behind the last micro-batch; None where it does not say."""
+def _positions(
+    workspace: Workspace, scope: Stream | Join, last: MicroBatch | None
+) -> Iterator[tuple[Stream, Position | None]]:
+    """Each stream of the scope, and where its source goes on behind the last micro-batch; None: at its start."""
+    if isinstance(scope, Stream):
+        yield scope, next_position(last) if last is not None and "end" in last.plan else None
+        return
+    sides = last.plan.get("sides", {}) if last is not None else {}
+    for name in scope.streams:
+        side = sides.get(name)
+        yield workspace.configuration.stream(name), position_from_plan(side["end"]) if side else None
+
+
+def _lag(workspace: Workspace, stream: Stream, position: Position | None) -> _Lag:
+    version = newest_source_version(workspace, stream)
+    first = position.version if position is not None else 0
+    return _Lag(version, max(version + 1 - first, 0), _rows_behind(stream, position))
+
+
+def _total(counts: list[int | None]) -> int | None:
+    """The sum; None where there is nothing to add or one of them is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if counts and len(known) == len(counts) else None
+
+
+def _rows_behind(stream: Stream, start: Position | None) -> int | None:
+    """Rows that the source's log counts behind a position (None: the stream's start); None where it does not say."""
     if is_catalog_name(stream.source):
         return None
     try:
         table = open_delta(stream.source, None, "a source", "")
-        if last is None:
+        if start is None:
             if stream.start.kind != "earliest":
                 return None
             return _sum(table.get_add_actions(flatten=True), "num_records")
-        start = next_position(last)
         if start.snapshot:
             return None
         behind = 0

@@ -229,6 +229,16 @@ def matches_columns(id_type: str) -> tuple[Column, ...]:
     )
 
 
+def joined_columns(id_type: str) -> tuple[Column, ...]:
+    """What `<join>_tagged` has beside one STRUCT column for each stream."""
+    return (
+        Column("rule_ids", f"array<{id_type}>", "Ids of the rules that the joined row satisfies, ascending.", True),
+        Column("rules_version", "bigint", "The version of `rules` that tagged the joined row.", True),
+        Column("index_fingerprint", "string", "The index that tagged the joined row.", True),
+        Column("tagged_at", "timestamp", "When the joined row's micro-batch was planned.", True),
+    )
+
+
 QUARANTINE_COLUMNS = (
     Column("reason", "string", "Why the row was not tagged.", True),
     Column("batch", "bigint", "The micro-batch that took the row.", True),
@@ -237,7 +247,7 @@ QUARANTINE_COLUMNS = (
 
 
 def tagged_table(stream: Stream | str) -> str:
-    """Name of the stream's tagged table."""
+    """Name of the tagged table of a stream, or of a join by its name."""
     return f"{_name(stream)}_tagged"
 
 
@@ -247,7 +257,7 @@ def matches_table(stream: Stream | str) -> str:
 
 
 def quarantine_table(stream: Stream | str) -> str:
-    """Name of the stream's quarantine."""
+    """Name of the quarantine of a stream, or of a join by its name."""
     return f"quarantine_{_name(stream)}"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
-from pipelines.columns import source_columns
+from pipelines.scopes import scope_of
 from pipelines.workspace import Workspace
 
 
@@ -29,13 +29,13 @@ class Validation:
 
 def validate_expression(workspace: Workspace, expression: str, scope: str) -> Validation:
     """Compile one expression against the scope's source; Spark is started only if it must be asked."""
-    stream = workspace.configuration.stream(scope)
+    over = scope_of(workspace, scope)
     compiled = ri.compile_rules(
         [("rule", expression)],
-        source_columns(workspace, stream),
-        event_time=stream.event_time,
+        over.columns(),
+        event_time=over.event_time,
         time_zone=workspace.configuration.rules.time_zone,
-        analyse=spark_analyser(workspace, stream),
+        analyse=spark_analyser(over),
     )
     for reject in compiled.rejects.to_pylist():
         return Validation(expression, scope, reject["error"], reject["message"], reject["position"])

@@ -34,6 +34,7 @@ from rules_index.tagged_files import Task
 
 if TYPE_CHECKING:
     from pipelines.index_store import StoredIndex
+    from pipelines.lake import Lake
     from pipelines.runs import MicroBatch
     from pipelines.workspace import Workspace
 
@@ -84,24 +85,59 @@ class StreamTables:
                 )
 
     def _create(self, name: str, columns: StructType, cluster_by: tuple[str, ...], replace: bool = False) -> None:
-        from delta.tables import DeltaTable
+        create_table(self.workspace, name, columns, cluster_by, replace)
 
-        builder = DeltaTable.replace(self.spark) if replace else DeltaTable.createIfNotExists(self.spark)
-        if self.lake.settings.root is not None:
-            builder = builder.location(self.lake.uri(name))
-        else:
-            builder = builder.tableName(self.lake.sql_name(name))
-        builder = builder.addColumns(columns)
-        for key, value in _PROPERTIES.items():
-            builder = builder.property(key, value)
-        if cluster_by:
-            builder = builder.clusterBy(*cluster_by)
-        try:
-            run(builder.execute, f"make the table {name} at {self.lake.settings.root or self.lake.settings.catalog}")
-        except TableError:
-            # Two runs of one stream at once: whoever came first has made the table for both.
-            if replace or not self.lake.exists(name):
-                raise
+
+def create_table(
+    workspace: Workspace, name: str, columns: StructType, cluster_by: Sequence[str] = (), replace: bool = False
+) -> None:
+    """Make a table of the lake, or, with `replace`, empty it and give it these columns."""
+    from delta.tables import DeltaTable
+
+    lake, spark = workspace.lake, workspace.spark
+    builder = DeltaTable.replace(spark) if replace else DeltaTable.createIfNotExists(spark)
+    if lake.settings.root is not None:
+        builder = builder.location(lake.uri(name))
+    else:
+        builder = builder.tableName(lake.sql_name(name))
+    builder = builder.addColumns(columns)
+    for key, value in _PROPERTIES.items():
+        builder = builder.property(key, value)
+    if cluster_by:
+        builder = builder.clusterBy(*cluster_by)
+    try:
+        run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
+    except TableError:
+        # Two runs of one scope at once: whoever came first has made the table for both.
+        if replace or not lake.exists(name):
+            raise
+
+
+def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:
+    """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
+    if resumed and is_done(lake, name, app, number):
+        return False
+    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("txnAppId", app).option("txnVersion", number)
+    save: Callable[[], Any] = (
+        (lambda: writer.save(lake.uri(name)))
+        if lake.settings.root is not None
+        else (lambda: writer.saveAsTable(lake.sql_name(name)))
+    )
+    try:
+        run(save, f"write micro-batch {number} to {name}")
+    except PipelineError as error:
+        # Two runs of one scope at once: whoever commits first has written the micro-batch for both.
+        if not _is_conflict(error.__cause__) or not is_done(lake, name, app, number):
+            raise
+        return False
+    return True
+
+
+def is_done(lake: Lake, name: str, app: str, number: int) -> bool:
+    """True if the table holds this micro-batch of an application."""
+    version = lake.delta(name).transaction_version(app)
+    return version is not None and version >= number
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
@@ -116,7 +152,7 @@ def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> St
     """The columns of `<stream>_matches`: the rule's id, the keys as the source has them, the versions."""
     first, *last = matches_columns(id_type)
     named = {field.name.lower(): field for field in columns.fields}
-    return StructType([*_fields([first]), *(named[key.lower()] for key in keys), *_fields(last)])
+    return StructType([*fields_of([first]), *(named[key.lower()] for key in keys), *fields_of(last)])
 
 
 class Output:
@@ -245,26 +281,7 @@ class Output:
         )
 
     def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
-        """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
-        tables = self.tables
-        if resumed and self._is_done(name):
-            return False
-        writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-        writer = writer.option("txnAppId", self._app(name)).option("txnVersion", self.batch.batch)
-        root = tables.lake.settings.root
-        save: Callable[[], Any] = (
-            (lambda: writer.save(tables.lake.uri(name)))
-            if root is not None
-            else (lambda: writer.saveAsTable(tables.lake.sql_name(name)))
-        )
-        try:
-            run(save, f"write micro-batch {self.batch.batch} to {name}")
-        except PipelineError as error:
-            # Two runs of one stream at once: whoever commits first has written the micro-batch for both.
-            if not _is_conflict(error.__cause__) or not self._is_done(name):
-                raise
-            return False
-        return True
+        return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
 
     def _app(self, name: str) -> str:
         """Whose transactions the micro-batches are in the log of one table."""
@@ -272,8 +289,7 @@ class Output:
 
     def _is_done(self, name: str) -> bool:
         """True if the table holds this micro-batch."""
-        version = self.tables.lake.delta(name).transaction_version(self._app(name))
-        return version is not None and version >= self.batch.batch
+        return is_done(self.tables.lake, name, self._app(name), self.batch.batch)
 
     def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:
         constant = self.matcher.constant
@@ -285,7 +301,8 @@ class Output:
         return {"rows": rows, "matches": counted.get("matches", 0), "errors": errors}
 
 
-def _fields(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
+def fields_of(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
+    """Columns of deltatag's as Spark's fields, with their comments."""
     schema = ", ".join(f"{column.name} {column.type}" for column in columns)
     parsed = StructType.fromDDL(schema)
     assert isinstance(parsed, StructType)
@@ -294,7 +311,7 @@ def _fields(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
 
 
 def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
-    return StructType([*columns.fields, *_fields(added)])
+    return StructType([*columns.fields, *fields_of(added)])
 
 
 def run(action: Callable[[], Any], what: str) -> Any:

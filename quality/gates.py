@@ -1,4 +1,4 @@
-"""The gates between the steps of a run: before compiling, before tagging, and after it."""
+"""The gates between the steps of a run: before compiling, before and after tagging, before and after joining."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pipelines.errors import ConfigurationError, PipelineError, TableError
 from pipelines.lake import first_line
 from pipelines.tables import tagged_table
-from quality import rules, sources, tagged
+from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import Suite, validate
 
 if TYPE_CHECKING:
-    from pipelines.config import Configuration, Stream
+    from pipelines.config import Configuration, Join, Stream
     from pipelines.workspace import Workspace
 
 
@@ -59,6 +59,18 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResul
     return _judge(workspace, name, judged, measures, counts)
 
 
+def joined_gate(workspace: Workspace, name: str, newest: int = 1) -> GateResult:
+    """Judge what the `newest` last micro-batches of a join wrote to its tables."""
+    workspace.progress(f"judging the joined rows of {name}")
+    join = workspace.configuration.joins[name]
+    table = tagged_table(name)
+    try:
+        judged, measures, counts = _measuring(lambda: joined.suites(workspace, join, newest))
+    except PipelineError as error:
+        return _unjudged(table, joined_expectations(workspace.configuration, join), error)
+    return _judge(workspace, table, judged, measures, counts)
+
+
 def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
     """All that `rules_gate` expects."""
     return rules.expectations(configuration)
@@ -74,6 +86,11 @@ def tagged_expectations(stream: Stream) -> tuple[Expectation, ...]:
     return tagged.expectations(stream)
 
 
+def joined_expectations(configuration: Configuration, join: Join) -> tuple[Expectation, ...]:
+    """All that `joined_gate` expects."""
+    return joined.expectations(configuration, join)
+
+
 class QualityGates:
     """The gates of one run, as `pipelines.run` asks for them; `results` keeps what they found, in order."""
 
@@ -87,23 +104,37 @@ class QualityGates:
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge a stream's source; None to pass, else why not."""
-        self._batches[stream.name] = _last_number(workspace, stream)
+        self._batches[stream.name] = _last_number(workspace, stream.name)
         return self._keep(source_gate(workspace, stream.name))
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge what was tagged since `before_tag`; None if it is right, else what is wrong."""
-        newest = _last_number(workspace, stream) - self._batches.get(stream.name, -1)
-        return self._keep(tagged_gate(workspace, stream.name, max(newest, 1)))
+        return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name)))
+
+    def before_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Judge the sources of the join's streams that were not judged before; None to pass, else why not."""
+        self._batches[join.name] = _last_number(workspace, join.name)
+        judged = {result.gate: result.reason for result in self.results}
+        shut = [judged[name] if name in judged else self._keep(source_gate(workspace, name)) for name in join.streams]
+        return " ".join(reason for reason in shut if reason is not None) or None
+
+    def after_join(self, workspace: Workspace, join: Join) -> str | None:
+        """Judge what was joined since `before_join`; None if it is right, else what is wrong."""
+        return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name)))
+
+    def _newest(self, workspace: Workspace, scope: str) -> int:
+        """How many micro-batches the scope has more than before."""
+        return max(_last_number(workspace, scope) - self._batches.get(scope, -1), 1)
 
     def _keep(self, result: GateResult) -> str | None:
         self.results.append(result)
         return result.reason
 
 
-def _last_number(workspace: Workspace, stream: Stream) -> int:
+def _last_number(workspace: Workspace, scope: str) -> int:
     from pipelines.runs import last_batch
 
-    last = last_batch(workspace.lake, stream.name)
+    last = last_batch(workspace.lake, scope)
     return -1 if last is None else last.batch
 
 

@@ -14,7 +14,7 @@ from quality.validation import Suite, between, listing, measured, none_of, nothi
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipelines.config import Configuration, Stream
+    from pipelines.config import Configuration
     from pipelines.lake import Lake
     from pipelines.workspace import Workspace
 
@@ -111,11 +111,11 @@ def _type_expectation(column: Column) -> Expectation:
     return one_of(f"{column.name}_type", text, f"type_of_{column.name}", allowed, severity)
 
 
-def enabled_rules(workspace: Workspace, stream: Stream, version: int) -> pl.DataFrame:
-    """The enabled rules of a stream at a version of the rules table, all columns, their names in lower case."""
+def enabled_rules(workspace: Workspace, scope: str, version: int) -> pl.DataFrame:
+    """The enabled rules of a scope at a version of the rules table, all columns, their names in lower case."""
     import polars as pl
 
-    return _enabled(workspace.lake, version).filter(pl.col("scope") == stream.name)
+    return _enabled(workspace.lake, version).filter(pl.col("scope") == scope)
 
 
 def _enabled(lake: Lake, version: int | None = None) -> pl.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,6 @@ from quality.rules import enabled_rules
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.config import Stream
     from pipelines.runs import MicroBatch
     from pipelines.workspace import Workspace
 
@@ -35,21 +35,29 @@ class _Rule:
 
 
 def disagreements(
-    workspace: Workspace, stream: Stream, batch: MicroBatch, tagged: DataFrame, pairs: pl.DataFrame
+    workspace: Workspace,
+    scope: str,
+    event_time: Column | None,
+    batch: MicroBatch,
+    tagged: DataFrame,
+    pairs: pl.DataFrame,
 ) -> tuple[list[str], dict[str, int]]:
     """Rules that Spark's WHERE answers differently on sampled rows, and how large the sample was.
 
-    `tagged` are rows that include those of `batch`; `pairs` has their rule_id, rules_version and matches. A row
-    on which Spark raises an error for a rule says nothing about that rule.
+    `event_time` is a row's moment, that bounds of validity are compared with. `tagged` are rows that include those
+    of `batch`; `pairs` has their rule_id, rules_version and matches. A row on which Spark raises an error for a rule
+    says nothing about that rule.
     """
     from pyspark.sql import functions as f
 
-    rules = _choose(workspace, stream, batch, pairs)
+    rules = _choose(workspace, scope, batch, pairs)
     if not rules:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
     rows = tagged.filter(f.col("index_fingerprint") == f.lit(batch.fingerprint))
     sample = _rows(rows, batch, [rule.rule_id for rule in rules])
-    tried = [(rule, column) for rule in rules if (column := _disagrees(workspace, stream, rule, sample)) is not None]
+    tried = [
+        (rule, column) for rule in rules if (column := _disagrees(workspace, event_time, rule, sample)) is not None
+    ]
     if not tried:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
     # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
@@ -61,12 +69,12 @@ def disagreements(
     return faults, {"sampled_rows": int(row["rows"]), "sampled_rules": len(tried)}
 
 
-def _choose(workspace: Workspace, stream: Stream, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:
+def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:
     """Rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark."""
     import rules_index as ri
     from pipelines.index_store import fetch_index, newest_index
 
-    stored = newest_index(workspace.lake, stream.name, batch.fingerprint) if batch.fingerprint else None
+    stored = newest_index(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
     if stored is None:
         return []
     ids = ri.load(fetch_index(workspace.lake, stored)).ids.to_pylist()
@@ -75,7 +83,7 @@ def _choose(workspace: Workspace, stream: Stream, batch: MicroBatch, pairs: pl.D
     matched = sorted(i for i in set(pairs["rule_id"].to_list()) if i in held)
     chosen = set(chance.sample(matched, min(len(matched), RULES // 2)))
     chosen |= set(chance.sample(ids, min(len(ids), RULES - len(chosen))))
-    rules = enabled_rules(workspace, stream, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
+    rules = enabled_rules(workspace, scope, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
     return [
         _Rule(row["rule_id"], row["expression"], row.get("valid_from"), row.get("valid_to"))
         for row in rules.sort("rule_id").iter_rows(named=True)
@@ -92,7 +100,7 @@ def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
     return anywhere.unionByName(tagged.filter(f.arrays_overlap("rule_ids", wanted)).limit(ROWS // 2))
 
 
-def _disagrees(workspace: Workspace, stream: Stream, rule: _Rule, sample: DataFrame) -> Column | None:
+def _disagrees(workspace: Workspace, event_time: Column | None, rule: _Rule, sample: DataFrame) -> Column | None:
     """TRUE on a row that has the rule's id without satisfying it, or the other way; None if Spark cannot say."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
@@ -105,21 +113,26 @@ def _disagrees(workspace: Workspace, stream: Stream, rule: _Rule, sample: DataFr
         sample.select(truth)
     except (PySparkException, RuleError):
         return None
-    satisfied = (truth == 1) & _is_valid(stream, rule)
+    satisfied = (truth == 1) & _is_valid(event_time, rule)
     return (truth != _RAISED) & (satisfied != f.array_contains("rule_ids", f.lit(rule.rule_id)))
 
 
-def _is_valid(stream: Stream, rule: _Rule) -> Column:
-    """TRUE where the row's event time lies within the rule's bounds; never NULL."""
+def time_of(columns: Sequence[str]) -> Column | None:
+    """The latest moment of a row's event times, named as Spark SQL names them; None where it has none."""
     from pyspark.sql import functions as f
 
-    from pipelines.quarantine import quoted
+    moments = [f.col(column).cast("timestamp") for column in columns]
+    return f.greatest(*moments) if len(moments) > 1 else moments[0] if moments else None
+
+
+def _is_valid(event_time: Column | None, rule: _Rule) -> Column:
+    """TRUE where the row's event time lies within the rule's bounds; never NULL."""
+    from pyspark.sql import functions as f
 
     bounds = [(rule.valid_from, True), (rule.valid_to, False)]
     valid = f.lit(True)
     for bound, is_start in bounds:
-        if bound is not None and stream.event_time is not None:
+        if bound is not None and event_time is not None:
             moment = f.lit(bound.replace(tzinfo=bound.tzinfo or UTC))
-            at = f.col(quoted(stream.event_time)).cast("timestamp")
-            valid = valid & ((at >= moment) if is_start else (at < moment))
+            valid = valid & ((event_time >= moment) if is_start else (event_time < moment))
     return f.coalesce(valid, f.lit(False))

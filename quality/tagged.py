@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pipelines.delta_internals import TableLog
 from pipelines.errors import SourceError
-from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.tables import matches_table, quarantine_table, tagged_table
 from quality.findings import Expectation
-from quality.rules import enabled_rules
-from quality.sample import disagreements
+from quality.sample import disagreements, time_of
 from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
+from quality.written import Counts, Written, by_rule, exploded, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,8 +19,6 @@ if TYPE_CHECKING:
     from pipelines.config import Stream
     from pipelines.workspace import Workspace
 
-Counts = tuple[tuple[Any, int], ...]
-"""Matches of each rule id, most first."""
 _CHECKSUM = "decimal(38,0)"
 
 
@@ -54,19 +48,9 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
     """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
-    done = _newest(workspace, stream, newest)
-    if done:
-        measures, counts = _measure(Written(workspace, stream, done))
-    else:
-        measures, counts = _nothing_written(), ()
+    written = Written.newest(workspace, stream.name, newest)
+    measures, counts = _measure(written, stream) if written.batches else (_nothing_written(), ())
     return [Suite(tagged_table(stream), expectations(stream), measured(measures))], measures, counts
-
-
-def _newest(workspace: Workspace, stream: Stream, newest: int) -> list[MicroBatch]:
-    """The last micro-batches that are done and took rows, of one series: without a restart in between."""
-    done = [b for b in batches(workspace.lake, stream.name) if b.state == DONE and not b.plan.get("reset")]
-    done = done[-newest:] if newest > 0 else []
-    return [b for b in done if b.plan["series"] == done[-1].plan["series"]]
 
 
 def _nothing_written() -> dict[str, Any]:
@@ -77,87 +61,40 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, **dict.fromkeys(listings, listing([]))}
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Consecutive micro-batches of one stream, and what they wrote to its tables."""
+def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
+    from pipelines.quarantine import quoted
 
-    workspace: Workspace
-    stream: Stream
-    batches: Sequence[MicroBatch]
-
-    def frame(self, table: str) -> DataFrame:
-        """The rows that the micro-batches wrote to a table, found by the numbers in its log's commits."""
-        self.workspace.lake.version(table)  # says what to do where there is no such table
-        log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
-        first, last = self.batches[0].batch, self.batches[-1].batch
-        app = f"deltatag/{self.batches[-1].plan['series']}/{table}"
-        adds: list[tuple[int, dict[str, Any]]] = []
-        for version in reversed(log.commits()):
-            actions = log.commit(version) or []
-            numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
-            if numbers and numbers[0] < first:
-                break
-            if numbers and numbers[0] <= last:
-                adds += [(version, action["add"]) for action in actions if "add" in action]
-        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
-
-    def source_rows(self) -> int:
-        """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
-        from pipelines.source import open_source, rows_of
-
-        try:
-            source = open_source(self.workspace.spark, self.stream)
-            counts = [rows_of(source.retake(batch.plan).files) for batch in self.batches]
-        except SourceError:
-            counts = [None]
-        recorded = [batch.rows or 0 for batch in self.batches]
-        return sum(recorded) if None in counts else sum(count or 0 for count in counts)
-
-
-def _measure(written: Written) -> tuple[dict[str, Any], Counts]:
-    stream = written.stream
     tagged = written.frame(tagged_table(stream))
-    measures = _row_measures(written, tagged)
-    measures["source_rows"] = written.source_rows()
-    quarantined = any(batch.quarantined for batch in written.batches)
-    measures["quarantined_rows"] = written.frame(quarantine_table(stream)).count() if quarantined else 0
+    measures: dict[str, Any] = dict(written.row_measures(tagged, {}))
+    measures["source_rows"] = _source_rows(written, stream)
+    measures["quarantined_rows"] = (
+        written.frame(quarantine_table(stream)).count() if written.total("quarantined") else 0
+    )
     measures["expected_rows"] = measures["source_rows"] - measures["quarantined_rows"]
     measures["surplus_rows"] = measures["tagged_rows"] - measures["expected_rows"]
-    measures["recorded_matches"] = sum(batch.matches or 0 for batch in written.batches)
-    pairs = _by_rule(stream, _exploded(tagged))
+    measures["recorded_matches"] = written.total("matches")
+    pairs = _by_rule(stream, exploded(tagged))
     measures["tagged_matches"] = int(pairs["matches"].sum())
-    measures["unknown_ids"] = listing(_unknown_ids(written, pairs))
-    measures["differing_rules"] = listing(_differing(written, pairs))
-    disagreeing, figures = disagreements(written.workspace, stream, written.batches[-1], tagged, pairs)
+    measures["unknown_ids"] = listing(written.unknown_ids(pairs))
+    measures["differing_rules"] = listing(_differing(written, stream, pairs))
+    times = [quoted(stream.event_time)] if stream.event_time is not None else []
+    disagreeing, figures = disagreements(
+        written.workspace, stream.name, time_of(times), written.batches[-1], tagged, pairs
+    )
     measures["disagreeing_rules"] = listing(disagreeing)
-    totals = pairs.group_by("rule_id").agg(pl.col("matches").sum()).sort("matches", "rule_id", descending=[True, False])
-    return measures | figures, tuple(totals.iter_rows())
+    return measures | figures, totals(pairs)
 
 
-def _row_measures(written: Written, tagged: DataFrame) -> dict[str, Any]:
-    """Counts over the tagged rows, in one aggregation."""
-    from pyspark.sql import functions as f
+def _source_rows(written: Written, stream: Stream) -> int:
+    """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
+    from pipelines.source import open_source, rows_of
 
-    planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
-    right = f.lit(False)
-    for version, fingerprint in planned:
-        right = right | ((f.col("rules_version") == version) & (f.col("index_fingerprint") == fingerprint))
-    ids = f.col("rule_ids")
-    row = tagged.agg(
-        f.count(f.lit(1)).alias("tagged_rows"),
-        f.count_if(ids.isNull() | f.exists(ids, lambda i: i.isNull())).alias("null_rule_ids"),
-        f.count_if(ids != f.array_sort(f.array_distinct(ids))).alias("unordered_rule_ids"),
-        f.count_if(~f.coalesce(right, f.lit(False))).alias("wrong_versions"),
-        f.count_if(f.size(ids) > 0).alias("matched_rows"),
-    ).first()
-    assert row is not None
-    return {name: int(count) for name, count in row.asDict().items()}
-
-
-def _exploded(tagged: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as f
-
-    return tagged.withColumn("rule_id", f.explode("rule_ids"))
+    try:
+        source = open_source(written.workspace.spark, stream)
+        counts = [rows_of(source.retake(batch.plan).files) for batch in written.batches]
+    except SourceError:
+        counts = [None]
+    return written.total("rows") if None in counts else sum(count or 0 for count in counts)
 
 
 def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
@@ -172,23 +109,11 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     # Spark hashes neither maps nor variants; the counts still compare them.
     hashed = [key for key in keys if not any(word in kinds[key.lower()] for word in ("map<", "variant", "interval"))]
     checksum = f.sum(f.xxhash64(*(f.col(quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
-    grouped = pairs.groupBy("rules_version", "rule_id")
-    counted = grouped.agg(f.count(f.lit(1)).alias("matches"), checksum.cast("string").alias("checksum"))
-    return pl.DataFrame(pl.from_arrow(counted.toArrow()))
+    return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 
-def _unknown_ids(written: Written, pairs: pl.DataFrame) -> list[str]:
-    """Ids in tagged rows that are no enabled rule of the stream in the version that the rows name."""
-    unknown: list[str] = []
-    for (version,), found in pairs.group_by("rules_version"):
-        known = enabled_rules(written.workspace, written.stream, int(str(version)))["rule_id"]
-        unknown += [str(i) for i in found.filter(~pl.col("rule_id").is_in(known.implode()))["rule_id"].sort()]
-    return unknown
-
-
-def _differing(written: Written, pairs: pl.DataFrame) -> list[str]:
+def _differing(written: Written, stream: Stream, pairs: pl.DataFrame) -> list[str]:
     """Rules with other rows in `<stream>_matches` than in the tagged table."""
-    stream = written.stream
     if not all(batch.plan.get("matches") for batch in written.batches):
         return []
     kept = _by_rule(stream, written.frame(matches_table(stream)))

@@ -4,14 +4,23 @@ from rules_index.artifact import load, loads
 from rules_index.compile import compile_rules
 from rules_index.compiled import CompiledRules
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError
+from rules_index.implication.implies import implies
+from rules_index.implication.lint import lint
+from rules_index.implication.widening import ColumnRange, WideConjunction, Widened, widen
 
 __all__ = [
     "ArtifactError",
+    "ColumnRange",
     "CompiledRules",
     "RuleError",
     "RulesIndexError",
     "SchemaError",
+    "WideConjunction",
+    "Widened",
     "compile_rules",
+    "implies",
+    "lint",
     "load",
     "loads",
+    "widen",
 ]

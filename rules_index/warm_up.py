@@ -6,10 +6,12 @@ so that a set-up which runs this once spares the first job on the machine those 
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
 from rules_index.artifact import dumps, loads
 from rules_index.compile import compile_rules
+from rules_index.join import JoinIndex, Side
 
 _TYPES = {
     "tiny": pa.int8(),
@@ -31,7 +33,7 @@ _FAR = 1 << 40
 
 
 def warm_up() -> int:
-    """Matches a small batch with rules on columns of every type; returns the number of matches."""
+    """Matches a small batch with rules on columns of every type, and a join; returns the number of matches."""
     numbers = ("tiny", "small", "whole", "big", "single", "double", "price", "wide")
     rules = [(f"{name} in order", f"{name} > 1 AND {name} <> 3") for name in numbers]
     rules += [
@@ -47,7 +49,24 @@ def warm_up() -> int:
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
-    return len(compiled.match(batch).flatten())
+    return len(compiled.match(batch).flatten()) + _warm_up_join()
+
+
+def _warm_up_join() -> int:
+    """Joins a few rows of two streams with rules on one of them, on both and across; returns the joined rows."""
+    columns = pa.struct([("x", pa.int32()), ("y", pa.string())])
+    rules = [
+        ("one", "a.x > 1"),
+        ("both", "a.x > 1 AND b.y = 'p'"),
+        ("either", "a.x = 3 OR b.x = 2"),
+        ("across", "a.x < b.x"),
+        ("always", "TRUE"),
+    ]
+    index = JoinIndex.of(loads(dumps(compile_rules(rules, pa.schema([("a", columns), ("b", columns)])))), ["a", "b"])
+    rows = pa.table({"x": pa.array([1, 2, 3, 4], pa.int32()), "y": ["p", "q", "p", None]})
+    times, flags = np.arange(4), np.ones(4, bool)
+    side = Side(rows, np.array([0, 0, 1, -1]), times, flags, flags)
+    return sum(len(piece) for piece in index.match([side, side], [2, 2]))
 
 
 if __name__ == "__main__":

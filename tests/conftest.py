@@ -44,12 +44,14 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
         rules: Mapping[str, Any] | None = None,
         id_type: str = "string",
         spark: bool = True,
+        joins: Mapping[str, Any] | None = None,
     ) -> Workspace:
         from pipelines.config import parse_configuration
         from pipelines.tables import LAKE_TABLES
         from pipelines.workspace import Workspace
 
-        document = {"lake": {"root": "lake"}, "streams": streams or {}, "rules": rules or {}}
+        document: dict[str, Any] = {"lake": {"root": "lake"}, "streams": streams or {}, "rules": rules or {}}
+        document["joins"] = joins or {}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")
         workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)
         for name in LAKE_TABLES:

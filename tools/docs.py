@@ -120,6 +120,23 @@ def stream_tables() -> list[str]:
     ]
 
 
+def join_tables() -> list[str]:
+    """What deltatag adds to the columns of a join's streams."""
+    return [
+        "### &lt;join&gt;_tagged",
+        "",
+        "One row: one joined row that satisfies a rule. A STRUCT of each stream's columns, named as the stream, and:",
+        "",
+        *_columns(tables.joined_columns("string")),
+        "",
+        "### quarantine_&lt;join&gt;",
+        "",
+        "One row: one row of a stream that came too late. A STRUCT for each stream, NULL but for the row's own, and:",
+        "",
+        *_columns(tables.QUARANTINE_COLUMNS),
+    ]
+
+
 def _columns(columns: Iterable[tables.Column]) -> list[str]:
     rows = [f"| `{column.name}` | {column.type.upper()} | {column.comment} |" for column in columns]
     return ["| column | type | meaning |", "|---|---|---|", *rows]
@@ -139,6 +156,7 @@ PARTS = {
     ("docs/rule-language.md", "functions"): function_table,
     ("docs/tables.md", "lake"): lake_tables,
     ("docs/tables.md", "stream"): stream_tables,
+    ("docs/tables.md", "join"): join_tables,
 }
 
 

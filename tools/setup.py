@@ -97,7 +97,8 @@ def runtime_state() -> str:
 def kernels_state() -> str:
     """The sources of the kernels: what Numba's cache goes by."""
     sources = [*(ROOT / "rules_index" / "kernels").glob("*.py"), ROOT / "rules_index" / "warm_up.py"]
-    sources += (ROOT / "rules_index" / "expressions" / "patterns").glob("*.py")
+    for folder in ("expressions/patterns", "join"):
+        sources += (ROOT / "rules_index" / folder).glob("*.py")
     return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
 
 

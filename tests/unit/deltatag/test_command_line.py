@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import subprocess
 import sys
@@ -35,7 +36,7 @@ def rules(*rows: tuple) -> None:
     frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
 
 
-@pytest.mark.parametrize("verb", ["init", "validate", "compile", "tag", "run", "sql", "status", "demo"])
+@pytest.mark.parametrize("verb", ["init", "validate", "compile", "tag", "join", "run", "sql", "status", "demo"])
 def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
     assert main([verb, "--help"]) == 0
     out = capsys.readouterr().out
@@ -53,7 +54,9 @@ def test_help_is_instant() -> None:
         assert f" {heavy}\n" not in loaded.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["tag", "--nonsense"], ["validate", "x = 1"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["nonsense"], ["tag", "--nonsense"], ["join", "--skip"], ["validate", "x = 1"]]
+)
 def test_usage_errors_are_two(arguments: list[str]) -> None:
     assert main(arguments) == 2
 
@@ -138,6 +141,102 @@ def test_mistakes_are_one_paragraph(
 def test_an_unknown_stream_is_a_usage_error(folder: Path, capsys) -> None:
     assert main(["compile", "nope"]) == 2
     assert "there is no stream 'nope'; the configured streams are: s" in capsys.readouterr().err
+
+
+@pytest.fixture
+def joined(folder: Path) -> Path:
+    """The lake with a second stream, and a join of both."""
+    sources = {"source": {"id": [3], "x": [3]}, "other": {"id": [3, 4, 5], "y": [1, 2, 3]}}
+    for name, columns in sources.items():
+        at = pl.datetime(2026, 1, 1, time_zone="UTC").alias("at")
+        pl.DataFrame(columns).with_columns(at).write_delta(
+            name, mode="append", delta_write_options={"schema_mode": "merge"}
+        )
+    text = STREAM.replace("source = ", 'event_time = "at"\nsource = ') + STREAM.replace("s]", "o]").replace(
+        '"source"', '"other"\nevent_time = "at"'
+    )
+    Path("deltatag.toml").write_text(
+        f'[lake]\nroot = "lake"\n{text}[joins.both]\nstreams = ["s", "o"]\non = ["id"]\nwindow = "1 hour"\n'
+    )
+    return folder
+
+
+def test_a_join_is_validated_and_compiled_like_a_stream(joined: Path, capsys) -> None:
+    assert main(["validate", "s.x > 1 AND o.y < s.x", "--scope", "both"]) == 0
+    assert "indexed: s.x" in capsys.readouterr().out
+    assert main(["validate", "s.x > 1 AND y < 2", "--scope", "both"]) == 1
+    assert capsys.readouterr().err.startswith("UNKNOWN_COLUMN")
+    rules(("pair", "both", "s.x > o.y"), ("alone", "s", "x > 1"))
+    assert main(["compile", "--json"]) == 0
+    results = {result["scope"]: result for result in json.loads(capsys.readouterr().out)}
+    assert {scope: result["rules"] for scope, result in results.items()} == {"s": 1, "o": 0, "both": 1}
+    assert main(["compile", "both"]) == 0
+    assert "both: unchanged, 1 rules" in capsys.readouterr().out
+
+
+def test_the_status_of_a_join_sums_what_its_streams_are_behind(joined: Path, capsys) -> None:
+    assert main(["compile"]) == 0
+    capsys.readouterr()
+    assert main(["status", "--json"]) == 0
+    standing = {one["scope"]: one for one in json.loads(capsys.readouterr().out)}
+    assert list(standing) == ["s", "o", "both"]
+    assert standing["both"]["streams"] == ["s", "o"]
+    lags = {scope: (one["lag_versions"], one["lag_rows"]) for scope, one in standing.items()}
+    assert lags == {"s": (2, 3), "o": (1, 3), "both": (3, 6)}
+    assert (standing["both"]["source_version"], standing["both"]["last_state"]) == (None, None)
+    assert main(["status"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("both"))
+    assert "3 versions, 6 rows" in line and "never" in line
+
+
+def test_the_status_of_a_join_follows_its_micro_batches(joined: Path, capsys) -> None:
+    from pipelines.runs import DONE, MicroBatch, record_plan
+    from pipelines.workspace import Workspace
+
+    assert main(["compile"]) == 0
+    end = {"version": 1, "index": 0, "snapshot": False}
+    read = {"s": {"end": end, "read_share": 0.9, "earlier_files": 7}, "o": {"end": end, "read_share": 0.9}}
+    read["o"]["earlier_files"] = 1
+    started = datetime.datetime.now(datetime.UTC)
+    lake = Workspace.open().lake
+    record_plan(lake, MicroBatch("both", 0, DONE, {"sides": read}, 0, "f", None, started, rows=4, matches=1))
+    capsys.readouterr()
+    assert main(["status", "--json"]) == 0
+    both = json.loads(capsys.readouterr().out)[-1]
+    assert (both["lag_versions"], both["lag_rows"], both["last_rows"], both["last_state"]) == (1, 1, 4, "done")
+    (notice,) = both["notices"]
+    assert notice.startswith("both: ") and "90%" in notice
+    assert main(["status"]) == 0
+    assert notice in capsys.readouterr().out.splitlines()
+
+
+def test_the_missing_source_of_one_stream_is_a_problem_of_its_joins_too(joined: Path, capsys) -> None:
+    Path("other").rename("elsewhere")
+    assert main(["status", "--json"]) == 1
+    problems = {one["scope"]: one["problem"] for one in json.loads(capsys.readouterr().out)}
+    assert problems["s"] is None
+    assert "there is no Delta table at" in problems["o"] and "there is no Delta table at" in problems["both"]
+
+
+def test_an_unknown_join_is_a_usage_error_and_no_join_is_no_error(folder: Path, capsys) -> None:
+    assert main(["join", "nope"]) == 2
+    assert "there is no join 'nope'; the configured joins are: none" in capsys.readouterr().err
+    assert main(["join"]) == 0
+    assert "No join is configured yet" in capsys.readouterr().out
+    assert main(["join", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_what_a_join_did_is_one_line_and_its_notices(capsys) -> None:
+    from deltatag.verbs import _join_line
+    from pipelines.join import JoinResult
+
+    assert _join_line(JoinResult("both")) == "both: nothing new"
+    did = JoinResult("both", 1, 1200, 30, 45, 2, 7, "f", {"s": 3, "o": 1}, 1.25, ("both: look at this.",))
+    assert _join_line(did).splitlines() == [
+        "both: 1,200 rows of s v3, o v1, 30 joined rows, 45 matches, 2 in quarantine, rules version 7, 1.2 s",
+        "both: look at this.",
+    ]
 
 
 def test_a_failed_scope_is_one_and_the_others_are_done(folder: Path, capsys) -> None:

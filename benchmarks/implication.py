@@ -1,0 +1,271 @@
+"""Predicate matching as Kuntschke and Kemper measure it (section 6.2, figures 9 to 15, table 7), in small.
+
+    python -m benchmarks.implication [--pairs 120] [--repeat 3] [--json FILE]
+
+Every query predicate is matched with every stream predicate; times are CPU seconds a pair, and what they are worth is
+their ratio. What exact matching answers is compared with brute force over all cells before any time is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import interleaved, machine, median, print_table
+from rules_index.engines.boxes import Boxes
+from rules_index.engines.r_tree import RTree, scan_evaluate
+from rules_index.implication.exact import Budget
+from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Space
+from rules_index.implication.matching import Matching, Method, match
+
+SEED = 7
+BUDGET = Budget(2_000_000, 20.0)
+"""Beyond it a subpredicate is left undecided, which the tables tell."""
+PLAIN: Sequence[tuple[str, Method, bool]] = (
+    ("HSR+QC", "hsr", False),
+    ("HCR+QC", "hcr", False),
+    ("BFS", "em_bfs", False),
+    ("BFS+I", "em_bfs", True),
+    ("DFS", "em_dfs", False),
+    ("DFS+I", "em_dfs", True),
+    ("MIX", "em_mix", False),
+    ("MIX+I", "em_mix", True),
+)
+"""Name, method, whether with the index; all with the quick check."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What predicates are drawn (6.2).
+
+    queries, streams: predicates; query_boxes, stream_boxes: subpredicates of each; values: distinct bounds between 0
+    and 100; unbounded: whether a subpredicate references only some of the dimensions.
+    """
+
+    dimensions: int = 6
+    query_boxes: int = 2
+    stream_boxes: int = 20
+    queries: int = 60
+    streams: int = 20
+    query_values: int = 21
+    stream_values: int = 21
+    unbounded: bool = False
+
+    def draw(self, seed: int) -> tuple[list[Disjunction], list[Disjunction]]:
+        """Query predicates, with normally distributed bounds, and stream predicates, with uniform ones."""
+        choice = np.random.default_rng(seed)
+        queries = [self._predicate(choice, self.query_boxes, self.query_values, True) for _ in range(self.queries)]
+        streams = [self._predicate(choice, self.stream_boxes, self.stream_values, False) for _ in range(self.streams)]
+        space = Space.of(*queries, *streams)
+        return [space.encode(each) for each in queries], [space.encode(each) for each in streams]
+
+    def _predicate(self, choice: np.random.Generator, boxes: int, values: int, normal: bool) -> list[Conjunctive]:
+        step = 100 / (values - 1)
+        shape = (boxes, self.dimensions, 2)
+        drawn = np.rint(choice.normal(50, 20, shape) / step) if normal else choice.integers(0, values, shape)
+        ends = np.sort(np.clip(drawn, 0, values - 1) * step, axis=2)
+        finite = np.full(boxes, self.dimensions)
+        if self.unbounded:
+            finite = choice.integers(1, self.dimensions + 1, boxes)
+        return [
+            {
+                f"d{d}": Interval(*ends[box, d].tolist())
+                for d in np.sort(choice.permutation(self.dimensions)[: finite[box]]).tolist()
+            }
+            for box in range(boxes)
+        ]
+
+
+def cells(predicate: Disjunction) -> np.ndarray:
+    """Which cells of the space [codes of each dimension] bool a predicate holds on: brute force."""
+    found = np.zeros(predicate.space.sizes, bool)
+    for box in predicate.boxes:
+        found[tuple(slice(low, high + 1) for low, high in box.tolist())] = True
+    return found
+
+
+def inserted(predicate: Disjunction, split: str) -> RTree:
+    """A tree that the boxes were inserted into one by one, by Guttman's or the R*-tree's rules."""
+    boxes = predicate.sparse
+    nothing = np.empty(0, np.int32)
+    dimensions = RTree.build(boxes).dimensions.attributes
+    tree = RTree.build(
+        Boxes(boxes.sizes, np.zeros(1, np.int64), nothing, nothing, nothing),
+        dimensions=dimensions,
+        split="r_star" if split == "r_star" else "quadratic",
+    )
+    for key in range(len(boxes)):
+        terms = slice(boxes.start[key], boxes.start[key + 1])
+        tree.insert(key, boxes.attributes[terms], boxes.low[terms], boxes.high[terms])
+    return tree
+
+
+class Pairs:
+    """Every query predicate with every stream predicate, and the streams' indexes."""
+
+    def __init__(self, setup: Setup, most: int, split: str = "quadratic", seed: int = SEED) -> None:
+        queries, streams = setup.draw(seed)
+        self.trees = [inserted(stream, split) for stream in streams]
+        pairs = [(q, s) for q in range(len(queries)) for s in range(len(streams))]
+        chosen = np.random.default_rng(seed).permutation(len(pairs))[:most]
+        self.pairs = [(queries[pairs[i][0]], streams[pairs[i][1]], self.trees[pairs[i][1]]) for i in chosen]
+
+    def run(self, method: Method, indexed: bool, quick_check: bool = True) -> list[Matching]:
+        """All matchings by one method."""
+        return [
+            match(query, stream, method, quick_check=quick_check, index=tree if indexed else None, budget=BUDGET)
+            for query, stream, tree in self.pairs
+        ]
+
+    def seconds(self, method: Method, indexed: bool) -> float:
+        """CPU seconds a pair."""
+        started = time.process_time()
+        self.run(method, indexed)
+        return (time.process_time() - started) / len(self.pairs)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--pairs", type=int, default=120, help="of predicates, of each set-up; the paper has 1,200")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="file for all figures")
+    options = parser.parse_args(arguments)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    print(f"implication: one core; {machine()}")
+    figures = {
+        "answers": answers(),
+        "dimensions": figure("dimensions", "9, 12", [2, 3, 4, 5, 6], options.pairs, options.repeat),
+        "query boxes": figure("query_boxes", "10, 13", [1, 2, 4, 8], options.pairs, options.repeat),
+        "stream boxes": figure("stream_boxes", "11, 14", [5, 10, 15, 20, 25], options.pairs, options.repeat),
+        "unbounded": figure(
+            "dimensions", "9, some dimensions unbounded", [2, 4, 6], options.pairs, options.repeat, unbounded=True
+        ),
+        "r_star": figure("dimensions", "12, R*-tree", [4, 6], options.pairs, options.repeat, split="r_star"),
+        "large": large(options.repeat),
+        "table 7": table_7(),
+    }
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1))
+
+
+def figure(
+    varied: str,
+    number: str,
+    values: Sequence[int],
+    pairs: int,
+    repeat: int,
+    *,
+    unbounded: bool = False,
+    split: str = "quadratic",
+) -> list[dict[str, float]]:
+    """Seconds a pair of all methods as one parameter of the set-up is varied."""
+    rows, told = [], []
+    for value in values:
+        given = Pairs(replace(Setup(unbounded=unbounded), **{varied: value}), pairs, split)
+        check(given)
+        seconds = measured(given, PLAIN, repeat)
+        undecided = sum(found.implied is None for found in given.run("em_bfs", False))
+        told.append({varied: float(value), **seconds, "undecided": float(undecided)})
+        gains = [f"{seconds[name] / seconds[name + '+I']:.1f}" for name in ("BFS", "DFS", "MIX")]
+        rows.append((value, *(_short(seconds[name]) for name, _, _ in PLAIN), *gains, undecided))
+    header = (varied.replace("_", " "), *(name for name, _, _ in PLAIN), "BFS / BFS+I", "DFS / DFS+I", "MIX / MIX+I")
+    title = f"Figure {number}: CPU time a pair, {pairs} pairs, medians of {repeat} runs in turn"
+    print_table(title, (*header, "BFS undecided"), rows)
+    return told
+
+
+def measured(given: Pairs, methods: Sequence[tuple[str, Method, bool]], repeat: int) -> dict[str, float]:
+    """Median seconds a pair of each method, run in turn; what Numba compiles counts for nobody."""
+    tasks: Mapping[str, Callable[[], float]] = {
+        name: (lambda method=method, indexed=indexed: given.seconds(method, indexed))  # type: ignore[misc]
+        for name, method, indexed in methods
+    }
+    return {name: median(values) for name, values in interleaved(repeat, tasks).items()}
+
+
+def check(given: Pairs) -> None:
+    """All exact methods answer alike; ends the run where they do not."""
+    expected = [found.implied for found in given.run("em_dfs", False)]
+    for name, method, indexed in PLAIN:
+        found = [each.implied for each in given.run(method, indexed)]
+        exact = method.startswith("em")
+        wrong = [
+            i
+            for i, (one, right) in enumerate(zip(found, expected, strict=True))
+            if None not in (one, right) and (one != right if exact else one and not right)
+        ]
+        if wrong:
+            raise SystemExit(f"{name} answers {len(wrong)} of {len(expected)} pairs wrongly.")
+
+
+def answers() -> list[dict[str, float]]:
+    """6.2: how many of 1,200 pairs each method sees implied, beside brute force over cells."""
+    setup = Setup(dimensions=3, query_boxes=3, stream_boxes=30, unbounded=True)
+    rows, told = [], []
+    for seed in range(SEED, SEED + 3):
+        given = Pairs(setup, setup.queries * setup.streams, seed=seed)
+        brute = [bool((cells(query) <= cells(stream)).all()) for query, stream, _ in given.pairs]
+        counts: dict[str, float] = {"brute force": sum(brute)}
+        for name, method, indexed in (*PLAIN, ("HSR", "hsr", False)):
+            found = [each.implied for each in given.run(method, indexed, quick_check=name != "HSR")]
+            if any(one and not right for one, right in zip(found, brute, strict=True)):
+                raise SystemExit(f"{name} reports an implication that does not hold.")
+            counts[name] = sum(one is True for one in found)
+        if any(counts[name] != counts["brute force"] for name, method, _ in PLAIN if method.startswith("em")):
+            raise SystemExit("Exact matching misses an implication.")
+        told.append(counts)
+        rows.append((seed, *counts.values()))
+    print_table("6.2: implied pairs of 1,200 (paper: exact matching 933, QC 660, HSR 0)", ("seed", *told[0]), rows)
+    return told
+
+
+def large(repeat: int) -> list[dict[str, float]]:
+    """Figure 15: stream predicates of up to 500 subpredicates."""
+    methods = [each for each in PLAIN if each[0] in ("HCR+QC", "DFS", "DFS+I", "MIX", "MIX+I")]
+    rows, told = [], []
+    for boxes in (20, 50, 100, 200, 500):
+        given = Pairs(Setup(stream_boxes=boxes), 40)
+        given.run("em_dfs", True)
+        seconds = measured(given, methods, repeat)
+        told.append({"stream_boxes": float(boxes), **seconds})
+        rows.append((boxes, *map(_short, seconds.values()), f"{seconds['DFS'] / seconds['HCR+QC']:.1f}"))
+    header = ("stream boxes", *(name for name, _, _ in methods), "DFS / HCR+QC")
+    print_table(f"Figure 15: CPU time a pair, 40 pairs, medians of {repeat} runs in turn", header, rows)
+    return told
+
+
+def table_7(rows: int = 1_000_000) -> list[dict[str, float]]:
+    """Selectivity, in percent, of a stream predicate as it is matched with four queries one after the other."""
+    told, cells_told = [], []
+    for seed in range(SEED, SEED + 5):
+        setup = Setup(queries=4, streams=1, query_values=6, stream_values=4)
+        queries, streams = setup.draw(seed)
+        items = np.random.default_rng(seed).uniform(0, 100, (setup.dimensions, rows))
+        codes = queries[0].space.codes(items)
+        for name, method, quick_check in (("HSR", "hsr", False), ("HCR", "hcr", True), ("EM", "em_dfs", True)):
+            grown, shares = streams[0], []
+            for query in queries:
+                grown = match(query, grown, method, quick_check=quick_check).relaxed
+                shares.append(100 * float(scan_evaluate(grown.sparse, codes)[0].mean()))
+            told.append({"seed": float(seed), **dict(zip("ABCD", shares, strict=True))})
+            cells_told.append((seed, name, *(f"{share:.2f}" for share in shares), len(grown)))
+    print_table("Table 7: selectivity (%)", ("seed", "method", "p_A", "p_B", "p_C", "p_D", "boxes of p_D"), cells_told)
+    return told
+
+
+def _short(seconds: float) -> str:
+    return "-" if math.isnan(seconds) else f"{seconds * 1e6:.3g} us"
+
+
+if __name__ == "__main__":
+    main()

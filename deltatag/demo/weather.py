@@ -1,0 +1,31 @@
+"""The demonstration's second source: the weather that the airports of New York City saw in 2013, hour by hour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deltatag.demo.flights import data_folder, read_csv
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def read_weather() -> pl.DataFrame:
+    """All observations in the order of their time, one row each, at most one an hour for each `origin`.
+
+    `observed_at` is in UTC, `temp` and `dewp` in degrees Fahrenheit, `wind_dir` in degrees, `wind_speed` and
+    `wind_gust` in miles an hour, `precip` in inches, `pressure` in millibars, `visib` in miles. `wind_gust` is NULL
+    where there were no gusts. One observation has a `wind_speed` of more than a thousand, as it was published.
+    """
+    import polars as pl
+
+    weather = read_csv((data_folder() / "weather.csv").read_bytes())
+    observed = pl.col("time_hour").str.to_datetime("%Y-%m-%dT%H:%M:%SZ", time_unit="us", time_zone="UTC")
+    return (
+        weather.with_columns(observed.alias("observed_at"), pl.col("wind_dir").cast(pl.Int32))
+        .sort("observed_at", "origin")
+        .select(
+            *("origin", "observed_at", "temp", "dewp", "humid", "wind_dir", "wind_speed", "wind_gust", "precip"),
+            *("pressure", "visib", "month"),
+        )
+    )

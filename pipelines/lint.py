@@ -1,0 +1,218 @@
+"""The verb lint: what is odd about the rules of a scope, by the rules alone, by its source and by its last runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+import rules_index as ri
+from pipelines.compile import RuleSet, read_rules
+from pipelines.errors import PipelineError
+from pipelines.runs import DONE, MicroBatch, batches
+from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
+from pipelines.source_ranges import SourceRange, source_ranges
+from pipelines.tables import tagged_table
+from pipelines.workspace import Workspace
+from rules_index.implication.reach import out_of_reach
+
+OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
+RUNS, NOISY_SHARE = 10, 0.5
+"""Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
+LEAST_ROWS = 100
+"""Rows that must have been tagged before a rule is called dead or noisy."""
+
+_FAILURES = (PipelineError, ri.RulesIndexError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind above."""
+
+    rule_id: str | int | None
+    kind: str
+    message: str
+    other_ids: tuple[str | int, ...] = ()
+    position: int | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LintResult:
+    """The findings of one scope, by rule; `error` says why there are none where it failed."""
+
+    scope: str
+    rules_version: int
+    rules: int = 0
+    findings: tuple[Finding, ...] = ()
+    seconds: float = 0.0
+    error: str | None = None
+
+
+def lint_scopes(
+    workspace: Workspace, scopes: Sequence[str] | None = None, runs: int = RUNS, noisy: float = NOISY_SHARE
+) -> list[LintResult]:
+    """Look at the rules of the named scopes, by default of all; a scope that fails does not stop the others.
+
+    runs: how many of the last micro-batches to look back at; noisy: the share of rows from which on a rule is noisy.
+    Nothing is written, and Spark is started only for sources and lakes in a catalog.
+    """
+    names = scopes_of(workspace)
+    due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
+    rules = read_rules(workspace.lake, names)
+    return [_lint_scope(scope, rules, runs, noisy) for scope in due]
+
+
+def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintResult:
+    started = time.perf_counter()
+    scope.workspace.progress(f"looking at the rules of {scope.name}")
+    count = rules.enabled(scope.name)
+    try:
+        found = [*_rejected(scope, rules)]
+        refused = [each.rule_id for each in found]
+        sound = rules.of_scope(scope.name).select("rule_id", "expression", "valid_from", "valid_to")
+        usable = sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
+        found += _of_rules(scope, usable)
+        found += _of_source(scope, usable)
+        found += _of_runs(scope, usable, runs, noisy)
+    except _FAILURES as error:
+        return LintResult(scope.name, rules.version, count, error=str(error))
+    found.sort(key=_place)
+    return LintResult(scope.name, rules.version, count, tuple(found), time.perf_counter() - started)
+
+
+def _place(finding: Finding) -> tuple[bool, bool, str | int]:
+    """By id, those without one first; ids as text, which those are that were refused for their row, before numbers."""
+    number = isinstance(finding.rule_id, int)
+    return finding.rule_id is not None, number, finding.rule_id if finding.rule_id is not None else ""
+
+
+def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
+    """Rules refused for their rows in the table, and those that Spark refused when this version was compiled."""
+    stored = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rule_rejects")))
+    by_spark = stored.filter(
+        (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
+    )
+    for frame in (rules.rejects.filter(pl.col("scope") == scope.name), by_spark):
+        for each in frame.iter_rows(named=True):
+            message = f"The rule is not compiled, so it matches nothing ({each['error']}): {each['message']}"
+            yield Finding(each["rule_id"], "rejected", message, position=each["position"])
+
+
+def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
+    """What the library tells of the rules alone."""
+    zone = scope.workspace.configuration.rules.time_zone
+    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone)
+    for each in found.drop_columns(["example"]).to_pylist():
+        others = tuple(each.pop("other_ids"))
+        yield Finding(**each, other_ids=others)
+
+
+def _of_source(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
+    """Rules that no row of the source can match, by the statistics of its files."""
+    if not isinstance(scope, StreamScope):
+        return
+    schema = scope.columns()
+    ranges = source_ranges(scope.stream, schema)
+    if not ranges:
+        return
+    condition = " AND ".join(each.condition for each in ranges.values())
+    zone = scope.workspace.configuration.rules.time_zone
+    for rule_id, column in out_of_reach(rules, schema, condition, scope.event_time, zone).items():
+        yield Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
+
+
+def _range_message(known: SourceRange | None) -> str:
+    advice = (
+        "Look whether the rule's constants have the column's unit and spelling, or whether such rows are yet to come."
+    )
+    if known is None:
+        return f"No row of the source can match the rule: its columns have no such values. {advice}"
+    if known.low is None:
+        return f"No row of the source can match the rule: its column {known.column} is NULL on every row. {advice}"
+    if known.low == known.high:
+        values = f"is {known.low} on every row" if not known.null else f"is {known.low} or NULL on every row"
+    else:
+        values = f"has values from {known.low} to {known.high}, {'and NULL' if known.null else 'and no NULL'}"
+    return f"No row of the source can match the rule: its column {known.column} {values}. {advice}"
+
+
+def _of_runs(scope: Scope, rules: pl.DataFrame, runs: int, noisy: float) -> Iterable[Finding]:
+    """Rules that raised errors in the last micro-batch, and those that matched nothing, or very much, in the last."""
+    done = [each for each in batches(scope.workspace.lake, scope.name) if each.state == DONE]
+    if not done:
+        return
+    ids = {str(each): each for each in rules["rule_id"].to_list()}
+    for rule_id, rows in done[-1].errors.items():
+        if rule_id in ids and rows:
+            yield Finding(ids[rule_id], RUN_TIME_ERRORS, _errors_message(rows, done[-1].rows or 0))
+    if not isinstance(scope, StreamScope):
+        return
+    first = done[-runs:][0].rules_version
+    if first is None:
+        return
+    looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= first]
+    tagged = sum((each.rows or 0) - (each.quarantined or 0) for each in looked_at)
+    if tagged < LEAST_ROWS:
+        return
+    counts = _matches(scope, first)
+    for rule_id in _unchanged_since(scope, rules, first):
+        matched = counts.get(rule_id, 0)
+        if matched == 0:
+            yield Finding(rule_id, DEAD, _dead_message(tagged, looked_at))
+        elif matched >= noisy * tagged:
+            yield Finding(rule_id, NOISY, _noisy_message(matched, tagged))
+
+
+def _matches(scope: StreamScope, rules_version: int) -> dict[Any, int]:
+    """How many rows that this version of `rules`, or a later one, tagged each rule matched."""
+    found: dict[Any, int] = {}
+    table = scope.workspace.lake.delta(tagged_table(scope.stream)).to_pyarrow_dataset()
+    wanted = ds.field("rules_version") >= rules_version
+    for batch in table.to_batches(columns=["rule_ids"], filter=wanted):
+        for each in pc.value_counts(batch.column("rule_ids").flatten()):
+            rule_id = each["values"].as_py()
+            found[rule_id] = found.get(rule_id, 0) + int(each["counts"].as_py())
+    return found
+
+
+def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, version: int) -> list[Any]:
+    """The rules that stand in an older version of `rules` as they do now; none where that version is gone."""
+    try:
+        before = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rules", version=version)))
+    except PipelineError:
+        return []
+    before = before.rename(str.lower)
+    if "enabled" in before.columns:
+        before = before.filter(pl.col("enabled").fill_null(True))
+    mine = before.filter(pl.col("scope") == scope.name)
+    same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
+    return same.join(mine, on=["rule_id", "expression"], how="semi")["rule_id"].to_list()
+
+
+def _errors_message(rows: int, of: int) -> str:
+    return (
+        f"On {rows:,} of the {of:,} rows of the last micro-batch a part of the rule could not be evaluated, and counted"
+        " as NULL there: a division by zero, an overflow or a failed cast. Guard that part, or use try_divide, try_cast"
+        " and their like."
+    )
+
+
+def _dead_message(tagged: int, looked_at: Sequence[MicroBatch]) -> str:
+    several = f"{len(looked_at)} micro-batches" if len(looked_at) > 1 else "micro-batch"
+    return (
+        f"The rule matched none of the {tagged:,} rows of the last {several}. Look whether it says what was meant, and "
+        "disable it if it is no longer needed."
+    )
+
+
+def _noisy_message(matched: int, tagged: int) -> str:
+    return (
+        f"The rule matched {matched:,} of the last {tagged:,} rows, {matched / tagged:.0%}. If it was meant to single "
+        "out rows, narrow it."
+    )

@@ -1,0 +1,167 @@
+"""What rules are written over: a stream's columns, or one STRUCT column for each stream of a join."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipelines.columns import check_columns, source_columns
+from pipelines.config import Join, Stream
+from pipelines.errors import SourceError
+from pipelines.sample import source_sample
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.workspace import Workspace
+    from rules_index.code_matrix import Sample
+
+JOINED_TIME = "_event_time"
+"""The event time of a joined row, the latest one among its rows, as the index of a join knows it."""
+
+
+class Scope(ABC):
+    """What compiling rules needs to know of the rows that they are about."""
+
+    def __init__(self, workspace: Workspace, name: str) -> None:
+        self.workspace, self.name = workspace, name
+
+    @property
+    @abstractmethod
+    def event_time(self) -> str | None:
+        """The column that validity bounds are compared with."""
+
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """The columns that rules may name; SourceError if there is no source, or it cannot be used."""
+
+    @abstractmethod
+    def no_rows(self) -> DataFrame:
+        """A frame without rows that has these columns, for asking Spark about expressions."""
+
+    @abstractmethod
+    def sample(self, columns: pa.Schema) -> Sample | None:
+        """Some rows, by which an engine is chosen."""
+
+
+class StreamScope(Scope):
+    """The columns of a stream's source."""
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        super().__init__(workspace, stream.name)
+        self.stream = stream
+
+    @property
+    def event_time(self) -> str | None:
+        """The stream's event time."""
+        return self.stream.event_time
+
+    def columns(self) -> pa.Schema:
+        """The source's columns."""
+        schema = source_columns(self.workspace, self.stream)
+        check_columns(self.stream, schema)
+        return schema
+
+    def no_rows(self) -> DataFrame:
+        """The source, read without its files."""
+        return _without_files(self.workspace, self.stream)
+
+    def sample(self, columns: pa.Schema) -> Sample | None:
+        """Rows of the source."""
+        return source_sample(self.stream, columns)
+
+
+class JoinScope(Scope):
+    """One STRUCT column for each stream of a join, named as the stream, and the joined row's event time."""
+
+    def __init__(self, workspace: Workspace, join: Join) -> None:
+        super().__init__(workspace, join.name)
+        self.join = join
+        self.streams = [workspace.configuration.stream(name) for name in join.streams]
+
+    @property
+    def event_time(self) -> str | None:
+        """The joined row's."""
+        return JOINED_TIME
+
+    def columns(self) -> pa.Schema:
+        """A STRUCT of each source's columns; SourceError where keys cannot be compared either."""
+        sources = {stream.name: source_columns(self.workspace, stream) for stream in self.streams}
+        for stream in self.streams:
+            check_columns(stream, sources[stream.name])
+        self._check_keys(sources)
+        fields = [pa.field(name, pa.struct(list(schema))) for name, schema in sources.items()]
+        return pa.schema([*fields, pa.field(JOINED_TIME, pa.timestamp("us", "UTC"))])
+
+    def no_rows(self) -> DataFrame:
+        """The sources side by side, read without their files."""
+        from pyspark.sql import functions
+
+        from pipelines.quarantine import quoted
+
+        joined: DataFrame | None = None
+        for stream in self.streams:
+            rows = _without_files(self.workspace, stream)
+            side = rows.select(functions.struct(*(functions.col(quoted(c)) for c in rows.columns)).alias(stream.name))
+            joined = side if joined is None else joined.crossJoin(side)
+        assert joined is not None
+        return joined.withColumn(JOINED_TIME, functions.lit(None).cast("timestamp"))
+
+    def sample(self, columns: pa.Schema) -> Sample | None:
+        """None: a join's index is made for each stream's rows where they are matched."""
+        return None
+
+    def _check_keys(self, sources: dict[str, pa.Schema]) -> None:
+        """SourceError for a key column that is not there, or cannot be equal to the other streams'."""
+        for place in range(len(next(iter(self.join.on.values())))):
+            kinds: dict[str, list[str]] = {}
+            for stream, schema in sources.items():
+                column = self.join.on[stream][place]
+                found = next((field for field in schema if field.name.lower() == column.lower()), None)
+                if found is None:
+                    raise SourceError(
+                        f"The join {self.name} joins on {stream}.{column}, but the source of {stream} has no such "
+                        "column."
+                    )
+                kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({found.type})")
+            if len(kinds) > 1:
+                listed = "; ".join(f"{' and '.join(names)}" for names in kinds.values())
+                raise SourceError(
+                    f"The join {self.name} joins on columns that cannot be compared: {listed}. Give them one kind of "
+                    "type in the sources: numbers, texts, times, truth values or bytes."
+                )
+
+
+def scope_of(workspace: Workspace, name: str) -> Scope:
+    """The scope of a stream or a join; ConfigurationError, with the names there are, if there is none."""
+    configuration = workspace.configuration
+    if name in configuration.joins:
+        return JoinScope(workspace, configuration.joins[name])
+    return StreamScope(workspace, configuration.stream(name))
+
+
+def scopes_of(workspace: Workspace) -> list[str]:
+    """The names of all scopes, streams first."""
+    return [*workspace.configuration.streams, *workspace.configuration.joins]
+
+
+def _kind(data_type: pa.DataType) -> str:
+    """What a key is compared as; types that differ within a kind are brought to the wider one."""
+    t = pa.types
+    if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
+        return "number"
+    kinds = {"text": t.is_string, "truth value": t.is_boolean, "bytes": t.is_binary, "time": t.is_timestamp}
+    found = next((kind for kind, is_kind in kinds.items() if is_kind(data_type)), None)
+    return found or ("time" if t.is_date(data_type) else str(data_type))
+
+
+def _without_files(workspace: Workspace, stream: Stream) -> DataFrame:
+    from pipelines.delta_internals import COMMIT_VERSION
+    from pipelines.source import open_source
+
+    source = open_source(workspace.spark, stream)
+    assert hasattr(source.log, "frame")
+    rows: DataFrame = source.log.frame(source.log.latest(), [])
+    return rows.drop(COMMIT_VERSION)

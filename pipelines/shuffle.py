@@ -1,0 +1,227 @@
+"""How the rows of a join's sides come to the workers: those that can join in one partition, in the order of time.
+
+Rows go by their key. The rows of a key that has very many are parted by time besides: each slice of time owns the rows
+within it, and gets copies of those before it that a window reaches from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from pipelines.errors import SourceError
+from pipelines.quarantine import quoted
+from pipelines.schema import plain_schema
+from pipelines.session import tested_column
+from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask
+
+if TYPE_CHECKING:
+    from pipelines.config import Join
+    from pipelines.sides import SideFiles
+    from rules_index.join import JoinIndex
+
+ROWS = 1 << 18
+"""Rows of a partition, about, where there are enough."""
+FEW_ROWS = 1 << 14
+"""Rows that are not worth a partition of their own."""
+PARTS = 4
+"""A key with more than one of so many parts of a partition's share of all rows is cut into slices."""
+COPIES = 4
+"""Copies of a row that slices may cost, about: a slice is at least so small a part of the longest window."""
+_WIDTH, _HASH = "#width", "#hash"
+_INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def key_types(join: Join, sides: Sequence[SideFiles]) -> list[DataType]:
+    """The type in which the key's columns are compared, for each of them; SourceError where there is none."""
+    return [
+        _common_type([_field(side.schema, join.on[side.stream.name][place]).dataType for side in sides], join.name)
+        for place in range(len(join.on[join.streams[0]]))
+    ]
+
+
+def event_time(column: Column) -> Column:
+    """Microseconds since 1970; a date is its midnight, a wall time its instant in the session's time zone."""
+    return functions.unix_micros(column.cast("timestamp"))
+
+
+def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: Sequence[DataType]) -> DataFrame:
+    """Rows of a stream with what `rules_index.join.worker` asks for; those that join nothing are left out."""
+    name = side.stream.name
+    names = [field.name for field in side.schema.fields]
+    assert side.stream.event_time is not None
+    columns = [
+        functions.lit(number).cast("tinyint").alias(STREAM),
+        event_time(functions.col(quoted(side.stream.event_time))).alias(TIME),
+        *(
+            _comparable(functions.col(quoted(column)), kind).alias(f"{KEY}{place}")
+            for place, (column, kind) in enumerate(zip(join.on[name], types, strict=True))
+        ),
+        functions.struct(*(functions.col(quoted(column)) for column in names)).alias(name),
+    ]
+    needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
+    return rows.select(*columns).dropna(subset=[quoted(column) for column in needed])
+
+
+def derived_columns(spark: SparkSession, index: JoinIndex, stream: str) -> list[Column]:
+    """What Spark evaluates from a stream's rows alone."""
+    return [
+        tested_column(spark, leaf.text, leaf.type).alias(leaf.name)
+        for leaf in index.inputs(stream)
+        if leaf.text is not None
+    ]
+
+
+def joined_schema(sides: Sequence[SideFiles], id_type: str) -> StructType:
+    """One STRUCT a stream, and `rule_ids`."""
+    element = {"string": "string", "bigint": "bigint"}[id_type]
+    ids = StructType.fromDDL(f"rule_ids array<{element}>")
+    assert isinstance(ids, StructType)
+    return StructType([*(StructField(s.stream.name, plain_schema(s.schema)) for s in sides), *ids.fields])
+
+
+def partitions(spark: SparkSession, rows: int | None) -> int:
+    """How many partitions the rows are worth; None where their number is not known."""
+    if rows is None:
+        return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    cores = int(spark.sparkContext.defaultParallelism)
+    return max(min(cores, -(-rows // FEW_ROWS)), -(-rows // ROWS), 1)
+
+
+def shuffled(rows: DataFrame, join: Join, keys: int, count: int) -> tuple[DataFrame, int]:
+    """The rows in `count` partitions, each by time, where every joined row can be found in just one; and how many
+    columns the key has now: the slice of a row is one more."""
+    names = [quoted(f"{KEY}{place}") for place in range(keys)]
+    if count == 1:
+        rows = rows.withColumn(OWNED, functions.lit(True)).coalesce(1)
+    else:
+        rows, keys = _sliced(rows, join, names, count)
+        rows = rows.repartition(count, *(quoted(f"{KEY}{place}") for place in range(keys)))
+    return rows.sortWithinPartitions(quoted(TIME)), keys
+
+
+def _sliced(rows: DataFrame, join: Join, names: Sequence[str], count: int) -> tuple[DataFrame, int]:
+    """The rows, once for each slice that needs them; `owned` in that of their own time."""
+    widths = _widths(rows, join, names, count)
+    if not widths:
+        return rows.withColumn(OWNED, functions.lit(True)), len(names)
+    part = f"{KEY}{len(names)}"
+    spark = rows.sparkSession
+    known = spark.createDataFrame(widths, f"`{_HASH}` bigint, `{_WIDTH}` bigint")
+    rows = rows.withColumn(_HASH, functions.xxhash64(*names)).join(functions.broadcast(known), _HASH, "left")
+    windows = ", ".join(f"{join.window[name]}L" for name in join.streams)
+    first, last = (
+        _slice_of(time) for time in (f"`{TIME}`", f"(`{TIME}` + element_at(array({windows}), `{STREAM}` + 1))")
+    )
+    slices = f"IF(`{_WIDTH}` IS NULL, array(0L), sequence({first}, {last}))"
+    rows = rows.withColumn(part, functions.explode(functions.expr(slices)))
+    owned = functions.expr(f"`{_WIDTH}` IS NULL OR `{part}` = {first}")
+    return rows.withColumn(OWNED, owned).drop(_HASH, _WIDTH), len(names) + 1
+
+
+def _slice_of(time: str) -> str:
+    """SQL for the number of a time's slice, rounded down before 1970 too."""
+    return f"({time} - pmod({time}, `{_WIDTH}`)) div `{_WIDTH}`"
+
+
+def _widths(rows: DataFrame, join: Join, names: Sequence[str], count: int) -> list[tuple[int, int]]:
+    """The hashes of keys with too many rows for one partition, and for each the microseconds of a slice."""
+    time = functions.col(quoted(TIME))
+    counted = rows.groupBy(functions.xxhash64(*names).alias(_HASH)).agg(
+        functions.count(functions.lit(1)).alias("rows"),
+        functions.min(time).alias("low"),
+        functions.max(time).alias("high"),
+    )
+    total = counted.agg(functions.sum("rows")).first()
+    assert total is not None
+    most = max(FEW_ROWS // PARTS, int(total[0] or 0) // (count * PARTS))
+    found = counted.filter(functions.col("rows") > most).collect()
+    longest = max(join.window.values())
+    widths = []
+    for row in found:
+        slices = -(-int(row["rows"]) // most)
+        width = max(-(-(int(row["high"]) - int(row["low"]) + 1) // slices), longest // COPIES, 1)
+        widths.append((int(row[_HASH]), width))
+    return widths
+
+
+def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
+    """The joined rows that satisfy a rule, found by the workers."""
+    return frame.mapInArrow(_joiner(file, task), schema)
+
+
+def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
+    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+
+    def join(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        from rules_index.join import worker
+
+        yield from worker.join_partition(worker.open_join(file(), task.streams), task, batches)
+
+    return join
+
+
+def united(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
+    """All rows with all columns, NULL where a frame has none of that name."""
+    rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return rows.select(*(functions.col(quoted(name)) for name in columns))
+
+
+def with_keys_of(earlier: DataFrame, new: Sequence[DataFrame], keys: int) -> DataFrame:
+    """The earlier rows that have the key of some new row."""
+    names = [f"{KEY}{place}" for place in range(keys)]
+    wanted = reduce(DataFrame.union, [rows.select(*(functions.col(quoted(n)) for n in names)) for rows in new])
+    return earlier.join(functions.broadcast(wanted.distinct()), names, "left_semi")
+
+
+def _comparable(column: Column, kind: DataType) -> Column:
+    column = column.cast(kind)
+    if isinstance(kind, DoubleType):
+        # equal in SQL, other bits: NaN of any kind, and the two zeros
+        nan = functions.lit(float("nan"))
+        return functions.when(functions.isnan(column), nan).otherwise(column + functions.lit(0.0))
+    return column
+
+
+def _common_type(kinds: Sequence[DataType], join: str) -> DataType:
+    numbers = (IntegralType, FloatType, DoubleType, DecimalType)
+    if any(isinstance(kind, (FloatType, DoubleType)) for kind in kinds):
+        return DoubleType()
+    if len({kind.simpleString() for kind in kinds}) == 1:
+        return kinds[0]
+    if all(isinstance(kind, numbers) for kind in kinds):
+        digits = max(_digits(kind)[0] for kind in kinds)
+        scale = max(_digits(kind)[1] for kind in kinds)
+        if digits + scale > 38:
+            listed = ", ".join(kind.simpleString() for kind in kinds)
+            raise SourceError(f"The join {join} has keys of types that no decimal can hold together: {listed}.")
+        return DecimalType(digits + scale, scale)
+    if all(isinstance(kind, StringType) for kind in kinds):
+        return StringType()
+    return TimestampType()
+
+
+def _digits(kind: DataType) -> tuple[int, int]:
+    """Digits before and behind the point."""
+    if isinstance(kind, DecimalType):
+        return kind.precision - kind.scale, kind.scale
+    return _INTEGER_DIGITS[kind.typeName()], 0
+
+
+def _field(schema: StructType, name: str) -> StructField:
+    return next(field for field in schema.fields if field.name.lower() == name.lower())

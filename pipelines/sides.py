@@ -1,0 +1,179 @@
+"""The sides of a join's micro-batch: of each stream the rows that are new, and the earlier ones that can join them.
+
+A join has no state but its tables and the positions up to which it has taken each source. Earlier rows are read again
+from the source as it was at that position, so that they are told apart from new ones whatever has been rewritten since;
+files whose statistics say that none of their rows can join a new one are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions
+
+from pipelines.config import Join, Stream
+from pipelines.delta_internals import COMMIT_VERSION, TableLog
+from pipelines.errors import SourceError
+from pipelines.schema import arrow_schema_of
+from pipelines.source import Add, Position, Slice, Source, rows_of, slice_schema
+from pipelines.statistics import Reach, reach_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+ROW_TRACKING = "delta.enableRowTracking"
+
+
+@dataclass(frozen=True)
+class SideFiles:
+    """What a micro-batch takes of one stream.
+
+    new      the slice that was not taken before, None where nothing is new
+    earlier  the files of earlier rows that can join a new row of another stream
+    tracked  where the earlier rows are in files that have rows of later versions too: the last version of theirs
+    known    files of all earlier rows, for telling how large a share is read
+    """
+
+    stream: Stream
+    source: Source
+    new: Slice | None
+    earlier: tuple[Add, ...]
+    tracked: int | None
+    known: tuple[Add, ...]
+    schema_version: int
+
+    @property
+    def schema(self) -> StructType:
+        """The source's columns as the micro-batch sees them."""
+        return slice_schema(self.source, self.schema_version)
+
+    @property
+    def read_share(self) -> float:
+        """The share of the earlier files' bytes that is read."""
+        known = sum(int(add["size"]) for _, add in self.known)
+        return sum(int(add["size"]) for _, add in self.earlier) / known if known else 0.0
+
+    @property
+    def rows(self) -> int | None:
+        """New and earlier rows that are read, where statistics tell."""
+        parts = [rows_of(files) for files in (self.new.files if self.new else (), self.earlier)]
+        return None if None in parts else sum(part or 0 for part in parts)
+
+    def new_rows(self) -> DataFrame:
+        """The rows that were not taken before, with the source's columns."""
+        return self._frame(self.new.files if self.new is not None else ())
+
+    def earlier_rows(self) -> DataFrame:
+        """The earlier rows of the chosen files."""
+        return self._frame(self.earlier, self.tracked)
+
+    def _frame(self, files: Sequence[Add], tracked: int | None = None) -> DataFrame:
+        log = self.source.log
+        assert isinstance(log, TableLog)
+        # one version for all files: nobody asks when these were added
+        rows = log.frame(log.snapshot(self.schema_version), [(0, add) for _, add in files]).drop(COMMIT_VERSION)
+        if tracked is None:
+            return rows
+        return rows.filter(functions.col("_metadata.row_commit_version") <= tracked)
+
+
+def side_files(
+    join: Join, streams: Mapping[str, Stream], sources: Mapping[str, Source], plans: Mapping[str, Any], time_zone: str
+) -> list[SideFiles]:
+    """The files of every stream by the sides' plans (`pipelines.join`), the same ones whenever it is asked."""
+    new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
+    compared = _compared_keys(join, sources, plans)
+    reaches = {
+        name: [
+            reach_of(add, str(streams[name].event_time), compared[name], time_zone)
+            for _, add in (taken.files if taken is not None else ())
+        ]
+        for name, taken in new.items()
+    }
+    sides = []
+    for name in join.streams:
+        source, plan = sources[name], plans[name]
+        known, tracked = _earlier_files(source, plan)
+        arriving = [(other, reach) for other in join.streams if other != name for reach in reaches[other]]
+        earlier = tuple(
+            (version, add)
+            for version, add in known
+            if _meets_any(
+                reach_of(add, str(streams[name].event_time), compared[name], time_zone), arriving, name, join.window
+            )
+        )
+        sides.append(
+            SideFiles(streams[name], source, new[name], earlier, tracked, tuple(known), plan["schema_version"])
+        )
+    for side in sides:
+        _check_files(side)
+    return sides
+
+
+def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
+    return source.retake(plan["slice"]) if plan["slice"] is not None else None
+
+
+def _meets_any(reach: Reach, arriving: Iterable[tuple[str, Reach]], name: str, window: Mapping[str, int]) -> bool:
+    # with t the latest of the times, this row's is in [t - its window, t], and the arriving one's too
+    return any(reach.meets(other, window[name], window[stream]) for stream, other in arriving)
+
+
+def _compared_keys(join: Join, sources: Mapping[str, Source], plans: Mapping[str, Any]) -> dict[str, list[str | None]]:
+    """Of every stream the key columns whose statistics can be compared: those of integers, decimals, dates, texts."""
+    t = pa.types
+    columns: dict[str, list[str | None]] = {}
+    for name in join.streams:
+        schema = arrow_schema_of(slice_schema(sources[name], plans[name]["schema_version"]).json())
+        kinds = {field.name.lower(): field.type for field in schema}
+        columns[name] = [
+            column
+            if any(is_kind(kinds[column.lower()]) for is_kind in (t.is_integer, t.is_decimal, t.is_date, t.is_string))
+            else None
+            for column in join.on[name]
+        ]
+    return columns
+
+
+def _earlier_files(source: Source, plan: Mapping[str, Any]) -> tuple[list[Add], int | None]:
+    """The files of the rows that were taken before, and, where these are found by row tracking, their last version."""
+    first, position = Position(**plan["first"]), Position(**plan["position"])
+    if first == position:
+        return [], None
+    if position.snapshot:
+        return source.files_before(position, first), None
+    if not first.snapshot or position.index:
+        return source.files_before(position, first), None
+    log = source.log
+    files = source.files_before(position, first)
+    newest = {add["path"] for add in log.files(log.snapshot(plan["newest"]))}
+    gone = [add for _, add in files if add["path"] not in newest]
+    if gone and _tracks_rows(source, plan["newest"]):
+        # rewritten files may be removed any day; the rows in their successors know their version
+        return [(0, add) for add in log.files(log.snapshot(plan["newest"]))], position.version - 1
+    return files, None
+
+
+def _tracks_rows(source: Source, version: int) -> bool:
+    configuration = source.log.snapshot(version).metadata().configuration()
+    found = configuration.get(ROW_TRACKING)
+    return bool(found.isDefined() and str(found.get()).lower() == "true")
+
+
+def _check_files(side: SideFiles) -> None:
+    """SourceError where earlier rows are in files that are not there any more."""
+    log = side.source.log
+    assert isinstance(log, TableLog)
+    current = {add["path"] for add in log.files(log.latest())}
+    missing = log.missing([add["path"] for _, add in side.earlier if add["path"] not in current])
+    if missing:
+        raise SourceError(
+            f"Earlier rows of {side.stream.name} that new rows may join were in files that have been rewritten and "
+            f"removed since ({len(missing)} files, among them {missing[0]}), so that they cannot be told apart from "
+            "new ones any more. Keep removed files until the join has run, or switch row tracking on for the source "
+            f"({ROW_TRACKING} = true); now join everything anew with --restart."
+        )

@@ -1,0 +1,141 @@
+"""What is expected of a join's tagged table: that the newest rows belong together and satisfy their rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pipelines.tables import quarantine_table, tagged_table
+from quality.findings import WARNING, Expectation
+from quality.sample import disagreements, time_of
+from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
+from quality.written import Counts, Written, by_rule, exploded, totals
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipelines.config import Configuration, Join
+    from pipelines.workspace import Workspace
+
+
+def expectations(configuration: Configuration, join: Join) -> tuple[Expectation, ...]:
+    """What holds for the rows of the newest micro-batches.
+
+    Rows that come too late are refused one by one, and keys need not be unique, so that both are warnings.
+    """
+    listed = [
+        equal("row_count", "The table runs counts as many joined rows", "tagged_rows", "recorded_rows"),
+        none_of("rule_ids_not_null", "No rule_ids is NULL or has a NULL in it", "null_rule_ids"),
+        none_of("rule_ids_not_empty", "Every joined row satisfies at least one rule", "unmatched_rows"),
+        none_of("rule_ids_ascending", "The ids in each rule_ids ascend, none twice", "unordered_rule_ids"),
+        none_of("versions_recorded", "Every row names the rules and the index of its micro-batch", "wrong_versions"),
+        none_of("keys_equal", "The keys of every joined row's rows are equal", "unequal_keys"),
+        none_of("times_in_window", "The event times of every joined row's rows lie in the window", "outside_window"),
+        nothing("ids_exist", "Every id is an enabled rule of the join in that version of the rules", "unknown_ids"),
+        equal("matches_recorded", "The table runs counts as many matches", "tagged_matches", "recorded_matches"),
+        nothing("sample_agrees", "A sample of rows, tried again with Spark's own WHERE, agrees", "disagreeing_rules"),
+    ]
+    if _has_keys(configuration, join):
+        text = "No two joined rows have the same keys of all streams"
+        listed.append(none_of("rows_unique", text, "repeated_rows", WARNING))
+    if join.lateness is not None:
+        limit = max(configuration.stream(name).max_quarantine_share for name in join.streams)
+        text = "Share of new rows that came too late and went to quarantine"
+        listed.append(between("quarantine_share", text, "quarantine_share", 0, limit, WARNING))
+    return tuple(listed)
+
+
+def _has_keys(configuration: Configuration, join: Join) -> bool:
+    """True if every stream has a key, so that a joined row has a name."""
+    return all(configuration.stream(name).key for name in join.streams)
+
+
+def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
+    """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
+    written = Written.newest(workspace, join.name, newest)
+    measures, counts = _measure(written, join) if written.batches else (_nothing_written(), ())
+    expected = expectations(workspace.configuration, join)
+    return [Suite(tagged_table(join.name), expected, measured(measures))], measures, counts
+
+
+def _nothing_written() -> dict[str, Any]:
+    faults = (
+        "null_rule_ids",
+        "unmatched_rows",
+        "unordered_rule_ids",
+        "wrong_versions",
+        "unequal_keys",
+        "repeated_rows",
+    )
+    zeros: dict[str, Any] = dict.fromkeys((*faults, "outside_window", "tagged_matches", "recorded_matches"), 0)
+    listings = dict.fromkeys(("unknown_ids", "disagreeing_rules"), listing([]))
+    return {**zeros, "tagged_rows": 0, "recorded_rows": 0, "new_rows": 0, "quarantine_share": 0.0, **listings}
+
+
+def _measure(written: Written, join: Join) -> tuple[dict[str, Any], Counts]:
+    streams = written.workspace.configuration.streams
+    times = {name: _column(name, str(streams[name].event_time)) for name in join.streams}
+    tagged = written.frame(tagged_table(join.name))
+    further = {"unequal_keys": _unequal_keys(join), "outside_window": _outside_window(join, times)}
+    measures: dict[str, Any] = dict(written.row_measures(tagged, further))
+    measures["unmatched_rows"] = measures["tagged_rows"] - measures["matched_rows"]
+    measures["recorded_rows"] = sum(int(batch.plan.get("joined", 0)) for batch in written.batches)
+    measures["new_rows"], measures["recorded_matches"] = written.total("rows"), written.total("matches")
+    kept = written.frame(quarantine_table(join.name)).count() if written.total("quarantined") else 0
+    measures["quarantined_rows"] = kept
+    measures["quarantine_share"] = kept / measures["new_rows"] if kept else 0.0
+    measures["repeated_rows"] = _repeated(written, join, tagged)
+    pairs = by_rule(exploded(tagged))
+    measures["tagged_matches"] = int(pairs["matches"].sum())
+    measures["unknown_ids"] = listing(written.unknown_ids(pairs))
+    disagreeing, figures = disagreements(
+        written.workspace, join.name, time_of(list(times.values())), written.batches[-1], tagged, pairs
+    )
+    measures["disagreeing_rules"] = listing(disagreeing)
+    return measures | figures, totals(pairs)
+
+
+def _repeated(written: Written, join: Join, tagged: DataFrame) -> int:
+    """How many more joined rows there are than combinations of the streams' keys; 0 where a stream has none."""
+    from pyspark.sql import functions as f
+
+    configuration = written.workspace.configuration
+    if not _has_keys(configuration, join):
+        return 0
+    columns = [f.col(_column(name, key)) for name in join.streams for key in configuration.stream(name).key]
+    # a NULL in a key names no row
+    named = tagged.select(*(column.alias(str(number)) for number, column in enumerate(columns))).dropna()
+    row = named.select(f.xxhash64("*").alias("row")).agg(f.count("row"), f.count_distinct("row")).first()
+    assert row is not None
+    return int(row[0]) - int(row[1])
+
+
+def _column(stream: str, column: str) -> str:
+    """A stream's column within a joined row, as Spark SQL names it."""
+    from pipelines.quarantine import quoted
+
+    return f"{quoted(stream)}.{quoted(column)}"
+
+
+def _unequal_keys(join: Join) -> Column:
+    """TRUE where a key is NULL, or not the same in all rows."""
+    from pyspark.sql import functions as f
+
+    first, *others = join.streams
+    equal_keys = f.lit(True)
+    for other in others:
+        for one, two in zip(join.on[first], join.on[other], strict=True):
+            equal_keys = equal_keys & (f.col(_column(first, one)) == f.col(_column(other, two)))
+    return ~f.coalesce(equal_keys, f.lit(False))
+
+
+def _outside_window(join: Join, times: dict[str, str]) -> Column:
+    """TRUE where a row's event time is NULL, or earlier than the window of its stream before the latest one."""
+    from pyspark.sql import functions as f
+
+    latest = time_of(list(times.values()))
+    assert latest is not None
+    inside = f.lit(True)
+    for stream, time in times.items():
+        behind = f.unix_micros(latest) - f.unix_micros(f.col(time).cast("timestamp"))
+        inside = inside & (behind <= join.window[stream])
+    return ~f.coalesce(inside, f.lit(False))

@@ -1,0 +1,107 @@
+"""What consecutive micro-batches of a stream or a join wrote to its tables, and counts over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from pipelines.delta_internals import TableLog
+from pipelines.runs import DONE, MicroBatch, batches
+from quality.rules import enabled_rules
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipelines.workspace import Workspace
+
+Counts = tuple[tuple[Any, int], ...]
+"""Matches of each rule id, most first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Consecutive micro-batches of one scope, of one series: without a restart in between."""
+
+    workspace: Workspace
+    scope: str
+    batches: Sequence[MicroBatch]
+
+    @classmethod
+    def newest(cls, workspace: Workspace, scope: str, most: int) -> Written:
+        """At most so many of the last micro-batches that are done and took rows."""
+        done = [b for b in batches(workspace.lake, scope) if b.state == DONE and not b.plan.get("reset")]
+        done = done[-most:] if most > 0 else []
+        return cls(workspace, scope, [b for b in done if b.plan["series"] == done[-1].plan["series"]])
+
+    def frame(self, table: str) -> DataFrame:
+        """The rows that the micro-batches wrote to a table, found by the numbers in its log's commits."""
+        self.workspace.lake.version(table)  # says what to do where there is no such table
+        log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
+        first, last = self.batches[0].batch, self.batches[-1].batch
+        app = f"deltatag/{self.batches[-1].plan['series']}/{table}"
+        adds: list[tuple[int, dict[str, Any]]] = []
+        for version in reversed(log.commits()):
+            actions = log.commit(version) or []
+            numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
+            if numbers and numbers[0] < first:
+                break
+            if numbers and numbers[0] <= last:
+                adds += [(version, action["add"]) for action in actions if "add" in action]
+        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
+
+    def total(self, figure: str) -> int:
+        """A figure of `runs` (rows, matches, quarantined), added up."""
+        return sum(getattr(batch, figure) or 0 for batch in self.batches)
+
+    def row_measures(self, tagged: DataFrame, further: dict[str, Column]) -> dict[str, int]:
+        """Counts over the tagged rows, and of those for which each further condition is TRUE, in one aggregation."""
+        from pyspark.sql import functions as f
+
+        planned = {(batch.rules_version, batch.fingerprint) for batch in self.batches if batch.fingerprint is not None}
+        right = f.lit(False)
+        for version, fingerprint in planned:
+            right = right | ((f.col("rules_version") == version) & (f.col("index_fingerprint") == fingerprint))
+        ids = f.col("rule_ids")
+        conditions = {
+            "null_rule_ids": ids.isNull() | f.exists(ids, lambda i: i.isNull()),
+            "unordered_rule_ids": ids != f.array_sort(f.array_distinct(ids)),
+            "wrong_versions": ~f.coalesce(right, f.lit(False)),
+            "matched_rows": f.size(ids) > 0,
+            **further,
+        }
+        counts = [f.count_if(condition).alias(name) for name, condition in conditions.items()]
+        row = tagged.agg(f.count(f.lit(1)).alias("tagged_rows"), *counts).first()
+        assert row is not None
+        return {name: int(count) for name, count in row.asDict().items()}
+
+    def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
+        """Ids in tagged rows that are no enabled rule of the scope in the version that the rows name."""
+        unknown: list[str] = []
+        for (version,), found in pairs.group_by("rules_version"):
+            known = enabled_rules(self.workspace, self.scope, int(str(version)))["rule_id"]
+            unknown += [str(i) for i in found.filter(~pl.col("rule_id").is_in(known.implode()))["rule_id"].sort()]
+        return unknown
+
+
+def by_rule(pairs: DataFrame, *figures: Column) -> pl.DataFrame:
+    """rules_version, rule_id, matches and further figures of (row, rule) pairs, one row for each rule."""
+    from pyspark.sql import functions as f
+
+    counted = pairs.groupBy("rules_version", "rule_id").agg(f.count(f.lit(1)).alias("matches"), *figures)
+    return pl.DataFrame(pl.from_arrow(counted.toArrow()))
+
+
+def exploded(tagged: DataFrame) -> DataFrame:
+    """The (row, rule) pairs of tagged rows: `rule_id` beside the row's columns."""
+    from pyspark.sql import functions as f
+
+    return tagged.withColumn("rule_id", f.explode("rule_ids"))
+
+
+def totals(pairs: pl.DataFrame) -> Counts:
+    """Matches of each rule over all versions of the rules, most first."""
+    summed = pairs.group_by("rule_id").agg(pl.col("matches").sum())
+    return tuple(summed.sort("matches", "rule_id", descending=[True, False]).iter_rows())

@@ -1,0 +1,49 @@
+"""Alternatives of one rule beside each other: those that the others make superfluous, and those that together always
+hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.csr import counts, offsets_of, places
+from rules_index.implication.cover import COVERED, cover_boxes
+from rules_index.implication.region_boxes import RegionBoxes
+
+
+def always_true(boxes: RegionBoxes, splits: int) -> np.ndarray:
+    """Which rules [rules] bool hold every row."""
+    rules = np.arange(boxes.rules)
+    every = np.full(boxes.rules, boxes.everything)
+    return _covered(every, rules, boxes.rule_start, np.arange(len(boxes.rule)), splits, boxes)
+
+
+def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, splits: int) -> np.ndarray:
+    """Which alternatives [alternatives] bool the other alternatives of their rule cover.
+
+    Alternative i has the boxes box_start[i] to box_start[i + 1], rule j the alternatives start[j] to start[j + 1]. The
+    last one of each rule is tried first, and one that is covered is no longer among the others; one without boxes is
+    not covered, and covers nothing.
+    """
+    needed = np.ones(len(box_start) - 1, bool)
+    count = np.diff(start)
+    for turn in range(int(count.max(initial=0)) if (count > 1).any() else 0):
+        rules = np.flatnonzero((count > turn) & (count > 1))
+        tried = start[rules + 1] - 1 - turn
+        needed[tried] = False
+        gather, group = places(start, rules)
+        others, other_start = places(box_start, gather[needed[gather]])
+        other_start = other_start[offsets_of(counts(needed[gather], group))]
+        mine, mine_start = places(box_start, tried)
+        owner = np.repeat(np.arange(len(tried)), np.diff(mine_start))
+        covered = _covered(mine, owner, other_start, others, splits, boxes)
+        held = counts(covered, mine_start)
+        needed[tried] = (held < np.diff(mine_start)) | (held == 0)
+    return ~needed
+
+
+def _covered(
+    tried: np.ndarray, group: np.ndarray, start: np.ndarray, others: np.ndarray, splits: int, boxes: RegionBoxes
+) -> np.ndarray:
+    """Which boxes [n] bool are known to be covered, as `cover_boxes` has it."""
+    rows = np.empty((len(tried), 0), np.int32)
+    return np.asarray(cover_boxes(tried, group, start, others, splits, boxes.arrays, rows) == COVERED)

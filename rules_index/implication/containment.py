@@ -1,0 +1,228 @@
+"""Which rules hold only where others do.
+
+A rule is implied by others where each of its boxes is covered by theirs. Rows that lie in the rule tell which others
+come into question: each must be in one of them. Where the others found so far leave a row of the rule over, it is the
+next to be matched: either no other rule holds it, or one more comes into question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rules_index.csr import counts, offsets_of, owners, places
+from rules_index.engines import Asc, Conjunctions, Engine, Scan
+from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
+from rules_index.implication.holders import further_holders, holders
+from rules_index.implication.region_boxes import RegionBoxes
+
+ROUNDS = 64
+"""Rows by which a union is looked for, at most."""
+MOST_HOLDERS = 1 << 10
+"""Rules that may hold a corner; of one that more hold a sample of these is looked at."""
+_SAMPLES = (512, 64, 8, 1)
+"""One rule in so many is matched with first, then more."""
+_LEAST_SAMPLED = 1 << 12
+"""Rules up to which all are matched with at once."""
+_MOST_CODES, _MOST_HITS = 1 << 24, 1 << 25
+"""Codes and matches that are held at once."""
+_FIRST_RULES = 1 << 8
+
+
+@dataclass(frozen=True)
+class Others:
+    """Rules [n] and of each the other rules others[start[i]:start[i + 1]]."""
+
+    rules: np.ndarray
+    start: np.ndarray
+    others: np.ndarray
+
+    @classmethod
+    def of(cls, rules: np.ndarray, padded: np.ndarray, count: np.ndarray) -> Others:
+        """Of each rule the first count[i] of `padded` [n, .]."""
+        taken = np.arange(padded.shape[1]) < count[:, None]
+        return cls(rules, offsets_of(count), padded[taken])
+
+    def only(self, chosen: np.ndarray) -> Others:
+        """The rules that are chosen [n] bool."""
+        gather, start = places(self.start, np.flatnonzero(chosen))
+        return Others(self.rules[chosen], start, self.others[gather])
+
+    def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
+        """With the first count[i] of `added` [n, .] besides."""
+        taken = np.arange(added.shape[1]) < count[:, None]
+        order = np.argsort(np.concatenate([owners(self.start), np.nonzero(taken)[0]]), kind="stable")
+        others = np.concatenate([self.others, added[taken]])[order]
+        return Others(self.rules, offsets_of(np.diff(self.start) + count), others)
+
+
+def joined(parts: list[Others]) -> Others:
+    """All parts as one."""
+    nothing = np.empty(0, np.int64)
+    return Others(
+        np.concatenate([nothing, *(part.rules for part in parts)]),
+        offsets_of(np.concatenate([nothing, *(np.diff(part.start) for part in parts)])),
+        np.concatenate([np.empty(0, np.int32), *(part.others for part in parts)]),
+    )
+
+
+class Containment:
+    """Rules, some of their boxes, and an engine that matches rows with them.
+
+    conjunctions: of the engine; kept: the boxes that rules are made of; splits: as `most` of `cover_boxes`.
+    """
+
+    def __init__(
+        self, boxes: RegionBoxes, kept: np.ndarray, conjunctions: Conjunctions, engine: Engine | Scan, splits: int
+    ) -> None:
+        self._boxes = boxes
+        self._kept = kept
+        self._conjunctions = conjunctions
+        self._attributes = len(conjunctions.sizes)
+        self._engine = engine
+        self._splits = splits
+        self.box_start = np.searchsorted(boxes.rule[kept], np.arange(boxes.rules + 1))
+
+    def found(self, eligible: np.ndarray) -> tuple[Others, Others]:
+        """Of rules [rules] bool those that one other of them implies, and those that several do together, none of
+        which can be spared.
+
+        A sample of all is matched with first, and a corner that very many rules hold with no more than that sample: no
+        more than about `MOST_HOLDERS` times as many matches as corners are ever made.
+        """
+        single, together = [], []
+        rules = np.flatnonzero(eligible)
+        order = np.random.default_rng(0).permutation(rules)
+        light = np.ones(2 * len(self._kept), bool)
+        samples = _SAMPLES if len(rules) > _LEAST_SAMPLED else _SAMPLES[-1:]
+        for sample, following in zip(samples, (*samples[1:], 0), strict=True):
+            others = np.zeros_like(eligible)
+            others[order[: len(order) // sample]] = True
+            engine = self._engine if sample == 1 else Asc.build(_of_rules(self._conjunctions, others))
+            most = MOST_HOLDERS * following // sample
+            left, unions = [], []
+            for chosen, alone, candidates, crowded in self._held(engine, rules, others, light, most):
+                implied = self._one_of(alone)
+                single.append(implied)
+                is_open = ~np.isin(chosen, implied.rules)
+                left.append(chosen[is_open & ~crowded])
+                unions.append(candidates.only(np.isin(candidates.rules, chosen[is_open & crowded])))
+            together.append(self._spared(self._unions(engine, joined(unions), others)))
+            rules = np.concatenate([rules[:0], *left])
+        return joined(single), joined(together)
+
+    def _held(
+        self, engine: Engine | Scan, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
+    ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
+        """Rules some at a time [n]: the others that hold all their corners; some that hold one, without rules that have
+        a corner which no other holds; and which rules [n] bool are left without a light corner.
+
+        light: [2 * kept] bool, the corners to look at; those that more than `most` rules hold are taken out.
+        """
+        at, share = 0, _FIRST_RULES
+        while at < len(rules):
+            chosen = rules[at : at + share]
+            gather, first = places(self.box_start, chosen)
+            which = np.stack([2 * gather, 2 * gather + 1], axis=1).reshape(-1)
+            looked_at = light[which]
+            row_start = offsets_of(counts(looked_at, 2 * first))
+            rows = corners(self._kept[gather], self._attributes, self._boxes.arrays)[looked_at]
+            offsets, hits = self._matched(engine, rows)
+            light[which[looked_at]] = np.diff(offsets) <= most
+            alone, alone_count, together, count = holders(chosen, row_start, offsets, hits, eligible)
+            yield (
+                chosen,
+                Others.of(chosen, alone, alone_count),
+                Others.of(chosen, together, count).only(count > 0),
+                counts(light[which], 2 * first) == 0,
+            )
+            at += share
+            most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
+            share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
+
+    def _matched(self, engine: Engine | Scan, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rules that rows of codes [rows, attributes] satisfy, as `Engine.match` has them."""
+        codes = self._boxes.codes
+        region = np.empty(rows.shape[::-1], np.int32)
+        for attribute in range(self._attributes):
+            region[attribute] = codes.region[codes.start[attribute] : codes.start[attribute + 1]][rows[:, attribute]]
+        offsets, hits = engine.match(region)
+        return offsets, hits
+
+    def _one_of(self, alone: Others) -> Others:
+        """Of rules the first of their others that implies each; those without one are left out."""
+        count = np.diff(alone.start)
+        which = np.full(len(count), -1)
+        for turn in range(int(count.max(initial=0))):
+            chosen = np.flatnonzero((which < 0) & (count > turn))
+            others = alone.others[alone.start[chosen] + turn]
+            how, _ = self._covers(Others(alone.rules[chosen], np.arange(len(chosen) + 1), others))
+            which[chosen[how == COVERED]] = turn
+        implied = np.flatnonzero(which >= 0)
+        others = alone.others[alone.start[implied] + which[implied]]
+        return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
+
+    def _unions(self, engine: Engine | Scan, candidates: Others, eligible: np.ndarray) -> Others:
+        """The rules that several others imply together."""
+        found = []
+        for _ in range(ROUNDS):
+            if not len(candidates.rules):
+                break
+            how, rows = self._covers(candidates)
+            found.append(candidates.only(how == COVERED))
+            candidates = candidates.only(how == UNCOVERED)
+            offsets, hits = self._matched(engine, rows[how == UNCOVERED])
+            added, count = further_holders(
+                candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
+            )
+            # a row that others hold which were there before hangs on a gate
+            candidates = candidates.with_more(added, count).only(count > 0)
+        return joined(found)
+
+    def _spared(self, covered: Others) -> Others:
+        """Leaves out one other after the other where the rest still covers the rule."""
+        needed = np.ones(len(covered.others), bool)
+        count = np.diff(covered.start)
+        for turn in range(int(count.max(initial=0))):
+            chosen = np.flatnonzero(count > turn)
+            at = covered.start[chosen + 1] - 1 - turn
+            needed[at] = False
+            how, _ = self._covers(_without(covered, needed).only(np.isin(np.arange(len(count)), chosen)))
+            needed[at] = how != COVERED
+        return _without(covered, needed)
+
+    def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
+        """Whether their others cover rules, `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8, and codes [n, attributes]
+        of a row of each rule that is uncovered which they do not hold."""
+        gather, first = places(self.box_start, given.rules)
+        boxes = self._kept[gather]
+        mine, ends = places(self.box_start, given.others)
+        rows = np.empty((len(boxes), self._attributes), np.int32)
+        how = cover_boxes(
+            boxes, owners(first), ends[given.start], self._kept[mine], self._splits, self._boxes.arrays, rows
+        )
+        known = np.full(len(given.rules), COVERED, np.int8)
+        known[owners(first)[how == UNDECIDED]] = UNDECIDED
+        uncovered = np.flatnonzero(how == UNCOVERED)
+        rules, place = np.unique(owners(first)[uncovered], return_index=True)
+        known[rules] = UNCOVERED
+        found = np.zeros((len(given.rules), self._attributes), np.int32)
+        found[rules] = rows[uncovered[place]]
+        return known, found
+
+
+def _without(given: Others, needed: np.ndarray) -> Others:
+    """With only the needed [.] bool of the others."""
+    kept = np.concatenate([[0], np.cumsum(needed)])
+    return Others(given.rules, kept[given.start], given.others[needed])
+
+
+def _of_rules(conjunctions: Conjunctions, chosen: np.ndarray) -> Conjunctions:
+    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all gates."""
+    c = conjunctions
+    first = int(c.gate_start[-1])
+    kept = np.append(np.ones(first, bool), chosen[c.target[first:]])
+    gather, start = places(c.start, np.flatnonzero(kept))
+    return replace(c, start=start, terms=c.terms[gather], target=c.target[kept])

@@ -1,0 +1,363 @@
+"""Exact matching over sets of regions: is a box covered by the union of others?
+
+Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals: in each dimension the inside is an
+intersection and the outside a difference, one part. Of each dimension only what tells the boxes at hand apart counts,
+so that a part is a few words of bits, one for each class of codes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.implication.region_boxes import BoxArrays
+from rules_index.kernels.jit import inner, jit
+
+COVERED, UNCOVERED, UNDECIDED = 1, 0, -1
+_MOST_WAITING = 1 << 14
+"""Parts that wait at most; depth first there are few."""
+
+
+@inner
+def _first_reaching(code: int, which: int, a: BoxArrays) -> int:
+    """The first interval of a set whose end is not below a code."""
+    left, right = a.set_start[which], a.set_start[which + 1]
+    while left < right:
+        middle = (left + right) >> 1
+        if a.intervals[middle, 1] < code:
+            left = middle + 1
+        else:
+            right = middle
+    return left
+
+
+@inner
+def in_set(code: int, which: int, a: BoxArrays) -> bool:
+    """Whether a code is in a set."""
+    at = _first_reaching(code, which, a)
+    return at < a.set_start[which + 1] and a.intervals[at, 0] <= code
+
+
+@inner
+def relation_of_sets(part: int, box: int, a: BoxArrays) -> tuple[bool, bool]:
+    """Whether two sets share a code, and whether the first lies within the second."""
+    if part == box:
+        return True, True
+    share, within = False, True
+    for i in range(a.set_start[part], a.set_start[part + 1]):
+        low, high = a.intervals[i, 0], a.intervals[i, 1]
+        at = _first_reaching(low, box, a)
+        meets = at < a.set_start[box + 1] and a.intervals[at, 0] <= high
+        share |= meets
+        within &= meets and a.intervals[at, 0] <= low and a.intervals[at, 1] >= high
+        if share and not within:
+            break
+    return share, within
+
+
+@inner
+def relation(part: int, box: int, a: BoxArrays) -> int:
+    """`COVERED` where a box lies within another, `UNDECIDED` where they share a row, else `UNCOVERED`."""
+    within = True
+    at, last = a.start[part], a.start[part + 1]
+    for term in range(a.start[box], a.start[box + 1]):
+        dimension = a.dimensions[term]
+        while at < last and a.dimensions[at] < dimension:
+            at += 1
+        if at == last or a.dimensions[at] > dimension:
+            within = False
+            continue
+        shares, inside = relation_of_sets(a.sets[at], a.sets[term], a)
+        if not shares:
+            return UNCOVERED
+        within &= inside
+    return COVERED if within else UNDECIDED
+
+
+@inner
+def _set_of(box: int, dimension: int, a: BoxArrays) -> int:
+    """The set of a box in a dimension, -1 where it names none."""
+    left, right = a.start[box], a.start[box + 1]
+    while left < right:
+        middle = (left + right) >> 1
+        if a.dimensions[middle] < dimension:
+            left = middle + 1
+        else:
+            right = middle
+    found = left < a.start[box + 1] and a.dimensions[left] == dimension
+    return a.sets[left] if found else -1
+
+
+@inner
+def _distinct(values: np.ndarray, count: int) -> int:
+    """Sorts the first values (shell sort: they are few) and keeps the different ones; how many."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            value, to = values[i], i
+            while to >= gap and values[to - gap] > value:
+                values[to] = values[to - gap]
+                to -= gap
+            values[to] = value
+        gap //= 3
+    kept = 0
+    for i in range(count):
+        if kept == 0 or values[kept - 1] != values[i]:
+            values[kept] = values[i]
+            kept += 1
+    return kept
+
+
+@inner
+def _edges(dimension: int, others: np.ndarray, count: int, a: BoxArrays, edges: np.ndarray) -> int:
+    """Writes the codes at which `count` others begin or end, and 0; how many."""
+    edges[0] = 0
+    found = 1
+    for i in range(count):
+        which = _set_of(others[i], dimension, a)
+        if which >= 0:
+            for at in range(a.set_start[which], a.set_start[which + 1]):
+                edges[found], edges[found + 1] = a.intervals[at, 0], a.intervals[at, 1] + 1
+                found += 2
+    found = _distinct(edges, found)
+    return found - 1 if edges[found - 1] == a.sizes[dimension] else found
+
+
+@inner
+def _classes(box: int, dimension: int, edges: np.ndarray, count: int, a: BoxArrays, codes: np.ndarray, at: int) -> int:
+    """Writes one code of `box` for each class of its codes that `edges` tell apart to `codes`[at:]; where they end.
+
+    Of a dimension that the box does not name it is the last one, which is most often NULL's.
+    """
+    own = _set_of(box, dimension, a)
+    for i in range(count):
+        last = edges[i + 1] - 1 if i + 1 < count else np.int64(a.sizes[dimension]) - 1
+        if own < 0:
+            codes[at] = last
+            at += 1
+            continue
+        reached = _first_reaching(edges[i], own, a)
+        if reached < a.set_start[own + 1] and a.intervals[reached, 0] <= last:
+            codes[at] = max(np.int64(a.intervals[reached, 0]), edges[i])
+            at += 1
+    return at
+
+
+@inner
+def _mask(
+    box: int, dimensions: np.ndarray, code_start: np.ndarray, word_start: np.ndarray, codes: np.ndarray, a: BoxArrays,
+    mask: np.ndarray,
+) -> None:  # fmt: skip
+    """Sets the bits of the classes whose codes a box holds, of all of them in a dimension that it does not name."""
+    for word in range(len(mask)):
+        mask[word] = 0
+    for d in range(len(word_start) - 1):
+        which = _set_of(box, dimensions[d], a)
+        for i in range(code_start[d + 1] - code_start[d]):
+            if which < 0 or in_set(codes[code_start[d] + i], which, a):
+                mask[word_start[d] + (i >> 6)] |= np.uint64(1) << np.uint64(i & 63)
+
+
+@inner
+def _cuts(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray) -> int:
+    """In how many dimensions a part stands out of a box; -1 where they share no row."""
+    cuts = 0
+    for d in range(len(word_start) - 1):
+        shares = stands_out = np.uint64(0)
+        for word in range(word_start[d], word_start[d + 1]):
+            shares |= part[word] & mask[word]
+            stands_out |= part[word] & ~mask[word]
+        if shares == 0:
+            return -1
+        cuts += stands_out != 0
+    return cuts
+
+
+@inner
+def _cut(part: np.ndarray, mask: np.ndarray, word_start: np.ndarray, stack: np.ndarray, waiting: int) -> int:
+    """Algorithm 9: puts the parts that stand out of a box onto the stack; how many wait then."""
+    for d in range(len(word_start) - 1):
+        begin, end = word_start[d], word_start[d + 1]
+        stands_out = False
+        for word in range(begin, end):
+            stands_out |= part[word] & ~mask[word] != 0
+        if stands_out:
+            for word in range(len(part)):
+                stack[waiting, word] = part[word]
+            for word in range(begin, end):
+                stack[waiting, word] &= ~mask[word]
+                part[word] &= mask[word]
+            waiting += 1
+    return waiting
+
+
+@inner
+def _search(masks: np.ndarray, word_start: np.ndarray, most: int, part: np.ndarray) -> int:
+    """Algorithm 11 over bits: whether all masks but the last cover the last; `part` is what they do not cover."""
+    others, each = len(masks) - 1, len(word_start) - 1
+    room = min(others * each, _MOST_WAITING) + each + 1
+    stack = np.empty((room, len(part)), np.uint64)
+    for word in range(len(part)):
+        stack[0, word] = masks[others, word]
+    waiting = 1
+    compared = 0
+    while waiting > 0:
+        waiting -= 1
+        for word in range(len(part)):
+            part[word] = stack[waiting, word]
+        compared += others
+        if compared > most or waiting + each > room:
+            return UNDECIDED
+        best, fewest = -1, each + 1
+        for i in range(others):
+            cuts = _cuts(part, masks[i], word_start)
+            if 0 <= cuts < fewest:
+                best, fewest = i, cuts
+                if cuts == 0:
+                    break
+        if best < 0:
+            return UNCOVERED
+        if fewest > 0:
+            waiting = _cut(part, masks[best], word_start, stack, waiting)
+    return COVERED
+
+
+@inner
+def _near(box: int, others: np.ndarray, a: BoxArrays, near: np.ndarray) -> tuple[int, int, int]:
+    """Writes the others that share rows with a box: how many, with how many terms and intervals. (-1, 0, 0) where one
+    of them holds the box."""
+    count = terms = intervals = 0
+    for i in range(len(others)):
+        other = others[i]
+        how = relation(box, other, a)
+        if how == COVERED:
+            return -1, 0, 0
+        if how == UNDECIDED:
+            near[count] = other
+            count += 1
+            terms += a.start[other + 1] - a.start[other]
+            for term in range(a.start[other], a.start[other + 1]):
+                intervals += a.set_start[a.sets[term] + 1] - a.set_start[a.sets[term]]
+    return count, terms, intervals
+
+
+@inner
+def _cover(box: int, others: np.ndarray, most: int, a: BoxArrays, row: np.ndarray) -> int:
+    """`cover_boxes` for one box."""
+    near = np.empty(len(others), np.int64)
+    count, terms, intervals = _near(box, others, a, near)
+    if count <= 0:
+        return COVERED if count < 0 else UNCOVERED
+    dimensions = np.empty(terms, np.int64)
+    named = 0
+    for i in range(count):
+        for term in range(a.start[near[i]], a.start[near[i] + 1]):
+            dimensions[named] = a.dimensions[term]
+            named += 1
+    named = _distinct(dimensions, named)
+    code_start = np.zeros(named + 1, np.int64)
+    word_start = np.zeros(named + 1, np.int64)
+    edges = np.empty(2 * intervals + 1, np.int64)
+    codes = np.empty(2 * intervals + named, np.int64)
+    for d in range(named):
+        found = _edges(dimensions[d], near, count, a, edges)
+        code_start[d + 1] = _classes(box, dimensions[d], edges, found, a, codes, code_start[d])
+        word_start[d + 1] = word_start[d] + ((code_start[d + 1] - code_start[d] + 63) >> 6)
+    masks = np.empty((count + 1, word_start[named]), np.uint64)
+    for i in range(count + 1):
+        # the last box holds every row
+        of = near[i] if i < count else len(a.start) - 2
+        _mask(of, dimensions, code_start, word_start, codes, a, masks[i])
+    part = np.empty(word_start[named], np.uint64)
+    how = _search(masks, word_start, most, part)
+    if how != UNCOVERED:
+        return how
+    for d in range(named):
+        if dimensions[d] >= len(row):
+            continue
+        first = _set_of(box, dimensions[d], a) >= 0
+        for i in range(code_start[d + 1] - code_start[d]):
+            if part[word_start[d] + (i >> 6)] >> np.uint64(i & 63) & np.uint64(1):
+                row[dimensions[d]] = codes[code_start[d] + i]
+                if first:
+                    break
+    return how
+
+
+@inner
+def _write_corner(box: int, greatest: bool, a: BoxArrays, row: np.ndarray) -> None:
+    """The least, or greatest, codes of a row in a box; the last one of a dimension that the box does not name."""
+    for dimension in range(len(row)):
+        row[dimension] = a.sizes[dimension] - 1
+    for term in range(a.start[box], a.start[box + 1]):
+        if a.dimensions[term] < len(row):
+            begin, end = a.set_start[a.sets[term]], a.set_start[a.sets[term] + 1]
+            row[a.dimensions[term]] = a.intervals[end - 1, 1] if greatest else a.intervals[begin, 0]
+
+
+@jit
+def cover_boxes(
+    boxes: np.ndarray,
+    group: np.ndarray,
+    start: np.ndarray,
+    others: np.ndarray,
+    most: int,
+    a: BoxArrays,
+    rows: np.ndarray,
+) -> np.ndarray:
+    """Whether each box [n] int64 is covered by the others [.] int64 of its group, others[start[g]:start[g + 1]].
+
+    `COVERED`, `UNCOVERED` or, after `most` comparisons of a part with a box, `UNDECIDED` [n] int8. rows: [n, d] int32,
+    filled with codes of the first d dimensions of a row in the box which, where it is `UNCOVERED`, no other holds.
+    """
+    found = np.empty(len(boxes), np.int8)
+    for i in range(len(boxes)):
+        _write_corner(boxes[i], False, a, rows[i])
+        found[i] = _cover(boxes[i], others[start[group[i]] : start[group[i] + 1]], most, a, rows[i])
+    return found
+
+
+@jit
+def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
+    """Two rows of each box, codes [2 * boxes, dimensions] int32: its least and its greatest; of a dimension that it
+    does not name the last one, most often NULL's, which few rules hold."""
+    rows = np.empty((2 * len(boxes), dimensions), np.int32)
+    for i in range(len(boxes)):
+        _write_corner(boxes[i], False, a, rows[2 * i])
+        _write_corner(boxes[i], True, a, rows[2 * i + 1])
+    return rows
+
+
+@jit
+def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays) -> np.ndarray:
+    """Which rows [rows] bool of codes [dimensions, rows] int32 some box holds; a code of -1 is not known, and in the
+    box if `unknown` says so."""
+    held = np.zeros(codes.shape[1], np.bool_)
+    for row in range(len(held)):
+        for box in boxes:
+            inside = True
+            for term in range(a.start[box], a.start[box + 1]):
+                code = codes[a.dimensions[term], row]
+                if code < 0:
+                    inside = unknown
+                else:
+                    inside = in_set(code, a.sets[term], a)
+                if not inside:
+                    break
+            if inside:
+                held[row] = True
+                break
+    return held
+
+
+@jit
+def rows_within(boxes: np.ndarray, codes: np.ndarray, a: BoxArrays) -> np.ndarray:
+    """Whether each row [rows] bool of codes [dimensions, rows] int32 lies in the box of its own [rows] int64; one that
+    hangs on a code that is not known, -1, does not."""
+    held = np.ones(len(boxes), np.bool_)
+    for row in range(len(boxes)):
+        for term in range(a.start[boxes[row]], a.start[boxes[row] + 1]):
+            code = codes[a.dimensions[term], row]
+            held[row] = held[row] and code >= 0 and in_set(code, a.sets[term], a)
+    return held

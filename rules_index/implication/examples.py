@@ -1,0 +1,81 @@
+"""A row of real values in each of many boxes."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.implication.cover import corners, rows_within
+from rules_index.implication.region_boxes import RegionBoxes
+from rules_index.implication.rows import Rows
+
+_MOST_CODES = 1 << 24
+"""Codes that are held at once."""
+_ROUNDS, _MOST_TRIES = 8, 1 << 14
+"""How often examples are sought where expressions must be aimed at, and the rows that are made each time, unless there
+are more findings."""
+_FIRST_DAY, _LAST_DAY = (
+    day.toordinal() - datetime.date(1970, 1, 1).toordinal() for day in (datetime.date.min, datetime.date.max)
+)
+_DAY = 86_400_000_000
+"""Microseconds."""
+
+
+def examples(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
+    """A row in each box [n] as struct of the columns; NULL for -1, and where no row that Python can hold is certain to
+    lie in it."""
+    share = max(1, _MOST_CODES // max(len(known.arrays.sizes), 1))
+    parts = [_examples_of(boxes[at : at + share], rows, known) for at in range(0, len(boxes), share)]
+    fields = pa.struct([(leaf.name, leaf.type) for leaf in rows.columns])
+    return pa.concat_arrays([pa.array([], fields), *parts])
+
+
+def _examples_of(boxes: np.ndarray, rows: Rows, known: RegionBoxes) -> pa.Array:
+    """`examples` of some boxes."""
+    a = known.arrays
+    aimed = np.where(boxes >= 0, boxes, known.everything)
+    wanted = np.ascontiguousarray(corners(aimed, len(rows.known), a)[::2].T)
+    table = rows.table(wanted)
+    held = (boxes >= 0) & rows_within(aimed, rows.read(table, len(a.sizes)), a)
+    for _ in range(0 if rows.is_plain else _ROUNDS):
+        left = np.flatnonzero((boxes >= 0) & ~held)
+        tried = np.repeat(left, max(1, min(_MOST_TRIES // _ROUNDS, _MOST_TRIES // max(len(left), 1))))
+        again = rows.table(wanted[:, tried], np.arange(len(tried)) % 2 == 0)
+        right = np.flatnonzero(rows_within(boxes[tried], rows.read(again, len(a.sizes)), a))
+        place = np.arange(len(boxes))
+        place[tried[right]] = len(boxes) + right
+        table = pa.concat_tables([table, again]).take(pa.array(place))
+        held[tried[right]] = True
+    if not table.num_columns:
+        return pa.array([{} if each else None for each in held.tolist()], pa.struct([]))
+    columns = [column.combine_chunks() for column in table.columns]
+    held &= np.logical_and.reduce([_has_python_values(column) for column in columns])
+    return pa.StructArray.from_arrays(columns, table.column_names, mask=pa.array(~held))
+
+
+def _has_python_values(column: pa.Array) -> np.ndarray:
+    """Which values [rows] bool Python has: dates and times of Spark's reach far beyond year 9999."""
+    t = pa.types
+    if not (t.is_date32(column.type) or t.is_timestamp(column.type)):
+        return np.ones(len(column), bool)
+    day = 1 if t.is_date32(column.type) else _DAY
+    numbers = pc.fill_null(column.view(f"int{column.type.bit_width}"), 0).to_numpy() // day
+    return np.asarray((numbers >= _FIRST_DAY) & (numbers <= _LAST_DAY))
+
+
+def joined_examples(parts: Sequence[pa.StructArray]) -> pa.StructArray:
+    """Rows of different columns as rows of all of them, by name; NULL in those that a part lacks."""
+    types = dict(sorted({field.name: field.type for part in parts for field in part.type}.items()))
+    found = []
+    for part in parts:
+        mine = {field.name: column for field, column in zip(part.type, part.flatten(), strict=True)}
+        columns = [mine.get(name, pa.nulls(len(part), data_type)) for name, data_type in types.items()]
+        if columns:
+            found.append(pa.StructArray.from_arrays(columns, list(types), mask=part.is_null()))
+        else:
+            found.append(part)
+    return pa.concat_arrays(found)

@@ -1,0 +1,150 @@
+"""What can be said of a whole rule set without a row: rules that never or always hold, that are the same, that others
+imply, and alternatives that add nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compiled import CompiledRules
+from rules_index.csr import offsets_of, places
+from rules_index.engines import Asc, Scan
+from rules_index.engines.flat import Conjunctions
+from rules_index.implication.alternatives import always_true, redundant
+from rules_index.implication.containment import Containment, Others
+from rules_index.implication.examples import examples
+from rules_index.implication.region_boxes import Codes, RegionBoxes, distinct_lists, region_boxes
+from rules_index.implication.rows import Rows
+
+CONTRADICTION = "contradiction"
+TAUTOLOGY = "tautology"
+DUPLICATE = "duplicate"
+IMPLIED = "implied"
+IMPLIED_BY_UNION = "implied_by_union"
+REDUNDANT_ALTERNATIVE = "redundant_alternative"
+UNREACHABLE_ALTERNATIVE = "unreachable_alternative"
+KINDS = (
+    CONTRADICTION, TAUTOLOGY, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE,
+)  # fmt: skip
+SPLITS = 1 << 14
+"""Comparisons of a part with a box after which a box is left undecided."""
+
+
+def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
+    """What was found, by rule, then by kind in the order of `KINDS`, then by alternative.
+
+    | column | |
+    |---|---|
+    | rule | int32, the rule's ordinal |
+    | kind | string |
+    | others | list<int32>, ordinals of other rules |
+    | alternative | int32, NULL but for the last two kinds: the conjunction's place among those of the rule |
+    | example | struct of the columns that the rules read: a row on which the rule is TRUE; NULL where none was made |
+
+    | kind | says |
+    |---|---|
+    | contradiction | the rule is TRUE on no row |
+    | tautology | the rule is TRUE on every row |
+    | duplicate | the rule and the others hold the same rows, box by box; told of the first of them |
+    | implied | wherever the rule is TRUE, the other one is |
+    | implied_by_union | wherever the rule is TRUE, one of the others is, and none of them can be spared |
+    | redundant_alternative | where it is TRUE, another alternative of the rule is; the example is such a row |
+    | unreachable_alternative | no row satisfies it |
+
+    Of rules that are the same only the first is looked at further, and what always holds implies nothing. Whatever is
+    told holds; attributes are taken to be independent, and gates and what Spark evaluates to have any value, so what
+    hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a conjunction of the
+    compiled rule: alternatives over one and the same attribute were one predicate before, and those that contradict
+    themselves are gone, both of which only the rule's text can tell.
+    """
+    conjunctions = Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
+    codes = Codes.of(compiled.attributes, compiled.regions)
+    boxes = region_boxes(conjunctions, codes, len(compiled))
+    engine = Asc.build(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
+    always = always_true(boxes, splits)
+    never = np.diff(boxes.rule_start) == 0
+    more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start, splits) & ~always[boxes.rule]
+    kept = np.flatnonzero(~more)
+    containment = Containment(boxes, kept, conjunctions, engine, splits)
+    groups = _groups(boxes, kept, containment.box_start, never | always)
+    eligible = ~(never | always)
+    eligible[groups.others] = False
+    single, together = containment.found(eligible)
+    dead = boxes.unreachable[~never[boxes.unreachable[:, 0]]]
+    first_box = np.append(kept, -1)[containment.box_start[:-1]]
+    told = [
+        _Told.of(CONTRADICTION, np.flatnonzero(never)),
+        _Told.of(TAUTOLOGY, np.flatnonzero(always)),
+        *(
+            _Told(KINDS.index(kind), given, np.full(len(given.rules), -1), first_box[given.rules])
+            for kind, given in ((DUPLICATE, groups), (IMPLIED, single), (IMPLIED_BY_UNION, together))
+        ),
+        _Told.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
+        _Told.of(UNREACHABLE_ALTERNATIVE, dead[:, 0], dead[:, 1]),
+    ]
+    return _table(told, Rows(compiled, codes), boxes)
+
+
+@dataclass
+class _Told:
+    """Findings of one kind: rules [n] with others, alternatives [n] or -1, boxes [n] for the example or -1."""
+
+    kind: int
+    given: Others
+    alternatives: np.ndarray
+    boxes: np.ndarray
+
+    @classmethod
+    def of(
+        cls, kind: str, rules: np.ndarray, alternatives: np.ndarray | None = None, boxes: np.ndarray | None = None
+    ) -> _Told:
+        """Of rules without others."""
+        nothing = np.full(len(rules), -1)
+        others = Others(rules, np.zeros(len(rules) + 1, np.int64), np.empty(0, np.int32))
+        return cls(
+            KINDS.index(kind),
+            others,
+            nothing if alternatives is None else alternatives,
+            nothing if boxes is None else boxes,
+        )
+
+
+def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> Others:
+    """Of each group of rules with the same boxes the first, with the others; `special` [rules] bool are in none."""
+    a = boxes.arrays
+    terms, start = places(a.start, kept)
+    pairs = np.stack([a.dimensions[terms], a.sets[terms]], axis=1).astype(np.int64).reshape(-1)
+    _, number = distinct_lists(2 * start, pairs)
+    _, group = distinct_lists(box_start, number[np.lexsort((number, boxes.rule[kept]))])
+    rules = np.flatnonzero(~special)
+    rules = rules[np.argsort(group[rules], kind="stable")]
+    opens = np.ones(len(rules), bool)
+    opens[1:] = group[rules[1:]] != group[rules[:-1]]
+    begins = np.flatnonzero(opens)
+    lengths = np.diff(np.append(begins, len(rules))) - 1
+    several = lengths > 0
+    return Others(rules[begins[several]], offsets_of(lengths[several]), rules[~opens].astype(np.int32))
+
+
+def _table(told: list[_Told], rows: Rows, boxes: RegionBoxes) -> pa.Table:
+    """All findings, in their order."""
+    kind = np.concatenate([np.full(len(each.given.rules), each.kind) for each in told])
+    rules = np.concatenate([each.given.rules for each in told]).astype(np.int32)
+    alternatives = np.concatenate([each.alternatives for each in told]).astype(np.int32)
+    order = np.lexsort((alternatives, kind, rules))
+    start = offsets_of(np.concatenate([np.diff(each.given.start) for each in told]))
+    gather, other_start = places(start, order)
+    others = np.concatenate([each.given.others for each in told]).astype(np.int32)[gather]
+    example_box = np.concatenate([each.boxes for each in told]).astype(np.int64)[order]
+    alternative = alternatives[order]
+    return pa.table(
+        {
+            "rule": pa.array(rules[order], pa.int32()),
+            "kind": pa.array(KINDS).take(pa.array(kind[order])),
+            "others": pa.ListArray.from_arrays(other_start.astype(np.int32), others),
+            "alternative": pa.array(alternative, pa.int32(), mask=alternative < 0),
+            "example": examples(example_box, rows, boxes),
+        }
+    )

@@ -1,0 +1,238 @@
+"""What is odd about a rule set, rule by rule, in words that its authors understand."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.compile import compile_rules
+from rules_index.compiled import CompiledRules
+from rules_index.csr import offsets_of
+from rules_index.expressions.scope import Scope
+from rules_index.implication import messages
+from rules_index.implication.alternative_texts import superfluous
+from rules_index.implication.examples import joined_examples
+from rules_index.implication.findings import (
+    CONTRADICTION,
+    DUPLICATE,
+    IMPLIED,
+    IMPLIED_BY_UNION,
+    REDUNDANT_ALTERNATIVE,
+    SPLITS,
+    TAUTOLOGY,
+    UNREACHABLE_ALTERNATIVE,
+    findings,
+)
+from rules_index.implication.texts import alternatives_of, conflict_of, null_comparisons
+from rules_index.rules import Rules, read_rules
+
+REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
+LINT_KINDS = (
+    REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
+    UNREACHABLE_ALTERNATIVE,
+)  # fmt: skip
+_MOST_EXPLAINED = 1_000
+"""Contradictions of which two comparisons that exclude each other are looked for."""
+
+
+def lint(rules: Rules, schema: pa.Schema, event_time: str | None = None, time_zone: str = "UTC") -> pa.Table:
+    """What is odd about rules: those that never or always match, say what others say, or hold parts that add nothing.
+
+    It looks at the rules alone, at no rows, so it can run before any are tagged. Whatever it tells is certain. It does
+    not see all: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) may be TRUE or not
+    whatever else the rule says. Rules, schema, event_time and time_zone are those of `compile_rules`.
+
+        >>> import pyarrow as pa
+        >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
+        >>> rules = [
+        ...     ("late", "delay > 60"),
+        ...     ("late-at-hub", "origin IN ('EWR', 'JFK') AND delay > 90"),
+        ...     ("unknown", "origin = NULL OR delay IS NULL"),
+        ... ]
+        >>> for each in lint(rules, schema).to_pylist():
+        ...     print(each["rule_id"], each["kind"], each["other_ids"], each["position"], each["example"])
+        late-at-hub implied ['late'] None {'delay': 91, 'origin': 'EWR'}
+        unknown null_comparison [] 0 None
+        >>> print(lint(rules[2:], schema)["message"][0])
+        `origin = NULL` is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. Write IS \
+NULL or IS NOT NULL.
+
+    | column | |
+    |---|---|
+    | rule_id | the rule that is told about; by it the table is ordered, then by the order of the kinds below |
+    | kind | string, one of those below |
+    | other_ids | list, the rules that have to do with it |
+    | message | string: what is the matter, and what to change |
+    | position | int64, the 0-based offset in the rule's text; NULL where the whole rule is meant |
+    | text | string, the part of the rule's text that is meant; NULL where the whole rule is |
+    | example | struct of columns that the rules read: a row that the rule matches; NULL where none was made |
+
+    | kind | the rule |
+    |---|---|
+    | rejected | does not compile, so it matches nothing |
+    | contradiction | is TRUE on no row |
+    | tautology | is TRUE on every row |
+    | null_comparison | compares with NULL in a way that can never make it TRUE, like `a = NULL` |
+    | duplicate | matches the same rows as the others; told of the first of them |
+    | implied | matches only rows that the other rule matches too |
+    | implied_by_union | matches only rows that one or another of the others matches, none of which can be spared |
+    | redundant_alternative | has an alternative, between its ORs, that its other alternatives make superfluous |
+    | unreachable_alternative | has an alternative that is never TRUE |
+
+    A hundred thousand rules take about half a minute. Raises `RulesIndexError` as `compile_rules` does.
+    """
+    given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
+    return lint_compiled(compile_rules(given, schema, "auto", event_time, time_zone), given, schema)
+
+
+def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, splits: int = SPLITS) -> pa.Table:
+    """`lint` of rules that are compiled; rules and schema are those that they were compiled from."""
+    enabled, _ = read_rules(rules, compiled.time_zone)
+    texts = enabled.expressions.take(pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type)))
+    scope = Scope(schema, compiled.time_zone)
+    found = findings(compiled, splits)
+    known = found["example"].combine_chunks()
+    with_nulls = list(_null_comparisons(texts, scope))
+    settled = np.zeros(len(compiled), bool)
+    special = np.asarray(pc.is_in(found["kind"], pa.array([CONTRADICTION, TAUTOLOGY])))
+    settled[found["rule"].to_numpy()[special]] = True
+    more, examples = _alternatives(texts, settled, scope, splits, len(known))
+    spoilt: dict[int, list[_Finding]] = {}
+    for each in with_nulls:
+        spoilt.setdefault(each.rule, []).append(each)
+    more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
+    told = [*_whole(found, {each.rule for each in more}, spoilt, texts, compiled.ids, scope), *with_nulls, *more]
+    table = _table(told, compiled.ids, joined_examples([known, examples]))
+    return _ordered(pa.concat_tables([_rejects(compiled, table.schema), table]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    """A finding of a rule, which is an ordinal as `others` are; `example` is a row's place, -1 for none."""
+
+    rule: int
+    kind: str
+    message: str
+    others: Sequence[int] = ()
+    position: int | None = None
+    text: str | None = None
+    example: int = -1
+
+
+def _is_explained(alternative: _Finding, with_nulls: Iterable[_Finding]) -> bool:
+    """Whether an alternative is never TRUE while one of its rule's comparisons with NULL stands in it."""
+    begin, text = alternative.position or 0, alternative.text or ""
+    inside = range(begin, begin + len(text))
+    return alternative.kind == UNREACHABLE_ALTERNATIVE and any(each.position in inside for each in with_nulls)
+
+
+def _null_comparisons(texts: pa.LargeStringArray, scope: Scope) -> Iterator[_Finding]:
+    for each in null_comparisons(texts, scope):
+        text = texts[each.rule].as_py()[each.begin : each.end]
+        message = messages.null_comparison(text, each.negated, each.always)
+        yield _Finding(each.rule, NULL_COMPARISON, message, (), each.begin, text)
+
+
+def _alternatives(
+    texts: pa.LargeStringArray, settled: np.ndarray, scope: Scope, splits: int, first: int
+) -> tuple[list[_Finding], pa.StructArray]:
+    """What is told of alternatives of rules that are not settled [rules] bool, and examples, of which the first has the
+    place `first`."""
+    given = alternatives_of(texts)
+    found = superfluous(given, ~settled, scope.schema, scope.time_zone, splits)
+    instances = messages.example_texts(found.examples)
+    told = []
+    for number, (rule, at, unreachable) in enumerate(
+        zip(found.rule.tolist(), found.alternative.tolist(), found.unreachable.tolist(), strict=True)
+    ):
+        text = given.texts[at].as_py()
+        if unreachable:
+            kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_alternative(text)
+        else:
+            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_alternative(text, instances[number])
+        told.append(_Finding(rule, kind, message, (), int(given.positions[at]), text, first + number))
+    return told, found.examples
+
+
+def _whole(
+    found: pa.Table,
+    reworded: Collection[int],
+    spoilt: Mapping[int, Sequence[_Finding]],
+    texts: pa.LargeStringArray,
+    ids: pa.Array,
+    scope: Scope,
+) -> Iterator[_Finding]:
+    """What `findings` found, without alternatives of rules of which more is told by their texts: those that are
+    reworded, and those that are spoilt by a comparison with NULL."""
+    instances = messages.example_texts(found["example"].combine_chunks())
+    columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
+    explained = 0
+    for number, (rule, kind, others) in enumerate(zip(*columns, strict=True)):
+        names, instance = ids.take(pa.array(sorted(others), pa.int32())).to_pylist(), instances[number]
+        if kind == CONTRADICTION:
+            explained += 1
+            conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else None
+            message = messages.contradiction(conflict, spoilt[rule][0].text if rule in spoilt else None)
+        elif kind == TAUTOLOGY:
+            message = messages.tautology()
+        elif kind == DUPLICATE:
+            message = messages.duplicate(names)
+        elif kind == IMPLIED:
+            message = messages.implied(names, instance)
+        elif kind == IMPLIED_BY_UNION:
+            message = messages.implied_by_union(names, instance)
+        elif rule in reworded or rule in spoilt:
+            continue
+        elif kind == REDUNDANT_ALTERNATIVE:
+            message = messages.redundant_alternative(None, instance)
+        else:
+            message = messages.unreachable_alternative(None)
+        yield _Finding(rule, kind, message, sorted(others), example=number)
+
+
+def _table(told: Sequence[_Finding], ids: pa.Array, examples: pa.StructArray) -> pa.Table:
+    rules = pa.array([each.rule for each in told], pa.int32())
+    start = offsets_of(np.array([len(each.others) for each in told], np.int64)).astype(np.int32)
+    others = pa.array([other for each in told for other in each.others], pa.int32())
+    place = np.array([each.example for each in told], np.int64)
+    return pa.table(
+        {
+            "rule_id": ids.take(rules),
+            "kind": pa.array([each.kind for each in told], pa.string()),
+            "other_ids": pa.ListArray.from_arrays(start, ids.take(others)),
+            "message": pa.array([each.message for each in told], pa.string()),
+            "position": pa.array([each.position for each in told], pa.int64()),
+            "text": pa.array([each.text for each in told], pa.string()),
+            "example": examples.take(pa.array(place, mask=place < 0)),
+        }
+    )
+
+
+def _rejects(compiled: CompiledRules, schema: pa.Schema) -> pa.Table:
+    """The rules that do not compile, as findings."""
+    columns: dict[str, Any] = {
+        name: pa.nulls(compiled.rejects.num_rows, schema.field(name).type) for name in schema.names
+    }
+    rejects = compiled.rejects.to_pylist()
+    columns |= {
+        "rule_id": compiled.rejects["rule_id"],
+        "kind": pa.array([REJECTED] * len(rejects), pa.string()),
+        "other_ids": pa.array([[]] * len(rejects), schema.field("other_ids").type),
+        "message": pa.array([messages.rejected(each["error"], each["message"]) for each in rejects], pa.string()),
+        "position": compiled.rejects["position"],
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _ordered(table: pa.Table) -> pa.Table:
+    """By rule id, then by kind, then by position."""
+    kind = pc.index_in(table["kind"], pa.array(LINT_KINDS))
+    keyed = table.select(["rule_id", "position"]).append_column("order", kind)
+    keys = [("rule_id", "ascending"), ("order", "ascending"), ("position", "ascending")]
+    return table.take(pc.sort_indices(keyed, sort_keys=keys)).combine_chunks()

@@ -1,0 +1,142 @@
+"""What lint tells the author of a rule: what is the matter, and what to change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
+"""How many other rules and columns a message names, and the letters of a text that it quotes."""
+
+
+def contradiction(conflict: tuple[str, str] | None, with_null: str | None) -> str:
+    """conflict: two of the rule's comparisons that exclude each other, where two alone do; with_null: one with NULL."""
+    if conflict is not None:
+        one, other = map(quoted, conflict)
+        return f"The rule is never TRUE: {one} and {other} exclude each other. Change one of them, or remove the rule."
+    if with_null is not None:
+        return f"The rule is never TRUE, and {quoted(with_null)}, which compares with NULL, cannot make it so."
+    return "The rule is never TRUE: its conditions exclude each other. Change one of them, or remove the rule."
+
+
+def tautology() -> str:
+    """The rule always holds."""
+    return (
+        "The rule is TRUE on every row, so every row gets its id. If that is meant, write TRUE; else look for an OR "
+        "that should be an AND, or for a condition that is too wide."
+    )
+
+
+def duplicate(others: Sequence[Any]) -> str:
+    """The rule and others are the same."""
+    which = "Rule {} says" if len(others) == 1 else "Rules {} say"
+    return f"{which.format(named(others))} the same as this one, in these or other words. Keep one of them."
+
+
+def implied(others: Sequence[Any], example: str | None) -> str:
+    """Another rule holds wherever this one does."""
+    return (
+        f"Every row that matches this rule matches rule {named(others)} too{_instance(example)}. If one id is enough, "
+        "remove this rule; if the rows should have this id alone, narrow the other one."
+    )
+
+
+def implied_by_union(others: Sequence[Any], example: str | None) -> str:
+    """Other rules together hold wherever this one does."""
+    return (
+        f"Every row that matches this rule matches at least one of the rules {named(others)} too{_instance(example)}. "
+        "If their ids are enough, remove this rule."
+    )
+
+
+def redundant_alternative(text: str | None, example: str | None) -> str:
+    """Without this alternative the rule would be the same; text: None where its author wrote it otherwise."""
+    if text is None:
+        return (
+            "One of the ways in which the rule can be TRUE is held by the others: a condition in brackets says less "
+            f"than what stands beside it{_instance(example)}. The rule can be written more shortly."
+        )
+    return (
+        f"The alternative {quoted(text)} adds nothing: wherever it is TRUE, another alternative of the rule is TRUE "
+        f"too{_instance(example)}. Remove it, or correct it if it was meant to say something else."
+    )
+
+
+def unreachable_alternative(text: str | None) -> str:
+    """This alternative never holds; text as of `redundant_alternative`."""
+    if text is None:
+        return (
+            "One of the ways in which the rule could be TRUE is none: a condition in brackets contradicts what stands "
+            "beside it. Correct that condition, or remove it."
+        )
+    return f"The alternative {quoted(text)} is never TRUE: its conditions exclude each other. Correct it, or remove it."
+
+
+def null_comparison(text: str, negated: bool, always: bool) -> str:
+    """A comparison with NULL is not what its author meant; the other two as in `texts.NullComparison`."""
+    if always:
+        return (
+            f"{quoted(text)} is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. "
+            "Write IS NULL or IS NOT NULL."
+        )
+    where = "never FALSE, so that its NOT is never TRUE" if negated else "never TRUE"
+    return (
+        f"{quoted(text)} is {where}: what is compared with NULL is NULL. Leave NULL out of it, and ask for it by "
+        "IS NULL or IS NOT NULL."
+    )
+
+
+def rejected(error: str, message: str) -> str:
+    """The rule does not compile."""
+    return f"The rule does not compile, so it matches nothing ({error}): {message}"
+
+
+def named(ids: Sequence[Any]) -> str:
+    """Some ids, the first few by name."""
+    texts = [str(each) for each in ids[:_MOST_IDS]]
+    if len(ids) > _MOST_IDS:
+        return f"{', '.join(texts)} and {len(ids) - _MOST_IDS:,} more"
+    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
+
+
+def quoted(text: str) -> str:
+    """A part of a rule, on one line and shortened where it is long."""
+    line = " ".join(text.split())
+    return f"`{line if len(line) <= _LONGEST else line[: _LONGEST - 3] + '...'}`"
+
+
+def _instance(example: str | None) -> str:
+    return f" (for instance, a row with {example})" if example is not None else ""
+
+
+def example_texts(examples: pa.StructArray) -> list[str | None]:
+    """The columns of rows that are not NULL, with their values; None for no row."""
+    columns = [(field.name, _texts(column)) for field, column in zip(examples.type, examples.flatten(), strict=True)]
+    found: list[str | None] = []
+    for row, valid in enumerate(examples.is_valid().to_pylist()):
+        parts = [f"{name} = {text}" for name, texts in columns if (text := texts[row]) is not None]
+        if len(parts) > _MOST_COLUMNS:
+            parts = [*parts[:_MOST_COLUMNS], "..."]
+        found.append((", ".join(parts) or "NULL in all columns") if valid else None)
+    return found
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    """Values as text, None for NULL."""
+    t = pa.types
+    if t.is_string(column.type):
+        return [None if value is None else _quoted_value(value) for value in column.to_pylist()]
+    if t.is_binary(column.type):
+        return [None if value is None else f"X'{value.hex()}'" for value in column.to_pylist()]
+    if t.is_nested(column.type):
+        return [None if value is None else json.dumps(value, default=str) for value in column.to_pylist()]
+    texts: list[str | None] = pc.cast(column, pa.string()).to_pylist()
+    return texts
+
+
+def _quoted_value(value: str) -> str:
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,252 @@
+"""The conjunctions of rules as boxes of region sets, of only those regions that have a value.
+
+A conjunction's box has one set of regions for each attribute that it names. A gate, a disjunction that rules share, is
+taken as an attribute of its own of which nothing is known but that the box needs it TRUE: so a box holds at least the
+rows that the conjunction does, and what is shown for all rows of a box holds for the conjunction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.conjunctions import can_raise
+from rules_index.csr import counts, offsets_of, owners, places
+from rules_index.engines.flat import GATE, Conjunctions
+from rules_index.expressions.tree import Expression
+from rules_index.implication.representatives import representatives
+from rules_index.kernels.jit import jit
+from rules_index.regions import Regions
+from rules_index.value_sets import SetArrays
+
+
+class BoxArrays(NamedTuple):
+    """What kernels read; codes are those of regions that have a value, counted from 0 in each dimension.
+
+    sizes       [dimensions] int32, number of codes
+    set_start   [sets + 1] int64 into intervals
+    intervals   [., 2] int32, closed, ascending, with a gap between one and the next; no set is empty or full
+    start       [boxes + 1] int64 into the next two
+    dimensions  [.] int32, ascending within a box
+    sets        [.] int32; equal sets of a dimension have one number
+    """
+
+    sizes: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+    start: np.ndarray
+    dimensions: np.ndarray
+    sets: np.ndarray
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The regions of each attribute that have a value.
+
+    start     [attributes + 1] int64 into `region`
+    region    [.] int32, the region code of each code
+    old_start [attributes + 1] int64 into `code`
+    code      [.] int32, the code of each region code, -1 for one that no row has
+    values    of each attribute a value of each region; that of NULL and that of rows that raised are not among them
+    """
+
+    start: np.ndarray
+    region: np.ndarray
+    old_start: np.ndarray
+    code: np.ndarray
+    values: tuple[pa.Array, ...]
+
+    @classmethod
+    def of(cls, attributes: Sequence[Expression], regions: Sequence[Regions]) -> Codes:
+        """Those of a compiled rule set. NULL is taken to exist everywhere, and a failure where one may raise."""
+        values = tuple(representatives(each) for each in regions)
+        held = [
+            np.append(np.asarray(found.is_valid()), [True, can_raise(attribute)])
+            for attribute, found in zip(attributes, values, strict=True)
+        ]
+        exist = np.concatenate([np.empty(0, bool), *held])
+        old_start = offsets_of(np.array([each.size for each in regions], np.int64))
+        start = offsets_of(counts(exist, old_start))
+        owner = owners(old_start)
+        region = (np.arange(len(exist)) - old_start[owner])[exist].astype(np.int32)
+        code = np.where(exist, np.cumsum(exist) - 1 - start[owner], -1).astype(np.int32)
+        return cls(start, region, old_start, code, values)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of codes [attributes] int32."""
+        return np.diff(self.start).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class RegionBoxes:
+    """The boxes of all conjunctions that some row satisfies, by rule.
+
+    arrays       for kernels; behind the attributes one dimension of two codes for each gate, 1 for TRUE, and behind
+                 the boxes one that holds every row
+    codes        of the attributes
+    rule         [boxes] int32, ascending
+    alternative  [boxes] int32, the conjunction's place among all of its rule
+    rules        number of rules
+    unreachable  [., 2] int32 (rule, alternative) of the conjunctions that no row satisfies
+    """
+
+    arrays: BoxArrays
+    codes: Codes
+    rule: np.ndarray
+    alternative: np.ndarray
+    rules: int
+    unreachable: np.ndarray
+
+    @property
+    def everything(self) -> int:
+        """The box that holds every row."""
+        return len(self.rule)
+
+    @cached_property
+    def rule_start(self) -> np.ndarray:
+        """The first box [rules + 1] int64 of each rule."""
+        return np.searchsorted(self.rule, np.arange(self.rules + 1))
+
+    def of_rule(self, rule: int) -> np.ndarray:
+        """The boxes of a rule."""
+        return np.arange(self.rule_start[rule], self.rule_start[rule + 1])
+
+    def without(self, dimensions: np.ndarray) -> BoxArrays:
+        """The boxes as if they did not name some dimensions [dimensions] bool: each holds more rows, or the same."""
+        a = self.arrays
+        kept = ~dimensions[a.dimensions]
+        start = offsets_of(counts(kept, a.start))
+        return a._replace(start=start, dimensions=a.dimensions[kept], sets=a.sets[kept])
+
+    def naming(self, dimensions: np.ndarray) -> np.ndarray:
+        """Which boxes [boxes] bool name one of some dimensions [dimensions] bool."""
+        return counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
+
+
+def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> RegionBoxes:
+    """The boxes of a rule set's conjunctions."""
+    c = conjunctions
+    set_start, intervals, attribute = _sets(c, codes)
+    empty = np.diff(set_start) == 0
+    full = np.zeros(len(empty), bool)
+    full[~empty] = _is_full(intervals, set_start[:-1][~empty], codes.sizes[attribute[~empty]])
+    full &= np.diff(set_start) == 1
+    alive, kept = _settle(c.start, c.terms, c.target, c.gate_start, empty, full)
+    first = int(c.gate_start[-1])
+    owner = owners(c.start)
+    chosen = np.flatnonzero(kept & alive[owner] & (owner >= first))
+    gate = c.terms[chosen, 0] == GATE
+    dimension = np.where(gate, len(c.sizes) + c.terms[chosen, 1], c.terms[chosen, 0])
+    number, set_start, intervals = _distinct(set_start, intervals, attribute)
+    sets = np.where(gate, len(set_start) - 2, number[np.where(gate, 0, c.terms[chosen, 1])] if len(number) else 0)
+    box_of = np.cumsum(alive[first:]) - 1
+    box = box_of[owner[chosen] - first]
+    order = np.lexsort((dimension, box))
+    boxes = int(alive[first:].sum())
+    start = offsets_of(np.append(np.bincount(box, minlength=boxes), 0))
+    target = c.target[first:]
+    alternative = np.arange(len(target)) - np.searchsorted(target, target)
+    dead = ~alive[first:]
+    return RegionBoxes(
+        BoxArrays(
+            np.concatenate([codes.sizes, np.full(c.gates, 2, np.int32)]),
+            set_start,
+            intervals,
+            start,
+            dimension[order].astype(np.int32),
+            sets[order].astype(np.int32),
+        ),
+        codes,
+        target[~dead],
+        alternative[~dead].astype(np.int32),
+        rules,
+        np.stack([target[dead], alternative[dead]], axis=1).astype(np.int32),
+    )
+
+
+def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(offsets [sets + 1] int64, intervals [., 2] int32) of all sets over codes, and each one's attribute [sets]."""
+    attribute = np.zeros(len(c.set_start) - 1, np.int64)
+    named = c.terms[:, 0] != GATE
+    attribute[c.terms[named, 1]] = c.terms[named, 0]
+    owner = owners(c.set_start)
+    base = codes.old_start[attribute[owner]]
+    before = np.concatenate([[0], np.cumsum(codes.code >= 0)])
+    low = before[base + c.intervals[:, 0]] - before[base]
+    high = before[base + c.intervals[:, 1] + 1] - before[base] - 1
+    held = low <= high
+    low, high, owner = low[held], high[held], owner[held]
+    # without the regions between them that have no value, intervals may touch
+    opens = np.ones(len(low), bool)
+    opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1] + 1)
+    closes = np.append(opens[1:], True)[: len(low)]
+    intervals = np.stack([low[opens], high[closes]], axis=1).astype(np.int32)
+    return offsets_of(np.bincount(owner[opens], minlength=len(attribute))), intervals, attribute
+
+
+def _is_full(intervals: np.ndarray, first: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Which of the intervals at these places hold all codes."""
+    return np.asarray((intervals[first, 0] == 0) & (intervals[first, 1] == sizes - 1))
+
+
+def _distinct(
+    set_start: np.ndarray, intervals: np.ndarray, attribute: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(the number [sets] of each set among the different ones, their offsets and intervals); the last of them, which
+    no set has, is {1}."""
+    lengths = 2 * np.diff(set_start) + 1
+    offsets = offsets_of(lengths)
+    flat = np.empty(offsets[-1], np.int64)
+    flat[offsets[:-1]] = attribute
+    rest = np.ones(len(flat), bool)
+    rest[offsets[:-1]] = False
+    flat[rest] = intervals.reshape(-1)
+    first, number = distinct_lists(offsets, flat)
+    gather, start = places(set_start, first)
+    intervals = np.concatenate([intervals[gather], np.ones((1, 2), np.int32)])
+    return number, np.append(start, len(intervals)), intervals
+
+
+def distinct_lists(offsets: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(the first [distinct] int64 of all lists that are equal, the number [lists] int64 of each among those) of lists
+    of integers [offsets[-1]] int64."""
+    nowhere = np.zeros(len(offsets) - 1, bool)
+    return SetArrays(nowhere, nowhere, offsets, values).distinct()
+
+
+@jit
+def _settle(
+    start: np.ndarray,
+    terms: np.ndarray,
+    target: np.ndarray,
+    gate_start: np.ndarray,
+    empty: np.ndarray,
+    full: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which conjunctions [conjunctions] bool some row may satisfy, and which terms [terms] bool say something."""
+    gates = len(gate_start) - 1
+    alive = np.ones(len(target), np.bool_)
+    kept = np.ones(len(terms), np.bool_)
+    passable = np.zeros(gates, np.bool_)
+    always = np.zeros(gates, np.bool_)
+    for conjunction in range(len(target)):
+        says = False
+        for term in range(start[conjunction], start[conjunction + 1]):
+            which = terms[term, 1]
+            if terms[term, 0] == GATE:
+                never, certain = not passable[which], always[which]
+            else:
+                never, certain = empty[which], full[which]
+            alive[conjunction] &= not never
+            kept[term] = not certain
+            says |= not certain
+        if conjunction < gate_start[gates] and alive[conjunction]:
+            passable[target[conjunction]] = True
+            always[target[conjunction]] |= not says
+    return alive, kept

@@ -1,0 +1,160 @@
+"""Sets of a column's values as Spark SQL, and their ends as Python values."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.implication.pieces import KeyRange
+from rules_index.implication.representatives import doubles, least_text
+from rules_index.inputs import path_parts
+from rules_index.values import NAN_KEY, Key, float_key
+
+_INFINITY_KEY = float_key(float("inf"))
+_DAY = 86_400_000_000
+_EPOCH = datetime.date(1970, 1, 1)
+_DAYS = [(day - _EPOCH).days for day in (datetime.date.min, datetime.date.max)]
+"""The days that literals and Python's dates have."""
+
+
+def name_of(column: str) -> str:
+    """A leaf's name as Spark SQL reads it, whatever characters it has."""
+    return ".".join("`" + part.replace("`", "``") + "`" for part in path_parts(column))
+
+
+def literal_of(key: Key, data_type: pa.DataType) -> str:
+    """The literal of the value with a key, whose type is the column's or one that the column is compared as."""
+    t = pa.types
+    if t.is_boolean(data_type):
+        return "TRUE" if key else "FALSE"
+    if t.is_string(data_type):
+        return "'" + key.decode().replace("\\", "\\\\").replace("'", "\\'") + "'"
+    if t.is_binary(data_type):
+        return f"X'{key.hex().upper()}'"
+    if t.is_floating(data_type):
+        number = _double(key)
+        return f"{number!r}D" if np.isfinite(number) else f"double('{_special(number)}')"
+    if t.is_decimal(data_type):
+        digits = str(abs(key)).zfill(data_type.scale + 1)
+        whole, fraction = (digits[: len(digits) - data_type.scale], digits[len(digits) - data_type.scale :])
+        return ("-" if key < 0 else "") + whole + ("." + fraction if fraction else "") + "BD"
+    if t.is_date32(data_type):
+        return f"DATE'{np.datetime64(key, 'D')}'"
+    if t.is_timestamp(data_type):
+        text = str(np.datetime64(key, "us")).replace("T", " ")
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+        return f"TIMESTAMP'{text}Z'" if data_type.tz is not None else f"TIMESTAMP_NTZ'{text}'"
+    return str(key)
+
+
+def condition(column: str, data_type: pa.DataType, ranges: Sequence[KeyRange]) -> str:
+    """The condition that a column's value lies in one of some ranges, of which there is one and all have an end."""
+    name = name_of(column)
+    single = [literal_of(each.low, data_type) for each in ranges if _is_point(each, data_type)]
+    parts = [f"{name} IN ({', '.join(single)})"] if len(single) > 1 else [f"{name} = {each}" for each in single]
+    parts += [_between(name, data_type, each) for each in ranges if not _is_point(each, data_type)]
+    return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
+
+
+def has_end(each: KeyRange, data_type: pa.DataType) -> bool:
+    """Whether a literal can say where a range begins, or where it ends."""
+    return lower(each, data_type) is not None or upper(each, data_type) is not None
+
+
+def _is_point(each: KeyRange, data_type: pa.DataType) -> bool:
+    if not each.is_single or not _is_written(each.low, data_type):
+        return False
+    return not pa.types.is_floating(data_type) or bool(each.high is not None and each.high <= _INFINITY_KEY + 1)
+
+
+def _between(name: str, data_type: pa.DataType, each: KeyRange) -> str:
+    low, high = lower(each, data_type), upper(each, data_type)
+    if low is not None and high is not None and (low[1], high[1]) == (True, True):
+        return f"{name} BETWEEN {literal_of(low[0], data_type)} AND {literal_of(high[0], data_type)}"
+    parts = []
+    if low is not None:
+        parts.append(f"{name} {'>=' if low[1] else '>'} {literal_of(low[0], data_type)}")
+    if high is not None:
+        parts.append(f"{name} {'<=' if high[1] else '<'} {literal_of(high[0], data_type)}")
+    return " AND ".join(parts) if len(parts) < 2 else f"({' AND '.join(parts)})"
+
+
+def lower(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
+    """The key of a value at the lower end, and whether it belongs to the range; None where there is no end."""
+    low = each.low
+    if low is None:
+        return None
+    if not _is_written(low, data_type):
+        return (low - 1, False) if _is_written(low - 1, data_type) else None
+    if pa.types.is_floating(data_type):
+        return (_INFINITY_KEY, False) if low > _INFINITY_KEY else _rounder(low, True, low - 1, False)
+    if pa.types.is_string(data_type):
+        found = least_text(low)
+        assert found is not None
+        low = found
+    if isinstance(low, bytes) and low.endswith(b"\0"):
+        return low[:-1], False
+    return low, True
+
+
+def upper(each: KeyRange, data_type: pa.DataType) -> tuple[Key, bool] | None:
+    """As `lower`, of the upper end."""
+    high = each.high
+    if high is None:
+        return None
+    if isinstance(high, bytes):
+        if pa.types.is_string(data_type):
+            found = least_text(high)
+            if found is None:
+                return None
+            high = found
+        return (high[:-1], True) if high.endswith(b"\0") else (high, False)
+    if pa.types.is_floating(data_type):
+        if high > NAN_KEY:
+            return None
+        return (_INFINITY_KEY, True) if high > _INFINITY_KEY else _rounder(high - 1, True, high, False)
+    if _is_written(high - 1, data_type):
+        return high - 1, True
+    return (high, False) if _is_written(high, data_type) else None
+
+
+def value_of(key: Key, data_type: pa.DataType) -> Any:
+    """The value with a key as PyArrow's `as_py` gives it."""
+    t = pa.types
+    if t.is_string(data_type):
+        return key.decode()
+    if t.is_floating(data_type):
+        return _double(key)
+    if t.is_boolean(data_type):
+        return bool(key)
+    if t.is_decimal(data_type):
+        return pa.array([key.to_bytes(16, "little", signed=True)], pa.binary(16)).view(data_type)[0].as_py()
+    if t.is_date32(data_type) or t.is_timestamp(data_type):
+        return pa.array([key], f"int{data_type.bit_width}").view(data_type)[0].as_py()
+    return key
+
+
+def _is_written(key: Key, data_type: pa.DataType) -> bool:
+    """Whether a date or a time lies in the years that literals have."""
+    if not (pa.types.is_date32(data_type) or pa.types.is_timestamp(data_type)):
+        return True
+    day = key if pa.types.is_date32(data_type) else key // _DAY
+    return bool(_DAYS[0] <= day <= _DAYS[1])
+
+
+def _rounder(key: int, belongs: bool, other: int, other_belongs: bool) -> tuple[int, bool]:
+    """That of two neighbouring doubles which takes less to write."""
+    shorter = len(repr(_double(key))) <= len(repr(_double(other)))
+    return (key, belongs) if shorter else (other, other_belongs)
+
+
+def _double(key: int) -> float:
+    return float(doubles(np.array([key], np.int64))[0])
+
+
+def _special(number: float) -> str:
+    return "NaN" if np.isnan(number) else "Infinity" if number > 0 else "-Infinity"

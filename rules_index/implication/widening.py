@@ -1,0 +1,248 @@
+"""A whole rule set as a few conjunctions over plain columns that every row which a rule matches satisfies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compile import compile_rules
+from rules_index.compiled import CompiledRules
+from rules_index.csr import owners, places
+from rules_index.engines.flat import Conjunctions
+from rules_index.expressions.tree import Leaf
+from rules_index.implication.gates import without_gates
+from rules_index.implication.grouping import Shares, grouped
+from rules_index.implication.pieces import KeyRange, Pieces, pieces_of
+from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, distinct_lists, region_boxes
+from rules_index.implication.sql import condition, has_end, lower, name_of, upper, value_of
+from rules_index.regions import Regions
+from rules_index.rules import Rules
+from rules_index.values import is_indexable
+
+MOST_RANGES = 64
+"""Values and ranges of a column that a condition lists, at most."""
+_MOST_CONJUNCTIONS = 1 << 12
+"""So many conjunctions a rule set may become by writing out its gates; else what they say is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """What a column may hold: values from `low` to `high`, both included, None where there is no end; NULL if `null`.
+
+    `holds_values` is False where only NULL is left. Values are Python's, as PyArrow's `to_pylist` gives them.
+    """
+
+    column: str
+    low: Any
+    high: Any
+    null: bool
+    holds_values: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WideConjunction:
+    """One AND of conditions, at most one a column.
+
+    sql: Spark SQL, "true" where it has no condition; ranges: the same conditions as ranges around them.
+    """
+
+    sql: str
+    ranges: tuple[ColumnRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """An OR of conjunctions, none where no rule can match any row."""
+
+    conjunctions: tuple[WideConjunction, ...]
+
+    @property
+    def sql(self) -> str:
+        """The whole as Spark SQL: "true" where nothing can be said, "false" where no row can match."""
+        if len(self.conjunctions) < 2:
+            return self.conjunctions[0].sql if self.conjunctions else "false"
+        return " OR ".join(f"({each.sql})" for each in self.conjunctions)
+
+
+def widen(
+    rules: Rules, schema: pa.Schema, k: int = 16, event_time: str | None = None, time_zone: str = "UTC"
+) -> Widened:
+    """A filter of at most `k` conjunctions that keeps every row which some rule matches, and few others.
+
+    It is what can be pushed into a scan before rows are matched: over plain columns only, so that files whose
+    statistics rule it out are not read. What a rule says of expressions (`hour(t) > 5`, `a < b`) is left out, which
+    keeps more rows, never fewer; a rule that does not compile matches nothing. Rules, schema, event_time and time_zone
+    are those of `compile_rules`.
+
+        >>> import pyarrow as pa
+        >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
+        >>> rules = [("late", "origin = 'JFK' AND delay > 60"), ("lost", "origin = 'EWR' AND delay > 120")]
+        >>> found = widen(rules, schema, k=1)
+        >>> print(found.sql)
+        `origin` IN ('EWR', 'JFK') AND `delay` >= 61
+        >>> for each in found.conjunctions[0].ranges:
+        ...     print(each.column, each.low, each.high, each.null)
+        origin EWR JFK False
+        delay 61 None False
+
+    With a larger k the filter is closer to the rules:
+
+        >>> print(widen(rules, schema, k=2).sql)
+        (`origin` = 'JFK' AND `delay` >= 61) OR (`origin` = 'EWR' AND `delay` >= 121)
+
+    Where a rule says nothing of any column alone, nothing can be said:
+
+        >>> print(widen([*rules, ("odd", "delay % 2 = 1")], schema).sql)
+        true
+
+    Raises `RulesIndexError` as `compile_rules` does, `ValueError` for a k below 1.
+    """
+    return widen_compiled(compile_rules(rules, schema, "scan", event_time, time_zone), k)
+
+
+def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
+    """`widen` of rules that are compiled."""
+    if k < 1:
+        raise ValueError(f"k is {k}; it must be at least 1.")
+    conjunctions = Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
+    codes = Codes.of(compiled.attributes, compiled.regions)
+    plain = without_gates(conjunctions, _MOST_CONJUNCTIONS)
+    boxes = region_boxes(plain or conjunctions, codes, len(compiled))
+    if not len(boxes.rule):
+        return Widened(())
+    columns = np.array([isinstance(each, Leaf) and each.text is None for each in compiled.attributes], bool)
+    said = _said(boxes, columns)
+    if not np.diff(said.start).all():
+        return Widened((WideConjunction("true", ()),))
+    leaves = {at: each for at, each in enumerate(compiled.attributes) if isinstance(each, Leaf)}
+    held = tidied(_held(said, grouped(_shares(said), k)))
+    pieces = {dimension: _pieces(compiled.regions[dimension], codes, dimension) for dimension in set().union(*held)}
+    return Widened(
+        tuple(
+            _conjunction([_of_column(leaves[at], _regions(at, mine, codes), pieces[at]) for at, mine in each.items()])
+            for each in held
+        )
+    )
+
+
+def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
+    """The different boxes of what conjunctions say of `columns` [attributes] bool, and of nothing else."""
+    others = np.ones(len(boxes.arrays.sizes), bool)
+    others[: len(columns)] = ~columns
+    a = boxes.without(others)
+    start = a.start[:-1]
+    terms = np.stack([a.dimensions, a.sets], axis=1)[: start[-1]].astype(np.int64)
+    gather, start = places(start, distinct_lists(2 * start, terms.reshape(-1))[0])
+    return a._replace(start=start, dimensions=a.dimensions[gather], sets=a.sets[gather])
+
+
+def _shares(said: BoxArrays) -> Shares:
+    """The ranges around the sets of boxes."""
+    low = said.intervals[said.set_start[said.sets], 0]
+    high = said.intervals[said.set_start[said.sets + 1] - 1, 1]
+    return Shares(said.sizes, said.start, said.dimensions, low, high)
+
+
+Held: TypeAlias = dict[int, np.ndarray]
+"""A conjunction: of each dimension that it names which codes [codes] bool it holds, some but not all."""
+
+
+def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
+    """What the boxes of each group together hold, dimension by dimension."""
+    groups = int(group.max()) + 1
+    found: list[Held] = [{} for _ in range(groups)]
+    box = owners(said.start)
+    members = np.bincount(group, minlength=groups)
+    order = np.argsort(said.dimensions, kind="stable")
+    bounds = np.searchsorted(said.dimensions[order], np.arange(len(said.sizes) + 1))
+    for dimension in np.flatnonzero(np.diff(bounds)).tolist():
+        terms = order[bounds[dimension] : bounds[dimension + 1]]
+        of = group[box[terms]]
+        whole = np.bincount(of, minlength=groups) == members
+        chosen = whole[of]
+        gather, start = places(said.set_start, said.sets[terms[chosen]])
+        size = int(said.sizes[dimension]) + 1
+        first = of[chosen][owners(start)] * size
+        change = np.bincount(first + said.intervals[gather, 0], minlength=groups * size)
+        change -= np.bincount(first + said.intervals[gather, 1] + 1, minlength=groups * size)
+        codes = np.cumsum(change.reshape(groups, size), axis=1)[:, :-1] > 0
+        for number in np.flatnonzero(whole & ~codes.all(axis=1)).tolist():
+            found[number][dimension] = codes[number]
+    return found
+
+
+def tidied(given: Sequence[Held]) -> list[Held]:
+    """The same rows by fewer conjunctions: without those that another holds, and with those that differ in one
+    dimension alone as one."""
+    found: list[Held] = []
+    waiting = list(reversed(given))
+    while waiting:
+        one = waiting.pop()
+        for place, other in enumerate(found):
+            joined = _as_one(one, other)
+            if joined is not None:
+                # what was joined may hold, or be joined with, others
+                del found[place]
+                waiting.append(joined)
+                break
+        else:
+            found.append(one)
+    return found
+
+
+def _as_one(one: Held, other: Held) -> Held | None:
+    """Two conjunctions as one that holds no row more; None where there is none."""
+    for left, right in ((one, other), (other, one)):
+        if all(at in left and not (left[at] & ~codes).any() for at, codes in right.items()):
+            return right
+    if one.keys() != other.keys():
+        return None
+    different = [at for at, codes in one.items() if not np.array_equal(codes, other[at])]
+    if len(different) != 1:
+        return None
+    (at,) = different
+    codes = one[at] | other[at]
+    return {each: codes if each == at else one[each] for each in one if each != at or not codes.all()}
+
+
+def _regions(dimension: int, held: np.ndarray, codes: Codes) -> np.ndarray:
+    """Which region codes [region codes] bool of a dimension are among the codes [codes] bool."""
+    found = np.zeros(codes.old_start[dimension + 1] - codes.old_start[dimension], bool)
+    found[codes.region[codes.start[dimension] : codes.start[dimension + 1]][held]] = True
+    return found
+
+
+def _pieces(regions: Regions, codes: Codes, dimension: int) -> Pieces | None:
+    """The pieces of a column, None where its type has none."""
+    if not is_indexable(regions.type):
+        return None
+    return pieces_of(regions, codes.code[codes.old_start[dimension] :][: regions.count] >= 0)
+
+
+def _of_column(leaf: Leaf, allowed: np.ndarray, pieces: Pieces | None) -> tuple[str, ColumnRange]:
+    """The condition that a column is in the allowed regions [codes] bool, not all of them."""
+    name = name_of(leaf.name)
+    values, null = allowed[:-2], bool(allowed[-2])
+    if pieces is None or not values.any():
+        only = "IS NULL" if null else "IS NOT NULL"
+        return f"{name} {only}", ColumnRange(leaf.name, None, None, null, bool(values.any()))
+    ranges = pieces.ranges(values, MOST_RANGES)
+    around = KeyRange(ranges[0].low, ranges[-1].high)
+    if not all(has_end(each, leaf.type) for each in ranges):
+        ranges = [around]
+    ends = [each and value_of(each[0], leaf.type) for each in (lower(around, leaf.type), upper(around, leaf.type))]
+    if not has_end(ranges[0], leaf.type):
+        sql = "true" if null else f"{name} IS NOT NULL"
+    else:
+        sql = condition(leaf.name, leaf.type, ranges)
+        sql = f"({sql} OR {name} IS NULL)" if null else sql
+    return sql, ColumnRange(leaf.name, ends[0], ends[1], null)
+
+
+def _conjunction(parts: list[tuple[str, ColumnRange]]) -> WideConjunction:
+    said = [part for part in parts if part[0] != "true"]
+    return WideConjunction(" AND ".join(sql for sql, _ in said) or "true", tuple(each for _, each in said))

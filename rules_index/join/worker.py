@@ -1,0 +1,172 @@
+"""What a Spark worker runs for a join: one partition's rows of all sides, in the order of time, to tagged joined rows.
+
+Workers import this library and nothing else of the project. A partition is read once, from front to back; what is kept
+of it is a chunk of rows, and before them those that a window still reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.inputs import path_parts
+from rules_index.join.index import JoinIndex
+from rules_index.join.pieces import Piece
+from rules_index.join.rows import FARTHEST, Side
+from rules_index.spark_worker import open_index
+
+STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"
+"""Columns of a partition's rows beside one STRUCT a stream, NULL but for the row's own, and the derived ones."""
+CHUNK_ROWS, CHUNK_BYTES = 1 << 19, 1 << 28
+"""Rows that are matched at a time, or fewer where they are that large, unless more have the same event time."""
+OUTPUT_ROWS = 1 << 14
+"""Joined rows of a batch that goes back to Spark."""
+_KEPT = 4
+_indexes: dict[tuple[str, tuple[str, ...]], JoinIndex] = {}
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    """What a worker has to know.
+
+    streams  names, in the configuration's order, which decides between rows of one time
+    windows  of each stream, microseconds
+    keys     how many columns the join's key has: `#key0`, `#key1`, ...
+    id_type  string or int64
+    """
+
+    streams: tuple[str, ...]
+    windows: tuple[int, ...]
+    keys: int
+    id_type: pa.DataType
+
+
+def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
+    """The index in a file, opened once per process; the file's name must change with its content."""
+    found = _indexes.get((path, streams))
+    if found is None:
+        found = JoinIndex.of(open_index(path), streams)
+        while len(_indexes) >= _KEPT:
+            del _indexes[next(iter(_indexes))]
+        _indexes[path, streams] = found
+    return found
+
+
+def join_partition(
+    index: JoinIndex, task: JoinTask, batches: Iterable[pa.RecordBatch], chunk_rows: int = CHUNK_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The joined rows that satisfy a rule: one STRUCT a stream, and `rule_ids`, ascending.
+
+    batches: rows by ascending event time, each with its key (any type that Arrow can encode as a dictionary; a NULL
+    joins nothing), whether it is new, and whether it is owned: whether joined rows of which it is the latest belong
+    to this partition.
+    """
+    before: pa.Table | None = None
+    for chunk in _chunks(batches, chunk_rows):
+        rows, owned = chunk, chunk[OWNED].to_numpy()
+        if before is not None:
+            rows = pa.concat_tables([before, chunk]).combine_chunks()
+            owned = np.concatenate([np.zeros(before.num_rows, bool), owned])
+        sides, numbers = _sides(index, task, rows, owned)
+        for piece in index.match(sides, task.windows):
+            yield from _joined(index, task, rows, numbers, piece)
+        before = _still_reached(rows, task)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
+    """Tables of at least so many rows or bytes, but for the last one; rows of one time are in one table."""
+    waiting: list[pa.RecordBatch] = []
+    count = size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        waiting.append(batch)
+        count, size = count + batch.num_rows, size + batch.nbytes
+        if count < least and size < CHUNK_BYTES:
+            continue
+        table = pa.Table.from_batches(waiting)
+        times = table[TIME].to_numpy()
+        # the next batch may go on with the last time
+        complete = int(np.searchsorted(times, times[-1]))
+        if complete:
+            yield table.slice(0, complete).combine_chunks()
+        waiting = table.slice(complete).to_batches()
+        count, size = count - complete, sum(each.nbytes for each in waiting)
+    if count:
+        yield pa.Table.from_batches(waiting).combine_chunks()
+
+
+def _sides(
+    index: JoinIndex, task: JoinTask, rows: pa.Table, owned: np.ndarray
+) -> tuple[list[Side], tuple[np.ndarray, ...]]:
+    """The rows of each stream, and which of all rows they are."""
+    of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
+    keys = key_numbers([rows[f"{KEY}{place}"] for place in range(task.keys)])
+    sides, numbers = [], []
+    for number, stream in enumerate(task.streams):
+        chosen = np.flatnonzero(of == number)
+        places = pa.array(chosen)
+        columns = {name: column.take(places) for name, column in _inputs(index, rows, stream).items()}
+        # a table without columns has no rows either
+        columns[TIME] = rows[TIME].take(places)
+        sides.append(Side(pa.table(columns), keys[chosen], times[chosen], new[chosen], owned[chosen]))
+        numbers.append(chosen)
+    return sides, tuple(numbers)
+
+
+def _inputs(index: JoinIndex, rows: pa.Table, stream: str) -> dict[str, pa.ChunkedArray]:
+    """The columns of a stream that rules read, those of its own under their own names; all rows of the partition."""
+    struct = rows[stream]
+    columns: dict[str, pa.ChunkedArray] = {}
+    for leaf in index.inputs(stream):
+        if leaf.text is not None:
+            columns[leaf.name] = rows[leaf.name]
+            continue
+        path = path_parts(leaf.name)[1:]
+        # a rule that names the stream's whole row reads all of it
+        for name in path[:1] or [field.name for field in struct.type]:
+            columns[name] = pc.struct_field(struct, name)
+    return columns
+
+
+def key_numbers(columns: list[pa.ChunkedArray]) -> np.ndarray:
+    """A number [rows] int64 for each row, equal where all columns are; -1 where one is NULL."""
+    rows = len(columns[0])
+    numbers, null = np.zeros(rows, np.int64), np.zeros(rows, bool)
+    for column in columns:
+        codes = pc.dictionary_encode(column).combine_chunks()
+        if isinstance(codes, pa.ChunkedArray):
+            codes = codes.chunk(0) if codes.num_chunks else pa.array([], pa.string()).dictionary_encode()
+        null |= codes.indices.is_null().to_numpy(zero_copy_only=False)
+        places = codes.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+        _, numbers = np.unique(numbers * max(1, len(codes.dictionary)) + places, return_inverse=True)
+        numbers = numbers.reshape(-1).astype(np.int64)
+    return np.where(null, -1, numbers)
+
+
+def _joined(
+    index: JoinIndex, task: JoinTask, rows: pa.Table, numbers: tuple[np.ndarray, ...], piece: Piece
+) -> Iterator[pa.RecordBatch]:
+    """The joined rows of a piece, in batches."""
+    ids = index.compiled.ids.cast(task.id_type)
+    for start in range(0, len(piece), OUTPUT_ROWS):
+        stop = min(start + OUTPUT_ROWS, len(piece))
+        offsets = piece.offsets[start : stop + 1]
+        found = ids.take(pa.array(piece.ordinals[offsets[0] : offsets[-1]]))
+        columns = [
+            rows[stream].chunk(0).take(pa.array(number[row[start:stop]]))
+            for stream, number, row in zip(task.streams, numbers, piece.rows, strict=True)
+        ]
+        lists = pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), found)
+        yield pa.RecordBatch.from_arrays([*columns, lists], [*task.streams, "rule_ids"])
+
+
+def _still_reached(rows: pa.Table, task: JoinTask) -> pa.Table:
+    """The rows that joined rows of a later time can have."""
+    of, times = rows[STREAM].to_numpy(), rows[TIME].to_numpy()
+    windows = np.array([min(window, FARTHEST) for window in task.windows], np.int64)
+    return rows.filter(pa.array(times + windows[of] > times[-1])).combine_chunks()

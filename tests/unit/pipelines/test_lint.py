@@ -1,0 +1,157 @@
+"""Lint of a scope: the rules alone, the source's statistics, and what the last runs did, without a JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipelines.compile import compile_scopes
+from pipelines.lint import Finding, LintResult, lint_scopes
+from pipelines.runs import DONE, MicroBatch, record_plan
+from pipelines.scopes import scope_of
+from pipelines.source_ranges import source_ranges
+
+STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
+ROWS = pl.DataFrame(
+    {
+        "x": [1, 7, None],
+        "name": ["a", "k", "m"],
+        "f": [0.5, 2.5, 1.0],
+        "same": [3, 3, 3],
+        "none": pl.Series([None, None, None], dtype=pl.Int64),
+        "d": pl.Series(["1.50", "2.25", "9.00"]).cast(pl.Decimal(9, 2)),
+        "n": [{"y": 1}, {"y": 2}, {"y": 3}],
+    }
+).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"), day=pl.date(2024, 1, 1), flag=pl.lit(True))
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    found = new_workspace(STREAM, spark=False)
+    source = found.configuration.streams["s"].source
+    ROWS.write_delta(source)
+    ROWS.with_columns(x=pl.col("x") + 2).write_delta(source, mode="append")
+    return found
+
+
+def lint(workspace, **options: Any) -> dict[tuple[Any, str], Finding]:
+    (result,) = lint_scopes(workspace, **options)
+    assert result.error is None
+    return {(each.rule_id, each.kind): each for each in result.findings}
+
+
+def run_batch(workspace, number: int, rows: int, rule_ids: list[list[str]], version: int, **figures: Any) -> None:
+    """What a micro-batch leaves behind: its row in `runs`, and tagged rows."""
+    started = datetime.now(UTC)
+    record_plan(
+        workspace.lake, MicroBatch("s", number, DONE, {"end": {}}, version, "f", 1, started, rows=rows, **figures)
+    )
+    tagged = pl.DataFrame(
+        {"rule_ids": rule_ids, "rules_version": version}, schema_overrides={"rule_ids": pl.List(pl.String)}
+    )
+    tagged.write_delta(workspace.lake.uri("s_tagged"), mode="append")
+
+
+def test_nothing_to_tell_of_no_rules(workspace) -> None:
+    (result,) = lint_scopes(workspace)
+    assert (result.scope, result.rules, result.findings, result.error) == ("s", 0, (), None)
+
+
+def test_the_rules_alone(workspace, add_rules) -> None:
+    add_rules(
+        workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4 AND flag"), ("c", "s", "x = NULL OR name = 'a'"),
+        ("d", "s", "y = 1"), ("e", "elsewhere", "x = 1"), ("f", "s", "x > 5"), ("f", "s", "x > 6"),
+    )  # fmt: skip
+    found = lint(workspace)
+    assert sorted(found) == [
+        ("b", "implied"), ("c", "null_comparison"), ("d", "rejected"), ("f", "rejected"),
+    ]  # fmt: skip
+    assert found["b", "implied"].other_ids == ("a",) and "x = 5" in found["b", "implied"].message
+    assert (found["c", "null_comparison"].position, found["c", "null_comparison"].text) == (0, "x = NULL")
+
+
+def test_rules_that_spark_refused_are_told_and_left_out(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
+    compile_scopes(workspace)
+    row = {"scope": "s", "rule_id": "a", "rules_version": 1, "error": "ANALYSIS", "message": "No.", "position": None}
+    refused = pl.DataFrame([row], schema_overrides={"position": pl.Int32})
+    refused.write_delta(workspace.lake.uri("rule_rejects"), mode="append")
+    assert sorted(lint(workspace)) == [("a", "rejected")]
+
+
+def test_the_ranges_of_a_source(workspace) -> None:
+    stream = workspace.configuration.streams["s"]
+    found = source_ranges(stream, scope_of(workspace, "s").columns())
+    ends = {name: (each.low, each.high, each.null) for name, each in found.items()}
+    assert ends == {
+        "x": ("1", "9", True),
+        "name": ("'a'", "'m'", False),
+        "f": ("0.5D", "2.5D", False),
+        "same": ("3", "3", False),
+        "none": (None, None, True),
+        "d": ("1.50BD", "9.00BD", False),
+        "n.y": ("1", "3", False),
+        "t": ("TIMESTAMP'2024-01-01 00:00:00Z'", "TIMESTAMP'2024-01-01 00:00:00.001Z'", False),
+        "day": ("DATE'2024-01-01'", "DATE'2024-01-01'", False),
+        "flag": ("TRUE", "TRUE", False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        ("x > 9", "its column x has values from 1 to 9, and NULL."),
+        ("x < 1 AND flag", "its column x has values"),
+        ("name = 'A'", "its column name has values from 'a' to 'm', and no NULL."),
+        ("name IS NULL", "its column name has values"),
+        ("same = 4", "its column same is 3 on every row."),
+        ("none = 4", "its column none is NULL on every row."),
+        ("n.y = 4", "its column n.y has values from 1 to 3"),
+        ("d < 1.5", "its column d has values from 1.50BD to 9.00BD"),
+        ("day > DATE'2024-01-01'", "its column day is DATE'2024-01-01' on every row."),
+        ("t > TIMESTAMP'2025-01-01'", "its column t has values"),
+        ("x > 9 OR name = 'A'", "its columns have no such values."),
+        ("f > 2.5", None),
+        ("f = 2.75D", "its column f has values from 0.5D to 2.5D"),
+        ("x = 8", None),
+        ("x IS NULL", None),
+        ("name > 'b'", None),
+        ("x + 1 > 100", None),
+    ],
+)
+def test_rules_that_no_row_of_the_source_can_match(workspace, add_rules, rule: str, words: str | None) -> None:
+    add_rules(workspace, ("r", "s", rule))
+    found = lint(workspace).get(("r", "out_of_range"))
+    assert (found is None) == (words is None), found
+    assert words is None or (found is not None and words in found.message)
+
+
+def test_rules_that_match_nothing_or_very_much_and_rules_that_raise(workspace, add_rules) -> None:
+    add_rules(workspace, ("often", "s", "x > 1"), ("never", "s", "x = 2"), ("seldom", "s", "x = 3"),
+              {"rule_id": "was-off", "scope": "s", "expression": "x = 5", "enabled": False})  # fmt: skip
+    run_batch(workspace, 0, 300, [["often"]] * 200 + [["seldom"]] * 2, 1)
+    switched_on = pl.read_delta(workspace.lake.uri("rules")).with_columns(enabled=pl.lit(True))
+    switched_on.write_delta(workspace.lake.uri("rules"), mode="overwrite")
+    add_rules(workspace, ("new", "s", "x = 4"))
+    run_batch(workspace, 1, 100, [["often"]] * 50 + [[]] * 50, 3, errors={"seldom": 7, "gone": 1}, quarantined=10)
+    found = {key: each.message for key, each in lint(workspace).items() if key[1] != "implied"}
+    assert sorted(found) == [("never", "dead"), ("often", "noisy"), ("seldom", "run_time_errors")]
+    assert "none of the 390 rows of the last 2 micro-batches" in found["never", "dead"]
+    assert "250 of the last 390 rows, 64%" in found["often", "noisy"]
+    assert "7 of the 100 rows" in found["seldom", "run_time_errors"]
+    assert ("often", "noisy") not in lint(workspace, noisy=0.7)
+    # of the last one alone too few rows are known
+    assert not any(kind in ("dead", "noisy") for _, kind in lint(workspace, runs=1))
+
+
+def test_one_scope_that_fails_does_not_stop_another(new_workspace, add_rules) -> None:
+    workspace = new_workspace({**STREAM, "o": {"source": "lake/none"}}, spark=False)
+    ROWS.write_delta(workspace.configuration.streams["s"].source)
+    add_rules(workspace, ("a", "s", "x > 1 AND x < 1"))
+    first, second = lint_scopes(workspace)
+    assert [each.kind for each in first.findings] == ["contradiction"]
+    assert isinstance(second, LintResult) and second.error is not None and "no Delta table" in second.error
+    assert len(lint_scopes(workspace, ["s"])) == 1

@@ -1,0 +1,148 @@
+"""What a run does, in which order, and what a failure stops: the steps are replaced by a record of their calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines import run
+from pipelines.compile import ScopeResult
+from pipelines.config import parse_configuration
+from pipelines.errors import PipelineError, SourceError
+from pipelines.join import JoinResult
+from pipelines.run import OpenGates, run_due
+from pipelines.tag import TagResult
+from pipelines.workspace import Workspace
+
+STREAM = {"source": "lake/x", "event_time": "at"}
+JOIN = {"streams": ["a", "b"], "on": ["k"], "window": "1 hour"}
+
+
+class Steps(OpenGates):
+    """Gates that note what they are asked, beside steps that note what they do."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.due = {"a", "b", "j1", "j2"}
+        self.wrong: dict[str, Exception | str] = {}
+        for name, step in {
+            "compile_is_due": self._compile_is_due,
+            "compile_scopes": self._compile,
+            "tag_is_due": lambda _, name: name in self.due,
+            "join_is_due": lambda _, name: name in self.due,
+            "tag_stream": lambda _, name: TagResult(self._noted("tag ", name)),
+            "join_streams": lambda _, name: JoinResult(self._noted("join ", name)),
+        }.items():
+            monkeypatch.setattr(run, name, step)
+
+    def before_tag(self, workspace: Workspace, stream: Any) -> str | None:
+        return self._shut(f"before {stream.name}")
+
+    def after_tag(self, workspace: Workspace, stream: Any) -> str | None:
+        return self._shut(f"after {stream.name}")
+
+    def before_join(self, workspace: Workspace, join: Any) -> str | None:
+        return self._shut(f"before {join.name}")
+
+    def after_join(self, workspace: Workspace, join: Any) -> str | None:
+        return self._shut(f"after {join.name}")
+
+    def _shut(self, call: str) -> str | None:
+        self.calls.append(call)
+        found = self.wrong.get(call)
+        return found if isinstance(found, str) else None
+
+    def _compile_is_due(self, _: Any, scope: str) -> bool:
+        if isinstance(self.wrong.get(scope), Exception):
+            raise self.wrong[scope]  # type: ignore[misc]
+        return scope in self.due
+
+    def _noted(self, verb: str, name: str) -> str:
+        self.calls.append(verb + name)
+        found = self.wrong.get(verb + name)
+        if isinstance(found, Exception):
+            raise found
+        return name
+
+    def _compile(self, _: Any, scopes: list[str]) -> list[ScopeResult]:
+        self.calls.append(f"compile {' '.join(scopes)}")
+        errors = {scope: self.wrong.get(f"compile {scope}") for scope in scopes}
+        return [ScopeResult(scope, "failed" if e else "compiled", 1, error=e) for scope, e in errors.items()]  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
+    return Steps(monkeypatch)
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    document = {"lake": {"root": "lake"}, "streams": {"a": STREAM, "b": STREAM}, "joins": {"j1": JOIN, "j2": JOIN}}
+    return Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
+
+
+ALL = ["a", "b", "j1", "j2"]
+TAGGED = ["before a", "tag a", "after a", "before b", "tag b", "after b"]
+JOINED = ["before j1", "join j1", "after j1", "before j2", "join j2", "after j2"]
+
+
+def test_everything_is_compiled_then_streams_are_tagged_then_joins_run_each_between_its_gates(
+    steps: Steps, workspace: Workspace
+) -> None:
+    report = run_due(workspace, steps)
+    assert steps.calls == [f"compile {' '.join(ALL)}", *TAGGED, *JOINED]
+    assert [result.stream for result in report.tagged] == ["a", "b"]
+    assert [result.join for result in report.joined] == ["j1", "j2"]
+    assert report.failures == {}
+
+
+def test_what_is_not_due_is_left_alone(steps: Steps, workspace: Workspace) -> None:
+    steps.due = {"j2"}
+    report = run_due(workspace, steps)
+    assert steps.calls == ["compile j2", "before j2", "join j2", "after j2"]
+    assert report.tagged == []
+    steps.due, steps.calls = set(), []
+    report = run_due(workspace, steps)
+    assert (steps.calls, report.joined, report.failures) == ([], [], {})
+
+
+@pytest.mark.parametrize("step", ["tag a", "join j1"])
+def test_a_failure_stops_none_of_the_others(steps: Steps, workspace: Workspace, step: str) -> None:
+    steps.wrong[step] = SourceError("it is gone")
+    report = run_due(workspace, steps)
+    name = step.split()[1]
+    assert report.failures == {name: "it is gone"}
+    assert steps.calls[1:] == [call for call in [*TAGGED, *JOINED] if call != f"after {name}"]
+
+
+def test_a_shut_gate_before_a_join_keeps_it_from_running_and_one_behind_it_fails_the_run(
+    steps: Steps, workspace: Workspace
+) -> None:
+    steps.wrong = {"before j1": "no such source", "after j2": "not what it should be"}
+    report = run_due(workspace, steps)
+    assert report.failures == {"j1": "no such source", "j2": "not what it should be"}
+    assert steps.calls[-4:] == ["before j1", "before j2", "join j2", "after j2"]
+    assert [result.join for result in report.joined] == ["j2"]
+
+
+def test_rows_wait_for_rules_that_could_not_be_compiled(steps: Steps, workspace: Workspace) -> None:
+    steps.wrong = {"compile a": "too many rejects", "compile j2": "keys cannot be compared"}
+    report = run_due(workspace, steps)
+    assert report.failures == {"a": "too many rejects", "j2": "keys cannot be compared"}
+    assert steps.calls[1:] == [*TAGGED[3:], *JOINED[:3]]
+
+
+def test_a_scope_that_cannot_be_judged_is_compiled_to_tell_why(steps: Steps, workspace: Workspace) -> None:
+    steps.due = set()
+    steps.wrong["j1"] = PipelineError("unreadable")
+    run_due(workspace, steps)
+    assert steps.calls == ["compile j1"]
+
+
+def test_nothing_is_tagged_or_joined_while_the_gate_of_the_rules_is_shut(steps: Steps, workspace: Workspace) -> None:
+    steps.before_compile = lambda workspace: "no rule has an id"  # type: ignore[method-assign]
+    report = run_due(workspace, steps)
+    assert report.failures == {"rules": "no rule has an id"}
+    assert steps.calls == []
