@@ -42,7 +42,7 @@ from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_tabl
 from pipelines.workspace import Workspace
 from pipelines.writing import append_once, create_table, fields_of, run
 from rules_index.join import JoinIndex
-from rules_index.join.worker import KEY, NEW, STREAM, TIME, JoinTask
+from rules_index.join.worker import KEY, NEW, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -286,11 +286,14 @@ class _Joiner:
         derived = [leaf.name for name in self.join.streams for leaf in index.inputs(name) if leaf.text is not None]
         frames = rows.frames(lambda name: derived_columns(self.spark, index, name))
         keys = [f"{KEY}{place}" for place in range(len(rows.types))]
-        united_rows = united(frames, [STREAM, TIME, NEW, *keys, *self.join.streams, *derived])
+        columns = tuple(tuple(field.name for field in side.schema.fields) for side in rows.sides)
+        own = [own_column(name, column) for name, of in zip(self.join.streams, columns, strict=True) for column in of]
+        united_rows = united(frames, [STREAM, TIME, NEW, *keys, *own, *derived])
         count = partitions(self.spark, rows.count())
         placed, key_columns = shuffled(united_rows, self.join, len(keys), count)
         task = JoinTask(
             self.join.streams,
+            columns,
             tuple(self.join.window[name] for name in self.join.streams),
             key_columns,
             {"string": pa.string(), "bigint": pa.int64()}[id_type],

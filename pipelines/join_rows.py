@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, functions
 
 from pipelines.config import Join
-from pipelines.shuffle import key_types, side_rows, united, with_keys_of
+from pipelines.shuffle import flat, key_types, side_rows, united, with_keys_of
 from pipelines.sides import SideFiles
 from pipelines.source import rows_of
 from rules_index.join.worker import NEW, TIME
@@ -42,7 +42,7 @@ class JoinRows:
         return total
 
     def frames(self, derived: Callable[[str], list[Column]]) -> list[DataFrame]:
-        """Of every side its new rows and its earlier ones, with their derived columns."""
+        """Of every side its new rows and its earlier ones, with their derived columns, as workers take them."""
         new = [self._new(number) for number in range(len(self.sides))]
         frames = [rows.withColumn(NEW, functions.lit(True)) for rows in new]
         for number, side in enumerate(self.sides):
@@ -53,9 +53,10 @@ class JoinRows:
             if self._few_new(side):
                 earlier = with_keys_of(earlier, others, len(self.types))
             frames.append(earlier.withColumn(NEW, functions.lit(False)))
-        names = [self.sides[number].stream.name for number in range(len(self.sides))]
-        names += [side.stream.name for side in self.sides if side.earlier]
-        return [frame.select("*", *derived(name)) for frame, name in zip(frames, names, strict=True)]
+        sides = [*self.sides, *(side for side in self.sides if side.earlier)]
+        return [
+            flat(frame.select("*", *derived(side.stream.name)), side) for frame, side in zip(frames, sides, strict=True)
+        ]
 
     def _few_new(self, side: SideFiles) -> bool:
         """True if the new rows of the other sides are few beside a side's earlier ones."""

@@ -28,7 +28,7 @@ from pipelines.errors import SourceError
 from pipelines.quarantine import quoted
 from pipelines.schema import plain_schema
 from pipelines.session import tested_column
-from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask
+from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
     from pipelines.config import Join
@@ -76,6 +76,17 @@ def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: 
     ]
     needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
     return rows.select(*columns).dropna(subset=[quoted(column) for column in needed])
+
+
+def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
+    """Rows of `side_rows` with the STRUCT taken apart."""
+    name = side.stream.name
+    own = [
+        functions.col(quoted(name)).getField(field.name).alias(own_column(name, field.name))
+        for field in side.schema.fields
+    ]
+    others = [functions.col(quoted(column)) for column in rows.columns if column != name]
+    return rows.select(*others, *own)
 
 
 def derived_columns(spark: SparkSession, index: JoinIndex, stream: str) -> list[Column]:

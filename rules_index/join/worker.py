@@ -20,7 +20,8 @@ from rules_index.join.rows import FARTHEST, Side
 from rules_index.spark_worker import open_index
 
 STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"
-"""Columns of a partition's rows beside one STRUCT a stream, NULL but for the row's own, and the derived ones."""
+"""Columns of a partition's rows beside those of all streams (`own_column`), NULL but for the row's own stream, and the
+derived ones. Spark hands over plain columns far faster than STRUCTs of them."""
 CHUNK_ROWS, CHUNK_BYTES = 1 << 19, 1 << 28
 """Rows that are matched at a time, or fewer where they are that large, unless more have the same event time."""
 OUTPUT_ROWS = 1 << 14
@@ -34,15 +35,22 @@ class JoinTask:
     """What a worker has to know.
 
     streams  names, in the configuration's order, which decides between rows of one time
+    columns  of each stream
     windows  of each stream, microseconds
     keys     how many columns the join's key has: `#key0`, `#key1`, ...
     id_type  string or int64
     """
 
     streams: tuple[str, ...]
+    columns: tuple[tuple[str, ...], ...]
     windows: tuple[int, ...]
     keys: int
     id_type: pa.DataType
+
+
+def own_column(stream: str, column: str) -> str:
+    """What a column of a stream is called among those of all streams."""
+    return f"{stream}#{column}"
 
 
 def open_join(path: str, streams: tuple[str, ...]) -> JoinIndex:
@@ -107,10 +115,10 @@ def _sides(
     of, times, new = (rows[name].to_numpy() for name in (STREAM, TIME, NEW))
     keys = key_numbers([rows[f"{KEY}{place}"] for place in range(task.keys)])
     sides, numbers = [], []
-    for number, stream in enumerate(task.streams):
+    for number in range(len(task.streams)):
         chosen = np.flatnonzero(of == number)
         places = pa.array(chosen)
-        columns = {name: column.take(places) for name, column in _inputs(index, rows, stream).items()}
+        columns = {name: column.take(places) for name, column in _inputs(index, task, rows, number).items()}
         # a table without columns has no rows either
         columns[TIME] = rows[TIME].take(places)
         sides.append(Side(pa.table(columns), keys[chosen], times[chosen], new[chosen], owned[chosen]))
@@ -118,18 +126,17 @@ def _sides(
     return sides, tuple(numbers)
 
 
-def _inputs(index: JoinIndex, rows: pa.Table, stream: str) -> dict[str, pa.ChunkedArray]:
+def _inputs(index: JoinIndex, task: JoinTask, rows: pa.Table, number: int) -> dict[str, pa.ChunkedArray]:
     """The columns of a stream that rules read, those of its own under their own names; all rows of the partition."""
-    struct = rows[stream]
+    stream = task.streams[number]
     columns: dict[str, pa.ChunkedArray] = {}
     for leaf in index.inputs(stream):
         if leaf.text is not None:
             columns[leaf.name] = rows[leaf.name]
             continue
-        path = path_parts(leaf.name)[1:]
         # a rule that names the stream's whole row reads all of it
-        for name in path[:1] or [field.name for field in struct.type]:
-            columns[name] = pc.struct_field(struct, name)
+        for name in path_parts(leaf.name)[1:2] or task.columns[number]:
+            columns[name] = rows[own_column(stream, name)]
     return columns
 
 
@@ -157,10 +164,11 @@ def _joined(
         stop = min(start + OUTPUT_ROWS, len(piece))
         offsets = piece.offsets[start : stop + 1]
         found = ids.take(pa.array(piece.ordinals[offsets[0] : offsets[-1]]))
-        columns = [
-            rows[stream].chunk(0).take(pa.array(number[row[start:stop]]))
-            for stream, number, row in zip(task.streams, numbers, piece.rows, strict=True)
-        ]
+        columns: list[pa.Array] = []
+        for stream, names, number, row in zip(task.streams, task.columns, numbers, piece.rows, strict=True):
+            places = pa.array(number[row[start:stop]])
+            fields = [rows[own_column(stream, name)].chunk(0).take(places) for name in names]
+            columns.append(pa.StructArray.from_arrays(fields, list(names)))
         lists = pa.ListArray.from_arrays(pa.array((offsets - offsets[0]).astype(np.int32)), found)
         yield pa.RecordBatch.from_arrays([*columns, lists], [*task.streams, "rule_ids"])
 
