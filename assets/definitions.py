@@ -11,6 +11,7 @@ import dagster as dg
 from assets.automation import change_sensor, run_job, run_schedule
 from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
 from assets.joins import join_assets
+from assets.lint import lint_check
 from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.rules import index_assets, rules_asset
@@ -60,6 +61,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
         ],
         asset_checks=[
             rules_checks(configuration),
+            *(lint_check(scope) for scope in [*configuration.streams, *configuration.joins]),
             *(source_checks(stream) for stream in streams),
             *(tagged_checks(stream) for stream in streams),
             *(joined_checks(configuration, join) for join in joins),

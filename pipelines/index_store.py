@@ -57,9 +57,7 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
     found = newest_index(lake, scope, fingerprint)
     if found is None:
         which = f" with the fingerprint {fingerprint}" if fingerprint else ""
-        raise NoIndexError(
-            f"The stream {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}"
-        )
+        raise NoIndexError(f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}")
     return found
 
 

@@ -46,8 +46,11 @@ flights_tagged <- flights rule_index/flights
 quarantine_both <- flights rule_index/both weather
 quarantine_flights <- flights rule_index/flights
 rule_index/both <- rules
+  nothing_odd
 rule_index/flights <- rules
+  nothing_odd
 rule_index/weather <- rules
+  nothing_odd
 rule_rejects/both <- rules
 rule_rejects/flights <- rules
 rule_rejects/weather <- rules

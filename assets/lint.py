@@ -1,0 +1,39 @@
+"""What `deltatag lint` finds odd about the rules of a scope, as a check that follows each compile and stops nothing."""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.names import RESOURCE, SPARK_POOL, index_key
+
+_SHOWN = 50
+
+
+def lint_check(scope: str) -> dg.AssetChecksDefinition:
+    """The check `nothing_odd` of a scope's index: it warns, with the findings by rule."""
+
+    @dg.asset_check(
+        name="nothing_odd",
+        asset=index_key(scope),
+        description="No rule contradicts itself, repeats another, cannot match or has raised errors (docs/lint.md).",
+        required_resource_keys={RESOURCE},
+        pool=SPARK_POOL,
+    )
+    def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        from pipelines.lint import lint_scopes
+        from quality.findings import markdown_table
+
+        (result,) = lint_scopes(context.resources.lake.workspace(), [scope])
+        rows = [(str(each.rule_id), each.kind, each.message) for each in result.findings]
+        kinds = sorted({kind for _, kind, _ in rows})
+        counts: dict[str, Any] = {kind: sum(each == kind for _, each, _ in rows) for kind in kinds}
+        told = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "nothing to tell")
+        table = markdown_table(("rule", "kind", "what to do"), rows[:_SHOWN])
+        return dg.AssetCheckResult(
+            passed=result.error is None and not rows,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=told,
+            metadata={**counts, "findings": dg.MetadataValue.md(table), "seconds": result.seconds},
+        )
+
+    return look
