@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Observation, functions
+from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
 import rules_index as ri
@@ -40,7 +40,7 @@ from pipelines.sides import SideFiles, side_files
 from pipelines.source import Position, Source, open_source, position_from_plan
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
-from pipelines.writing import append_once, create_table, fields_of, run
+from pipelines.writing import append_once, create_table, fields_of, written_rows
 from rules_index.join import JoinIndex
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, JoinTask, own_column
 
@@ -261,23 +261,19 @@ class _Joiner:
             functions.lit(batch.started_at).alias("tagged_at"),
         )
         name = tagged_table(self.join.name)
-        counted, observed = self._observed(joined)
-        if not append_once(self.lake, name, counted, self._app(batch, name), batch.batch, resumed):
-            # another run wrote these rows: join again for the figures, write nothing
-            counted, observed = self._observed(joined)
-            run(lambda: counted.write.format("noop").mode("overwrite").save(), f"count the joined rows of {name}")
+        app = self._app(batch, name)
+        append_once(self.lake, name, joined, app, batch.batch, resumed)
+        # what the table has now: an earlier run, or another one at the same time, may have written it
+        written = written_rows(self.spark, self.lake, name, app, batch.batch)
+        sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
+        counted = written.agg(*sums).first() if written is not None else None
         return {
             "rows": rows.new_count(),
-            "joined": int(observed.get["joined"]),
-            "matches": int(observed.get["matches"] or 0),
+            "joined": int(counted[0]) if counted is not None else 0,
+            "matches": int(counted[1] or 0) if counted is not None else 0,
             "quarantined": quarantined,
             "latest": latest,
         }
-
-    def _observed(self, joined: DataFrame) -> tuple[DataFrame, Observation]:
-        observed = Observation()
-        matches = functions.sum(functions.size("rule_ids")).alias("matches")
-        return joined.observe(observed, functions.count(functions.lit(1)).alias("joined"), matches), observed
 
     def _joined(self, rows: JoinRows, index: JoinIndex, matcher: Matcher, id_type: str) -> DataFrame:
         """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""

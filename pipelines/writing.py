@@ -33,6 +33,8 @@ from rules_index.spark_worker import Counts
 from rules_index.tagged_files import Task
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from pipelines.index_store import StoredIndex
     from pipelines.lake import Lake
     from pipelines.runs import MicroBatch
@@ -132,6 +134,17 @@ def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, 
             raise
         return False
     return True
+
+
+def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: int) -> DataFrame | None:
+    """The rows that a micro-batch of an application put into a table; None where the log no longer holds its commit."""
+    log = TableLog(spark, lake.uri(name))
+    for version in reversed(log.commits()):
+        actions = log.commit(version) or []
+        numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
+        if number in numbers:
+            return log.frame(log.snapshot(version), [(version, a["add"]) for a in actions if "add" in a])
+    return None
 
 
 def is_done(lake: Lake, name: str, app: str, number: int) -> bool:

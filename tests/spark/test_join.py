@@ -166,6 +166,18 @@ def test_rows_that_come_too_late_are_in_quarantine(prepared) -> None:
     assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all"), (100, 8, "all")]
 
 
+def test_two_runs_at_once_write_each_joined_row_once(prepared, new_workspace) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    workspace = prepared()
+    both = [new_workspace(STREAMS, joins=JOIN) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda one: join_streams(one, "j"), both))
+    assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all")]
+    assert [(result.joined, result.matches) for result in results if result.batches] in ([(2, 2)], [(2, 2)] * 2)
+    assert len(batches(workspace.lake, "j")) == 1
+
+
 def test_files_that_cannot_join_are_not_read(prepared) -> None:
     workspace = prepared()
     for second in range(1000, 5000, 1000):
