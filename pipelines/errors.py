@@ -43,6 +43,10 @@ class SourceChangedError(SourceError):
     """The source changed in a way that a stream of appended rows cannot follow."""
 
 
+class JoinChangedError(PipelineError):
+    """A join is defined otherwise than when its earlier rows were joined."""
+
+
 class CheckError(PipelineError):
     """A row check of a stream is no valid condition over the source's columns."""
 

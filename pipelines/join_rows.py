@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, functions
+from pyspark.sql import DataFrame, functions
 
 from pipelines.config import Join
-from pipelines.shuffle import flat, key_types, side_rows, united, with_keys_of
+from pipelines.shuffle import key_types, side_rows, united, with_keys_of
 from pipelines.sides import SideFiles
 from pipelines.source import rows_of
 from rules_index.join.worker import NEW, TIME
@@ -18,19 +18,19 @@ FEW_NEW, MANY_EARLIER = 100_000, 10
 a new one."""
 
 
+def least_time(plan: Mapping[str, Any]) -> int | None:
+    """The event time, in microseconds, before which new rows come too late by a micro-batch's plan."""
+    lateness, latest = plan["lateness"], plan["latest"]
+    return None if lateness is None or latest is None else int(latest) - int(lateness)
+
+
 class JoinRows:
     """The rows that a micro-batch reads."""
 
     def __init__(self, join: Join, sides: list[SideFiles], plan: Mapping[str, Any]) -> None:
-        self.join, self.sides, self.plan = join, sides, plan
+        self.join, self.sides = join, sides
         self.types = key_types(join, sides)
-        lateness, latest = plan["lateness"], plan["latest"]
-        self._least = None if lateness is None or latest is None else latest - lateness
-
-    def count(self) -> int | None:
-        """Rows to be read, where statistics tell."""
-        counts = [side.rows for side in self.sides]
-        return None if None in counts else sum(count or 0 for count in counts)
+        self._lateness, self._least = plan["lateness"], least_time(plan)
 
     def new_count(self) -> int:
         """New rows, those in quarantine included."""
@@ -41,10 +41,10 @@ class JoinRows:
             total += side.new_rows().count() if known is None else known
         return total
 
-    def frames(self, derived: Callable[[str], list[Column]]) -> list[DataFrame]:
-        """Of every side its new rows and its earlier ones, with their derived columns, as workers take them."""
+    def parts(self) -> list[tuple[SideFiles, DataFrame]]:
+        """Of every side its new rows, and where there are any its earlier ones; `#new` tells them apart."""
         new = [self._new(number) for number in range(len(self.sides))]
-        frames = [rows.withColumn(NEW, functions.lit(True)) for rows in new]
+        found = [(side, rows.withColumn(NEW, functions.lit(True))) for side, rows in zip(self.sides, new, strict=True)]
         for number, side in enumerate(self.sides):
             if not side.earlier:
                 continue
@@ -52,11 +52,8 @@ class JoinRows:
             earlier = side_rows(side.earlier_rows(), number, self.join, side, self.types)
             if self._few_new(side):
                 earlier = with_keys_of(earlier, others, len(self.types))
-            frames.append(earlier.withColumn(NEW, functions.lit(False)))
-        sides = [*self.sides, *(side for side in self.sides if side.earlier)]
-        return [
-            flat(frame.select("*", *derived(side.stream.name)), side) for frame, side in zip(frames, sides, strict=True)
-        ]
+            found.append((side, earlier.withColumn(NEW, functions.lit(False))))
+        return found
 
     def _few_new(self, side: SideFiles) -> bool:
         """True if the new rows of the other sides are few beside a side's earlier ones."""
@@ -96,5 +93,5 @@ class JoinRows:
             late = self._timed(number).filter(functions.col(f"`{TIME}`") < functions.lit(self._least))
             frames.append(late.select(functions.col(f"`{side.stream.name}`")))
         rows = united(frames, self.join.streams)
-        text = f"the row came later than the lateness of {self.plan['lateness'] / 1e6:g} s allows"
+        text = f"the row came later than the lateness of {self._lateness / 1e6:g} s allows"
         return rows.select("*", functions.lit(text).alias("reason"), functions.lit(batch).cast("bigint").alias("batch"))

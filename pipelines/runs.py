@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -69,6 +70,23 @@ def record_done(lake: Lake, batch: MicroBatch) -> None:
     _merge(lake, replace(batch, state=DONE), update=True)
     if batch.batch % _COMPACT_EVERY == _COMPACT_EVERY - 1:
         _compact(lake)
+
+
+def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
+    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is thereby given up."""
+    if last.state == RESET:
+        return last
+    if last.state == PLANNED:
+        record_done(lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
+    plan = {"reset": True, "series": uuid.uuid4().hex}
+    return record_plan(lake, MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC)))
+
+
+def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
+    """Write that the tables have been emptied; gives the micro-batch as it is now."""
+    done = replace(batch, state=DONE, rows=0, matches=0, quarantined=0, seconds=0.0)
+    record_done(lake, done)
+    return done
 
 
 def _merge(lake: Lake, batch: MicroBatch, update: bool) -> None:

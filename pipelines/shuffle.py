@@ -27,13 +27,11 @@ from pyspark.sql.types import (
 from pipelines.errors import SourceError
 from pipelines.quarantine import quoted
 from pipelines.schema import plain_schema
-from pipelines.session import tested_column
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
     from pipelines.config import Join
     from pipelines.sides import SideFiles
-    from rules_index.join import JoinIndex
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""
@@ -89,15 +87,6 @@ def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
     return rows.select(*others, *own)
 
 
-def derived_columns(spark: SparkSession, index: JoinIndex, stream: str) -> list[Column]:
-    """What Spark evaluates from a stream's rows alone."""
-    return [
-        tested_column(spark, leaf.text, leaf.type).alias(leaf.name)
-        for leaf in index.inputs(stream)
-        if leaf.text is not None
-    ]
-
-
 def joined_schema(sides: Sequence[SideFiles], id_type: str) -> StructType:
     """One STRUCT a stream, and `rule_ids`."""
     element = {"string": "string", "bigint": "bigint"}[id_type]
@@ -114,27 +103,31 @@ def partitions(spark: SparkSession, rows: int | None) -> int:
     return max(min(cores, -(-rows // FEW_ROWS)), -(-rows // ROWS), 1)
 
 
-def shuffled(rows: DataFrame, join: Join, keys: int, count: int) -> tuple[DataFrame, int]:
+def shuffled(
+    rows: DataFrame, join: Join, keys: int, count: int, widths: Sequence[tuple[int, int]] = ()
+) -> tuple[DataFrame, int]:
     """The rows in `count` partitions, each by time, where every joined row can be found in just one; and how many
-    columns the key has now: the slice of a row is one more."""
-    names = [quoted(f"{KEY}{place}") for place in range(keys)]
-    if count == 1:
-        rows = rows.withColumn(OWNED, functions.lit(True)).coalesce(1)
+    columns the key has now: the slice of a row is one more where there are `slice_widths`."""
+    if widths:
+        rows, keys = _sliced(rows, join, keys, widths)
     else:
-        rows, keys = _sliced(rows, join, names, count)
-        rows = rows.repartition(count, *(quoted(f"{KEY}{place}") for place in range(keys)))
-    return rows.sortWithinPartitions(quoted(TIME)), keys
+        rows = rows.withColumn(OWNED, functions.lit(True))
+    placed = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
+    return placed.sortWithinPartitions(quoted(TIME)), keys
 
 
-def _sliced(rows: DataFrame, join: Join, names: Sequence[str], count: int) -> tuple[DataFrame, int]:
+def key_columns(keys: int) -> list[Column]:
+    """The columns of the key."""
+    return [functions.col(quoted(f"{KEY}{place}")) for place in range(keys)]
+
+
+def _sliced(rows: DataFrame, join: Join, keys: int, widths: Sequence[tuple[int, int]]) -> tuple[DataFrame, int]:
     """The rows, once for each slice that needs them; `owned` in that of their own time."""
-    widths = _widths(rows, join, names, count)
-    if not widths:
-        return rows.withColumn(OWNED, functions.lit(True)), len(names)
-    part = f"{KEY}{len(names)}"
+    part = f"{KEY}{keys}"
     spark = rows.sparkSession
     known = spark.createDataFrame(widths, f"`{_HASH}` bigint, `{_WIDTH}` bigint")
-    rows = rows.withColumn(_HASH, functions.xxhash64(*names)).join(functions.broadcast(known), _HASH, "left")
+    rows = rows.withColumn(_HASH, functions.xxhash64(*key_columns(keys)))
+    rows = rows.join(functions.broadcast(known), _HASH, "left")
     windows = ", ".join(f"{join.window[name]}L" for name in join.streams)
     first, last = (
         _slice_of(time) for time in (f"`{TIME}`", f"(`{TIME}` + element_at(array({windows}), `{STREAM}` + 1))")
@@ -142,7 +135,7 @@ def _sliced(rows: DataFrame, join: Join, names: Sequence[str], count: int) -> tu
     slices = f"IF(`{_WIDTH}` IS NULL, array(0L), sequence({first}, {last}))"
     rows = rows.withColumn(part, functions.explode(functions.expr(slices)))
     owned = functions.expr(f"`{_WIDTH}` IS NULL OR `{part}` = {first}")
-    return rows.withColumn(OWNED, owned).drop(_HASH, _WIDTH), len(names) + 1
+    return rows.withColumn(OWNED, owned).drop(_HASH, _WIDTH), keys + 1
 
 
 def _slice_of(time: str) -> str:
@@ -150,21 +143,24 @@ def _slice_of(time: str) -> str:
     return f"({time} - pmod({time}, `{_WIDTH}`)) div `{_WIDTH}`"
 
 
-def _widths(rows: DataFrame, join: Join, names: Sequence[str], count: int) -> list[tuple[int, int]]:
-    """The hashes of keys with too many rows for one partition, and for each the microseconds of a slice."""
+def slice_widths(
+    frames: Sequence[DataFrame], join: Join, keys: int, count: int, total: int | None
+) -> list[tuple[int, int]]:
+    """The hashes of keys with too many rows for one of `count` partitions, and for each the microseconds of a slice.
+
+    Of the rows in all frames only keys and times are read; `total` is their number where it is known.
+    """
     time = functions.col(quoted(TIME))
-    counted = rows.groupBy(functions.xxhash64(*names).alias(_HASH)).agg(
+    rows = reduce(DataFrame.union, [frame.select(time, *key_columns(keys)) for frame in frames])
+    counted = rows.groupBy(functions.xxhash64(*key_columns(keys)).alias(_HASH)).agg(
         functions.count(functions.lit(1)).alias("rows"),
         functions.min(time).alias("low"),
         functions.max(time).alias("high"),
     )
-    total = counted.agg(functions.sum("rows")).first()
-    assert total is not None
-    most = max(FEW_ROWS // PARTS, int(total[0] or 0) // (count * PARTS))
-    found = counted.filter(functions.col("rows") > most).collect()
+    most = max(FEW_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
     longest = max(join.window.values())
     widths = []
-    for row in found:
+    for row in counted.filter(functions.col("rows") > most).collect():
         slices = -(-int(row["rows"]) // most)
         width = max(-(-(int(row["high"]) - int(row["low"]) + 1) // slices), longest // COPIES, 1)
         widths.append((int(row[_HASH]), width))
@@ -195,8 +191,8 @@ def united(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
 
 def with_keys_of(earlier: DataFrame, new: Sequence[DataFrame], keys: int) -> DataFrame:
     """The earlier rows that have the key of some new row."""
+    wanted = reduce(DataFrame.union, [rows.select(*key_columns(keys)) for rows in new])
     names = [f"{KEY}{place}" for place in range(keys)]
-    wanted = reduce(DataFrame.union, [rows.select(*(functions.col(quoted(n)) for n in names)) for rows in new])
     return earlier.join(functions.broadcast(wanted.distinct()), names, "left_semi")
 
 

@@ -19,7 +19,7 @@ from pipelines.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.errors import SourceError
 from pipelines.schema import arrow_schema_of
 from pipelines.source import Add, Position, Slice, Source, rows_of, slice_schema
-from pipelines.statistics import Reach, reach_of
+from pipelines.statistics import Reach, Reaches, reach_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -82,45 +82,48 @@ class SideFiles:
 
 
 def side_files(
-    join: Join, streams: Mapping[str, Stream], sources: Mapping[str, Source], plans: Mapping[str, Any], time_zone: str
+    join: Join,
+    streams: Mapping[str, Stream],
+    sources: Mapping[str, Source],
+    plans: Mapping[str, Any],
+    time_zone: str,
+    least: int | None = None,
 ) -> list[SideFiles]:
-    """The files of every stream by the sides' plans (`pipelines.join`), the same ones whenever it is asked."""
+    """The files of every stream by the sides' plans (`pipelines.joiner`), the same rows whenever it is asked.
+
+    least: new rows of an earlier event time, in microseconds, join nothing.
+    """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
     compared = _compared_keys(join, sources, plans)
-    reaches = {
-        name: [
-            reach_of(add, str(streams[name].event_time), compared[name], time_zone)
-            for _, add in (taken.files if taken is not None else ())
-        ]
-        for name, taken in new.items()
-    }
+
+    def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
+        time = str(streams[name].event_time)
+        return [reach_of(add, time, compared[name], time_zone) for _, add in files]
+
+    arriving = {name: Reaches(reaches(name, taken.files if taken else ()), least) for name, taken in new.items()}
     sides = []
     for name in join.streams:
         source, plan = sources[name], plans[name]
-        known, tracked = _earlier_files(source, plan)
-        arriving = [(other, reach) for other in join.streams if other != name for reach in reaches[other]]
+        current = source.current_files
+        known, tracked = _earlier_files(source, plan, current)
+        # with t the latest of the times, this row's is in [t - its window, t], and the arriving one's too
         earlier = tuple(
-            (version, add)
-            for version, add in known
-            if _meets_any(
-                reach_of(add, str(streams[name].event_time), compared[name], time_zone), arriving, name, join.window
+            file
+            for file, reach in zip(known, reaches(name, known), strict=True)
+            if any(
+                others.meets(reach, join.window[name], join.window[other])
+                for other, others in arriving.items()
+                if other != name
             )
         )
-        sides.append(
-            SideFiles(streams[name], source, new[name], earlier, tracked, tuple(known), plan["schema_version"])
-        )
-    for side in sides:
-        _check_files(side)
+        side = SideFiles(streams[name], source, new[name], earlier, tracked, tuple(known), plan["schema_version"])
+        _check_files(side, current)
+        sides.append(side)
     return sides
 
 
 def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
     return source.retake(plan["slice"]) if plan["slice"] is not None else None
-
-
-def _meets_any(reach: Reach, arriving: Iterable[tuple[str, Reach]], name: str, window: Mapping[str, int]) -> bool:
-    # with t the latest of the times, this row's is in [t - its window, t], and the arriving one's too
-    return any(reach.meets(other, window[name], window[stream]) for stream, other in arriving)
 
 
 def _compared_keys(join: Join, sources: Mapping[str, Source], plans: Mapping[str, Any]) -> dict[str, list[str | None]]:
@@ -139,36 +142,33 @@ def _compared_keys(join: Join, sources: Mapping[str, Source], plans: Mapping[str
     return columns
 
 
-def _earlier_files(source: Source, plan: Mapping[str, Any]) -> tuple[list[Add], int | None]:
-    """The files of the rows that were taken before, and, where these are found by row tracking, their last version."""
+def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str, Any]) -> tuple[list[Add], int | None]:
+    """The files of the rows that were taken before, and, where these are found by row tracking, their last version.
+
+    current: the files of the source's newest version by their paths.
+    """
     first, position = Position(**plan["first"]), Position(**plan["position"])
     if first == position:
         return [], None
-    if position.snapshot:
-        return source.files_before(position, first), None
-    if not first.snapshot or position.index:
-        return source.files_before(position, first), None
-    log = source.log
     files = source.files_before(position, first)
-    newest = {add["path"] for add in log.files(log.snapshot(plan["newest"]))}
-    gone = [add for _, add in files if add["path"] not in newest]
-    if gone and _tracks_rows(source, plan["newest"]):
+    if position.snapshot or not first.snapshot or position.index:
+        return files, None
+    if any(add["path"] not in current for _, add in files) and _tracks_rows(source):
         # rewritten files may be removed any day; the rows in their successors know their version
-        return [(0, add) for add in log.files(log.snapshot(plan["newest"]))], position.version - 1
+        return [(0, add) for add in current.values()], position.version - 1
     return files, None
 
 
-def _tracks_rows(source: Source, version: int) -> bool:
-    configuration = source.log.snapshot(version).metadata().configuration()
+def _tracks_rows(source: Source) -> bool:
+    configuration = source.log.snapshot(source.version).metadata().configuration()
     found = configuration.get(ROW_TRACKING)
     return bool(found.isDefined() and str(found.get()).lower() == "true")
 
 
-def _check_files(side: SideFiles) -> None:
+def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
     """SourceError where earlier rows are in files that are not there any more."""
     log = side.source.log
     assert isinstance(log, TableLog)
-    current = {add["path"] for add in log.files(log.latest())}
     missing = log.missing([add["path"] for _, add in side.earlier if add["path"] not in current])
     if missing:
         raise SourceError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.config import Start, Stream, is_catalog_name
@@ -168,7 +168,7 @@ class Source:
         if position.snapshot:
             return self._files_of(position.version)[: position.index]
         if first.snapshot:
-            files: list[Add] = [(0, add) for add in self.log.files(self.log.snapshot(position.version - 1))]
+            files: list[Add] = [(0, add) for add in self._files_at(position.version - 1)]
             return files + (self._added(position.version)[: position.index] if position.index else [])
         return [
             file
@@ -176,6 +176,21 @@ class Source:
             for i, file in enumerate(self._added(version))
             if (first.version, first.index) <= (version, i) < (position.version, position.index)
         ]
+
+    @cached_property
+    def current_files(self) -> dict[str, dict[str, Any]]:
+        """The `add` actions of the newest version's files, by path."""
+        return {add["path"]: add for add in self.log.files(self._newest)}
+
+    def _files_at(self, version: int) -> list[dict[str, Any]]:
+        """The `add` actions of a version's files; where none was removed since, without asking for the version."""
+        later: set[str] = set()
+        for commit in range(version + 1, self.version + 1):
+            actions = self.log.commit(commit)
+            if actions is None or any("remove" in action for action in actions):
+                return self.log.files(self.log.snapshot(version))
+            later |= {action["add"]["path"] for action in actions if "add" in action}
+        return [add for path, add in self.current_files.items() if path not in later]
 
     def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
         files = self._files_of(position.version)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
+
 _MILLISECOND, _DAY = 1_000, 86_400_000_000
+_FAR = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -23,14 +26,28 @@ class Reach:
     high: int | None
     keys: tuple[tuple[Any, Any] | None, ...]
 
-    def meets(self, other: Reach, before: int, after: int) -> bool:
-        """Whether a row of this file can have the keys of a row of another, and a time from `before` microseconds
+
+class Reaches:
+    """What the files of new rows have; asked for each of very many files of earlier ones."""
+
+    def __init__(self, reaches: Sequence[Reach], least: int | None = None) -> None:
+        """least: rows of an earlier event time join nothing."""
+        reaches = [each for each in reaches if least is None or each.high is None or each.high >= least]
+        lows = [-_FAR if each.low is None else each.low for each in reaches]
+        self._low = np.maximum(np.array(lows, np.int64), -_FAR if least is None else least)
+        self._high = np.array([_FAR if each.high is None else each.high for each in reaches], np.int64)
+        self._keys = [each.keys for each in reaches]
+
+    def meets(self, file: Reach, before: int, after: int) -> bool:
+        """Whether a row of a file can have the keys of one of these rows, and a time from `before` microseconds
         earlier to `after` later."""
-        if self.low is not None and other.high is not None and self.low > other.high + after:
-            return False
-        if self.high is not None and other.low is not None and self.high < other.low - before:
-            return False
-        return all(_overlap(mine, others) for mine, others in zip(self.keys, other.keys, strict=True))
+        met = np.ones(len(self._keys), bool)
+        if file.low is not None:
+            met &= file.low - after <= self._high
+        if file.high is not None:
+            met &= file.high + before >= self._low
+        # files that were written in the order of time leave few, others are met at once
+        return any(all(map(_overlap, file.keys, self._keys[other])) for other in np.flatnonzero(met).tolist())
 
 
 def reach_of(add: Mapping[str, Any], time: str, keys: Iterable[str | None], time_zone: str) -> Reach:

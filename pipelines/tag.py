@@ -22,10 +22,21 @@ from pipelines.errors import QuarantineShareError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
 from pipelines.matching import Matcher, check_inputs
 from pipelines.quarantine import check_conditions, count_refused
-from pipelines.runs import DONE, PLANNED, RESET, MicroBatch, last_batch, record_done, record_plan
+from pipelines.runs import (
+    DONE,
+    PLANNED,
+    RESET,
+    MicroBatch,
+    last_batch,
+    plan_reset,
+    record_done,
+    record_plan,
+    record_reset,
+)
 from pipelines.schema import arrow_schema_of
 from pipelines.session import BATCH_BYTES, UNWATCHED
 from pipelines.source import (
+    Add,
     Position,
     Slice,
     Source,
@@ -123,11 +134,11 @@ def next_position(last: MicroBatch) -> Position:
     return position_from_plan(last.plan["end"])
 
 
-def bound_batches(workspace: Workspace, taken: Slice) -> None:
-    """Have Spark watch the memory of each batch of rows that it hands to Python where rows are long."""
-    rows = rows_of(taken.files)
+def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
+    """Have Spark watch the memory of each batch of rows of these files that it hands to Python, where rows are long."""
+    rows = rows_of(files)
     if BATCH_BYTES not in workspace.configuration.spark:
-        narrow = rows is not None and taken.bytes <= rows * _NARROW_ROW
+        narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
         workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
 
 
@@ -145,11 +156,10 @@ class _Tagger:
         last = last_batch(self.lake, self.stream.name)
         source: Source | None = None
         if restart and last is not None:
-            last = self._plan_reset(last)
+            last = plan_reset(self.lake, last)
         if last is not None and last.state == RESET:
-            self._reset(last)
-            yield replace(last, state=DONE)
-            last = replace(last, state=DONE)
+            last = self._reset(last)
+            yield last
         if last is not None and last.state == PLANNED:
             source = open_source(self.spark, self.stream)
             last = self._execute(source, source.retake(last.plan), last, resumed=True)
@@ -233,7 +243,7 @@ class _Tagger:
             assert batch.fingerprint is not None
             tables = self._tables(slice_schema(source, taken.schema_version), batch.plan["id_type"])
             stored, _, matcher = self._index(batch.fingerprint)
-            bound_batches(self.workspace, taken)
+            bound_batches(self.workspace, taken.files)
             output = Output(tables, batch, matcher, stored)
             figures = output.write(slice_frame(source, taken), resumed)
         done = replace(
@@ -265,20 +275,9 @@ class _Tagger:
             self._indexes[fingerprint] = (stored, compiled, matcher)
         return self._indexes[fingerprint]
 
-    def _plan_reset(self, last: MicroBatch) -> MicroBatch:
-        """Plan to empty the stream's tables; an unfinished micro-batch is thereby given up."""
-        if last.state == RESET:
-            return last
-        if last.state == PLANNED:
-            record_done(self.lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
-        plan = {"reset": True, "series": uuid.uuid4().hex}
-        return record_plan(
-            self.lake,
-            MicroBatch(self.stream.name, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC)),
-        )
-
-    def _reset(self, batch: MicroBatch) -> None:
+    def _reset(self, batch: MicroBatch) -> MicroBatch:
+        """Empty the stream's tables."""
         source = open_source(self.spark, self.stream)
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
         tables.prepare(slice_schema(source, source.version), anew=True)
-        record_done(self.lake, replace(batch, rows=0, matches=0, quarantined=0, seconds=0.0))
+        return record_reset(self.lake, batch)

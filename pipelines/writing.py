@@ -57,37 +57,46 @@ class StreamTables:
         `anew` empties those that are there and gives them the source's columns as they are now; their history
         keeps what they held.
         """
-        unwritable = unwritable_columns(source)
-        if unwritable:
-            raise SourceError(
-                f"The source of the stream {self.stream.name} has columns with names that only column mapping allows "
-                f"({', '.join(unwritable)}), and deltatag's tables do without it. Rename them in the source."
-            )
+        check_writable(self.stream.name, source)
         columns = plain_schema(source)
-        tagged = _with(columns, tagged_columns(self.id_type))
-        self._prepare(tagged_table(self.stream), tagged, self.stream.cluster_by, True, anew)
-        matches = matches_schema(columns, matches_keys(self.stream.key, self.stream.event_time), self.id_type)
-        self._prepare(matches_table(self.stream), matches, ("rule_id",), self.stream.keeps_matches, anew)
-        quarantine = _with(columns, QUARANTINE_COLUMNS)
-        self._prepare(quarantine_table(self.stream), quarantine, (), self.stream.can_quarantine, anew)
+        tables = [
+            (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), self.stream.cluster_by, True),
+            (
+                matches_table(self.stream),
+                matches_schema(columns, matches_keys(self.stream.key, self.stream.event_time), self.id_type),
+                ("rule_id",),
+                self.stream.keeps_matches,
+            ),
+            (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), (), self.stream.can_quarantine),
+        ]
+        for name, wanted, cluster_by, kept in tables:
+            prepare_table(self.workspace, name, wanted, cluster_by, kept, anew, f"deltatag tag {self.stream.name}")
 
-    def _prepare(self, name: str, wanted: StructType, cluster_by: tuple[str, ...], kept: bool, anew: bool) -> None:
-        exists = self.lake.exists(name)
-        if exists and anew:
-            self._create(name, wanted, cluster_by, replace=True)
-        elif not exists and kept:
-            self._create(name, wanted, cluster_by)
-        elif exists and kept:
-            changes = changed_types(self.lake.frame(name).schema, wanted)
-            if changes:
-                raise SourceChangedError(
-                    f"A column of the source of the stream {self.stream.name} changed its type, and the table {name} "
-                    f"cannot hold both: {'; '.join(changes)}. Give the source its old type back, or tag the whole "
-                    f"source anew with its new types: deltatag tag {self.stream.name} --restart"
-                )
 
-    def _create(self, name: str, columns: StructType, cluster_by: tuple[str, ...], replace: bool = False) -> None:
-        create_table(self.workspace, name, columns, cluster_by, replace)
+def check_writable(stream: str, columns: StructType) -> None:
+    """SourceError if the source of a stream has columns that deltatag's tables cannot have."""
+    if unwritable := unwritable_columns(columns):
+        raise SourceError(
+            f"The source of the stream {stream} has columns with names that only column mapping allows "
+            f"({', '.join(unwritable)}), and deltatag's tables do without it. Rename them in the source."
+        )
+
+
+def prepare_table(
+    workspace: Workspace, name: str, wanted: StructType, cluster_by: Sequence[str], kept: bool, anew: bool, command: str
+) -> None:
+    """Make a table that `command` writes if it is missing and `kept`; empty it where it is there, if `anew`.
+
+    Raises SourceChangedError if the columns of the one that is there no longer fit.
+    """
+    exists = workspace.lake.exists(name)
+    if (exists and anew) or (kept and not exists):
+        create_table(workspace, name, wanted, cluster_by, replace=exists)
+    elif exists and kept and (changes := changed_types(workspace.lake.frame(name).schema, wanted)):
+        raise SourceChangedError(
+            f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. Give "
+            f"the source its old type back, or take everything anew with its new types: {command} --restart"
+        )
 
 
 def create_table(

@@ -18,12 +18,12 @@ import pyarrow as pa
 from rules_index.code_matrix import code_matrix
 from rules_index.compiled import CHUNK_ROWS, CompiledRules
 from rules_index.conjunctions import leaves_of
-from rules_index.engines import SAMPLE_ROWS, Conjunctions
+from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
 from rules_index.errors import RulesIndexError
 from rules_index.expressions.tree import Expression, Leaf
 from rules_index.join.across import AcrossTests, AcrossValues
 from rules_index.join.candidates import Checks, part_checks
-from rules_index.join.parts import Split, split
+from rules_index.join.parts import NOTHING, Split, split
 from rules_index.join.pieces import Matcher, Piece
 from rules_index.join.plan import Plan, make_plan
 from rules_index.join.rows import Rows, Side, place_rows
@@ -51,6 +51,7 @@ class JoinIndex:
     _tests: AcrossTests
     _coders: tuple[_Coder, ...]
     _plan: Plan | None = field(default=None)
+    _alone: dict[int, Engine | Scan] = field(default_factory=dict)
 
     @classmethod
     def of(cls, compiled: CompiledRules, streams: Sequence[str]) -> JoinIndex:
@@ -101,6 +102,27 @@ class JoinIndex:
     def uncertain(self) -> np.ndarray:
         """The rules [.] int32, ascending, that read what only Spark can evaluate from several streams."""
         return np.unique(self._split.target[self._split.uncertain])
+
+    def filters(self, stream: str) -> bool:
+        """Whether a stream's columns alone tell which of its rows are `useful`: each conjunction says something of
+        them."""
+        place = self.owners.streams.index(stream)
+        return bool(self.owners.leaves[place]) and not bool((self._split.parts[place].number == NOTHING).any())
+
+    def useful(self, stream: str, rows: pa.Table) -> np.ndarray:
+        """Which rows [rows] bool of a stream can be part of a joined row that satisfies a rule, as far as the columns
+        of the stream tell. `rows` has at least what `inputs` names, as in `Side.rows`."""
+        place = self.owners.streams.index(stream)
+        parts = self._split.parts[place]
+        if (parts.number == NOTHING).any():
+            return np.ones(rows.num_rows, bool)
+        if not len(parts):
+            return np.zeros(rows.num_rows, bool)
+        codes = self._coders[place].codes(side_columns(rows, stream, self.owners.leaves[place]), rows.num_rows)
+        if place not in self._alone:
+            self._alone[place] = build(parts.rules, sample=codes[:, :SAMPLE_ROWS])[0]
+        offsets, _ = self._alone[place].match(codes)
+        return np.diff(offsets) > 0
 
     def match(self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE) -> Iterator[Piece]:
         """The joined rows that satisfy a rule, have a new row, and whose anchor is owned; each once, with its rules.

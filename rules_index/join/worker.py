@@ -74,6 +74,7 @@ def join_partition(
     to this partition.
     """
     before: pa.Table | None = None
+    ids = index.compiled.ids.cast(task.id_type)
     for chunk in _chunks(batches, chunk_rows):
         rows, owned = chunk, chunk[OWNED].to_numpy()
         if before is not None:
@@ -81,7 +82,7 @@ def join_partition(
             owned = np.concatenate([np.zeros(before.num_rows, bool), owned])
         sides, numbers = _sides(index, task, rows, owned)
         for piece in index.match(sides, task.windows):
-            yield from _joined(index, task, rows, numbers, piece)
+            yield from _joined(ids, task, rows, numbers, piece)
         before = _still_reached(rows, task)
 
 
@@ -156,10 +157,9 @@ def key_numbers(columns: list[pa.ChunkedArray]) -> np.ndarray:
 
 
 def _joined(
-    index: JoinIndex, task: JoinTask, rows: pa.Table, numbers: tuple[np.ndarray, ...], piece: Piece
+    ids: pa.Array, task: JoinTask, rows: pa.Table, numbers: tuple[np.ndarray, ...], piece: Piece
 ) -> Iterator[pa.RecordBatch]:
     """The joined rows of a piece, in batches."""
-    ids = index.compiled.ids.cast(task.id_type)
     for start in range(0, len(piece), OUTPUT_ROWS):
         stop = min(start + OUTPUT_ROWS, len(piece))
         offsets = piece.offsets[start : stop + 1]

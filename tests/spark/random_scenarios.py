@@ -31,12 +31,14 @@ class Scenario:
         days = "date" in self.times.values()
         unit = 86_400 * SECOND if days else SECOND
         self.span = draw.choice((2, 5, 12))
-        self.windows = {name: draw.choice((0, 1, 1, 2, 4)) * unit for name in self.names}
+        self.windows = [{name: draw.choice((0, 1, 1, 2, 4)) * unit for name in self.names} for _ in range(2)]
         self.unit = unit
         self.texts = draw.random() < 0.4
         self.keys = {name: pa.string() if self.texts else draw.choice(KEYS) for name in self.names}
         self.rows = {name: draw.choice((0, 3, 8, 14) if len(self.names) > 3 else (3, 12, 30)) for name in self.names}
-        self.rules = {f"r{number}": self._rule() for number in range(draw.choice((1, 3, 8)))}
+        self.rules = [
+            {f"r{number}": self._rule() for number in range(draw.choice((1, 3, 8)))} for _ in range(draw.choice((1, 2)))
+        ]
 
     def streams(self) -> dict[str, Any]:
         """The configuration's streams; some take a file at a time."""
@@ -46,10 +48,13 @@ class Scenario:
             for name in self.names
         }
 
-    def join(self) -> dict[str, Any]:
-        """The configuration's join."""
-        window = {name: f"{size} us" for name, size in self.windows.items()}
-        return {"streams": self.names, "on": ["k"], "window": window}
+    def joins(self) -> dict[str, Any]:
+        """The configuration's joins, one or two over the same streams and keys."""
+        windows = [{name: f"{size} us" for name, size in window.items()} for window in self.windows]
+        return {
+            f"j{number}": {"streams": self.names, "on": ["k"], "window": windows[number]}
+            for number in range(len(self.rules))
+        }
 
     def table(self, name: str, rows: int) -> pa.Table:
         """Rows of a stream, some of which repeat, or have no key or no time."""
@@ -77,13 +82,14 @@ class Scenario:
                 batch[name] = pa.concat_tables([batch[name], table]) if name in batch else table
             yield batch
 
-    def sql(self, lake: str) -> str:
-        """Every joined row with the rules that it satisfies, of which there is one at least."""
+    def sql(self, lake: str, number: int, prefix: str) -> str:
+        """Every row of one of the joins with the rules that it satisfies, of which there is one at least."""
         times = [f"unix_micros(CAST({name}.t AS TIMESTAMP))" for name in self.names]
         latest = f"greatest({', '.join(times)})"
         where = [f"{self.names[0]}.k = {name}.k" for name in self.names[1:]]
-        where += [f"{time} >= {latest} - {self.windows[name]}" for name, time in zip(self.names, times, strict=True)]
-        rules = ", ".join(f"IF({text}, '{rule}', NULL)" for rule, text in self.rules.items())
+        window = self.windows[number]
+        where += [f"{time} >= {latest} - {window[name]}" for name, time in zip(self.names, times, strict=True)]
+        rules = ", ".join(f"IF({text}, '{prefix}{rule}', NULL)" for rule, text in self.rules[number].items())
         source = ", ".join(f"delta.`{lake}/{name}` {name}" for name in self.names)
         structs = ", ".join(f"struct({name}.*) AS {name}" for name in self.names)
         joined = f"SELECT {structs}, sort_array(array_compact(array({rules}))) AS rule_ids FROM {source}"

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines import join as join_module
-from pipelines import shuffle
+from pipelines import joiner as joiner_module
+from pipelines import placed_rows, shuffle
 from pipelines.compile import compile_scopes
-from pipelines.errors import SourceChangedError, SourceError
-from pipelines.join import join_is_due, join_streams
+from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError
+from pipelines.join import join_is_due, join_streams, join_together
 from pipelines.runs import batches
 from tests.spark.random_scenarios import Scenario, counted
 
@@ -63,12 +63,13 @@ def prepared(new_workspace, add_rules):
 @pytest.mark.parametrize("seed", SCENARIOS)
 def test_whatever_arrives_when_the_table_is_the_join(new_workspace, add_rules, monkeypatch, seed: int) -> None:
     scenario = Scenario(seed)
-    workspace = new_workspace(scenario.streams(), joins={"j": scenario.join()}, rules={"time_zone": "America/New_York"})
+    joins = scenario.joins()
+    workspace = new_workspace(scenario.streams(), joins=joins, rules={"time_zone": "America/New_York"})
     for name in scenario.names:
         write_deltalake(workspace.configuration.streams[name].source, scenario.table(name, 0))
-    add_rules(workspace, *((rule, "j", text) for rule, text in scenario.rules.items()))
-    (result,) = compile_scopes(workspace, ["j"])
-    assert (result.error, result.rejects) == (None, 0)
+    for name, rules in zip(joins, scenario.rules, strict=True):
+        add_rules(workspace, *((f"{name} {rule}", name, text) for rule, text in rules.items()))
+    assert [(each.error, each.rejects) for each in compile_scopes(workspace, list(joins))] == [(None, 0)] * len(joins)
     if seed % 2:
         # slices and several partitions, as if the rows were many
         monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
@@ -82,28 +83,35 @@ def test_whatever_arrives_when_the_table_is_the_join(new_workspace, add_rules, m
         if step == "skipped":
             continue
         if step:
-            _run_and_die(workspace, monkeypatch, step)
+            _run_and_die(workspace, list(joins), monkeypatch, step)
         else:
-            join_streams(workspace, "j")
-    join_streams(workspace, "j")
-    assert not join_is_due(workspace, "j")
+            # all of them together, or one that the others then lag behind
+            _join_all(workspace, scenario.draw.choice((list(joins), ["j0"])))
+    _join_all(workspace, list(joins))
     lake = workspace.lake.uri("x").removesuffix("/x")
-    expected = counted(workspace.spark.sql(scenario.sql(lake)))
-    assert counted(read(workspace, "j_tagged").select(*scenario.names, "rule_ids")) == expected
+    for number, name in enumerate(joins):
+        assert not join_is_due(workspace, name)
+        expected = counted(workspace.spark.sql(scenario.sql(lake, number, f"{name} ")))
+        assert counted(read(workspace, f"{name}_tagged").select(*scenario.names, "rule_ids")) == expected
 
 
-def _run_and_die(workspace, monkeypatch, step: str) -> None:
+def _join_all(workspace, names: list[str]) -> None:
+    _, failures = join_together(workspace, names)
+    assert failures == {}
+
+
+def _run_and_die(workspace, joins: list[str], monkeypatch, step: str) -> None:
     """A run whose process ends once it has planned, or once it has written."""
     with monkeypatch.context() as patch:
 
         def die(*_args, **_named):
             raise DiedError
 
-        patch.setattr(join_module._Joiner, "_execute", die) if step == "planned" else patch.setattr(
-            join_module, "record_done", die
+        patch.setattr(joiner_module.Joiner, "execute", die) if step == "planned" else patch.setattr(
+            joiner_module, "record_done", die
         )
         try:
-            join_streams(workspace, "j")
+            join_together(workspace, joins)
         except DiedError:
             return
 
@@ -164,6 +172,78 @@ def test_rows_that_come_too_late_are_in_quarantine(prepared) -> None:
     late = read(workspace, "quarantine_j").select("a.v", "b.v", "batch").collect()
     assert sorted(map(tuple, late), key=str) == [(500, None, 1), (None, 7, 1)]
     assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all"), (100, 8, "all")]
+
+
+def test_lateness_bounds_how_far_back_files_are_read(prepared) -> None:
+    workspace = prepared(lateness="20 s", window={"a": "0 s", "b": "1000 s"})
+    append(workspace, "b", (1, -500, 50), (1, 3000, 60))
+    join_streams(workspace, "j")
+    # the late row would reach the second file of b, the other one reaches none of the first
+    append(workspace, "a", (1, 100, 500), (1, 3001, 600))
+    result = join_streams(workspace, "j")
+    assert (result.quarantined, result.joined) == (1, 1)
+    plan = batches(workspace.lake, "j")[-1].plan["sides"]
+    assert plan["b"]["earlier_files"] == 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [({"window": "20 s"}, "window was"), ({"on": ["v"]}, "on was"), ({"streams": ["a", "b", "c"]}, "streams was")],
+)
+def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace, changed, what: str) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    streams = {**STREAMS, "c": {"source": "lake/c", "event_time": "t"}}
+    workspace = new_workspace(streams, joins={"j": {**JOIN["j"], "window": "10 s", **changed}})
+    append(workspace, "c", (1, 10, 1))
+    compile_scopes(workspace)
+    assert join_is_due(workspace, "j") == ("streams" in changed)
+    with pytest.raises(JoinChangedError, match=rf"{what}.*deltatag join j --restart"):
+        join_streams(workspace, "j")
+    assert join_streams(workspace, "j", restart=True).batches == 2
+    assert join_streams(workspace, "j").batches == 0
+
+
+def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch) -> None:
+    joins = {
+        "near": {"streams": ["a", "b"], "on": ["k"], "window": "2 s"},
+        "far": {"streams": ["a", "b"], "on": ["K"], "window": "10 s"},
+        "other": {"streams": ["a", "b"], "on": ["v"], "window": "10 s"},
+        "bare": {"streams": ["a", "b"], "on": ["k"], "window": "1 s"},
+    }
+    workspace = new_workspace(STREAMS, joins=joins)
+    # several partitions and slices, as if the rows were many
+    monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
+    append(workspace, "a", *((1, second, second) for second in range(0, 40, 4)))
+    append(workspace, "b", *((1, second, second) for second in range(40)))
+    add_rules(workspace, ("n", "near", "a.v > 10 AND b.v % 2 = 0"), ("f", "far", "soundex(CAST(b.v AS STRING)) = '39'"))
+    add_rules(workspace, ("o", "other", "TRUE"))
+    compile_scopes(workspace, ["near", "far", "other"])
+    results, failures = join_together(workspace, ["near", "far", "other", "bare"])
+    assert [result.join for result in results] == ["near", "far", "other"]
+    assert list(failures) == ["bare"] and isinstance(failures["bare"], NoIndexError)
+    found = {name: read(workspace, f"{name}_tagged").select("a.v", "b.v").collect() for name in joins if name != "bare"}
+    near = [(a, b) for a in range(12, 40, 4) for b in range(0, 40, 2) if abs(a - b) <= 2]
+    assert sorted(map(tuple, found["near"])) == near
+    assert sorted(map(tuple, found["far"])) == [(a, 39) for a in range(32, 40, 4)]
+    assert sorted(map(tuple, found["other"])) == [(a, a) for a in range(0, 40, 4)]
+
+
+def test_rows_that_no_rule_can_want_do_not_travel(prepared, monkeypatch) -> None:
+    monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
+    travelled = []
+    shuffled = shuffle.shuffled
+
+    def watched(rows, *others):
+        travelled.append(rows.select("a#v", "b#v").collect())
+        return shuffled(rows, *others)
+
+    monkeypatch.setattr(placed_rows, "shuffled", watched)
+    workspace = prepared(("one", "a.v = 100 AND b.v < 3"), ("two", "b.v + a.v > 999 AND a.v = 1000 AND b.v = 7"))
+    append(workspace, "b", *((1, 5, value) for value in range(20, 60)))
+    join_streams(workspace, "j")
+    assert sorted(map(tuple, travelled[0]), key=str) == [(100, None), (None, 1), (None, 2)]
+    assert pairs(workspace) == [(100, 1, "one"), (100, 2, "one")]
 
 
 def test_two_runs_at_once_write_each_joined_row_once(prepared, new_workspace) -> None:

@@ -1,0 +1,297 @@
+"""One join's micro-batches: planned in `runs` before their first write, written exactly once, recorded as done.
+
+A micro-batch takes a slice of every source. A joined row is found in the micro-batch in which the last of its rows is
+taken, whatever arrived when, so that after any sequence of runs the table is as if all rows had been taken in one.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructField, StructType
+
+import rules_index as ri
+from pipelines.config import Join
+from pipelines.errors import JoinChangedError
+from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
+from pipelines.join_rows import JoinRows, least_time
+from pipelines.matching import Matcher, check_inputs
+from pipelines.placed_rows import PlacedRows
+from pipelines.quarantine import quoted
+from pipelines.runs import (
+    DONE,
+    PLANNED,
+    RESET,
+    MicroBatch,
+    last_batch,
+    plan_reset,
+    record_done,
+    record_plan,
+    record_reset,
+)
+from pipelines.schema import plain_schema
+from pipelines.scopes import JOINED_TIME, JoinScope
+from pipelines.shuffle import joined_schema, matched
+from pipelines.sides import SideFiles, side_files
+from pipelines.source import Position, Source, position_from_plan
+from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.workspace import Workspace
+from pipelines.writing import append_once, check_writable, fields_of, prepare_table, written_rows
+from rules_index.join import JoinIndex
+from rules_index.join.worker import JoinTask
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A micro-batch that `runs` has, and the files that it reads; `resumed`: some of it may be written already."""
+
+    batch: MicroBatch
+    sides: list[SideFiles]
+    resumed: bool = False
+
+
+class Joiner:
+    """One join in a run of one or several over the same streams and keys."""
+
+    def __init__(self, workspace: Workspace, join: Join, widest: Join, sources: Mapping[str, Source]) -> None:
+        """widest: the streams, keys and the longest windows of all joins of the run; sources: of each stream."""
+        self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
+        self.lake, self.spark = workspace.lake, workspace.spark
+        self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
+        self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Matcher]] = {}
+        self._prepared: StructType | None = None
+        self._last = last_batch(self.lake, join.name)
+
+    def reset(self, restart: bool) -> MicroBatch | None:
+        """Empty the join's tables, if `restart` asks for it or an earlier run has planned it and has not got there."""
+        if restart and self._last is not None:
+            self._last = plan_reset(self.lake, self._last)
+        if self._last is None or self._last.state != RESET:
+            return None
+        nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
+        self._prepare(self._files(nothing, None), self.lake.rule_id_type(), anew=True)
+        self._last = record_reset(self.lake, self._last)
+        return self._last
+
+    def plan(self, skip_changes: bool) -> Planned | None:
+        """The unfinished micro-batch, or what to take next of each source; None where nothing is due.
+
+        All that could stop a new one is checked before it is written. Raises JoinChangedError if the join was defined
+        otherwise when its earlier rows were joined.
+        """
+        last = None if self._last is None or self._last.plan.get("reset") else self._last
+        if last is not None and last.plan["definition"] != self._definition():
+            raise JoinChangedError(
+                f"The join {self.join.name} has other streams, keys, windows or event times now than those that its "
+                f"table was joined with ({_changes(last.plan['definition'], self._definition())}). Take them back, or "
+                f"join everything anew with: deltatag join {self.join.name} --restart"
+            )
+        if last is not None and last.state == PLANNED:
+            return Planned(last, self._files(last.plan["sides"], least_time(last.plan)), resumed=True)
+        before = {} if last is None else last.plan["sides"]
+        sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
+        if all(side["slice"] is None for side in sides.values()):
+            return None
+        stored = index_to_tag_with(self.lake, self.join.name)
+        _, index, _ = self._index(stored.fingerprint)
+        check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        plan: dict[str, Any] = {
+            "definition": self._definition(),
+            "sides": sides,
+            "series": uuid.uuid4().hex if last is None else last.plan["series"],
+            "id_type": self.lake.rule_id_type(),
+            "lateness": self.join.lateness,
+            "latest": None if last is None else last.plan.get("latest"),
+        }
+        files = self._files(sides, least_time(plan))
+        for side in files:
+            sides[side.stream.name] |= {
+                "read_share": round(side.read_share, 4),
+                "earlier_files": len(side.earlier),
+                "new_files": len(side.new.files) if side.new else 0,
+            }
+        self._prepare(files, plan["id_type"])
+        return self._recorded(plan, stored, files)
+
+    def _recorded(self, plan: dict[str, Any], stored: StoredIndex, files: list[SideFiles]) -> Planned:
+        batch = MicroBatch(
+            scope=self.join.name,
+            batch=0 if self._last is None else self._last.batch + 1,
+            state=PLANNED,
+            plan=plan,
+            rules_version=stored.rules_version,
+            fingerprint=stored.fingerprint,
+            source_version=None,
+            started_at=datetime.now(UTC),
+        )
+        recorded = record_plan(self.lake, batch)
+        ours = recorded.plan == plan
+        return Planned(recorded, files if ours else self._files(recorded.plan["sides"], least_time(recorded.plan)))
+
+    def _definition(self) -> dict[str, Any]:
+        """What decides which rows join, as JSON values."""
+        return {
+            "streams": list(self.join.streams),
+            "on": {name: list(columns) for name, columns in self.join.on.items()},
+            "window": dict(self.join.window),
+            "event_time": {name: stream.event_time for name, stream in self.streams.items()},
+        }
+
+    def _plan_side(self, name: str, before: Mapping[str, Any] | None, skip_changes: bool) -> dict[str, Any]:
+        source, stream = self.sources[name], self.streams[name]
+        if before is None:
+            first = position = source.first_position(stream.start)
+            table_id = None
+        else:
+            first, position = Position(**before["first"]), position_from_plan(before["end"])
+            table_id = before["table_id"]
+        taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes)
+        return {
+            "first": asdict(first),
+            "position": asdict(position),
+            "slice": taken.to_plan() if taken is not None else None,
+            "end": asdict(taken.end if taken is not None else position),
+            "table_id": source.table_id,
+            "schema_version": taken.schema_version if taken is not None else source.version,
+        }
+
+    def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
+        zone = self.workspace.configuration.rules.time_zone
+        return side_files(self.widest, self.streams, self.sources, sides, zone, least)
+
+    def rows(self, planned: Planned) -> JoinRows:
+        """The rows that a micro-batch reads."""
+        return JoinRows(self.widest, planned.sides, planned.batch.plan)
+
+    def index(self, planned: Planned) -> tuple[JoinIndex, Matcher]:
+        """The rules that a micro-batch is matched with."""
+        assert planned.batch.fingerprint is not None
+        _, index, matcher = self._index(planned.batch.fingerprint)
+        return index, matcher
+
+    def execute(self, planned: Planned, placed: PlacedRows) -> MicroBatch:
+        """Write what the plan says and record it as done."""
+        started = time.perf_counter()
+        batch, plan = planned.batch, planned.batch.plan
+        files = sum(len(side.new.files) for side in planned.sides if side.new is not None)
+        self.workspace.progress(f"{self.join.name}: micro-batch {batch.batch}, {files} new files")
+        figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
+        if files:
+            self._prepare(planned.sides, plan["id_type"])
+            figures = self._write(planned, placed)
+        done = replace(
+            batch,
+            state=DONE,
+            plan={**plan, "joined": figures["joined"], "latest": figures["latest"]},
+            rows=figures["rows"],
+            matches=figures["matches"],
+            quarantined=figures["quarantined"],
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        record_done(self.lake, done)
+        self._last = done
+        return done
+
+    def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
+        """The late rows first, the joined ones last."""
+        batch = planned.batch
+        stored, _, _ = self._index(str(batch.fingerprint))
+        quarantined, latest = self._quarantine(placed.rows, planned)
+        joined = self._joined(planned, placed).select(
+            *(functions.col(quoted(name)) for name in self.join.streams),
+            "rule_ids",
+            functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
+            functions.lit(stored.fingerprint).alias("index_fingerprint"),
+            functions.lit(batch.started_at).alias("tagged_at"),
+        )
+        name = tagged_table(self.join.name)
+        app = self._app(batch, name)
+        append_once(self.lake, name, joined, app, batch.batch, planned.resumed)
+        # what the table has now: an earlier run, or another one at the same time, may have written it
+        written = written_rows(self.spark, self.lake, name, app, batch.batch)
+        sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
+        counted = written.agg(*sums).first() if written is not None else None
+        return {
+            "rows": placed.rows.new_count(),
+            "joined": int(counted[0]) if counted is not None else 0,
+            "matches": int(counted[1] or 0) if counted is not None else 0,
+            "quarantined": quarantined,
+            "latest": latest,
+        }
+
+    def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
+        """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""
+        index, matcher = self.index(planned)
+        rows, keys = placed.placed
+        id_type = planned.batch.plan["id_type"]
+        task = JoinTask(
+            self.join.streams,
+            tuple(tuple(field.name for field in side.schema.fields) for side in planned.sides),
+            tuple(self.join.window[name] for name in self.join.streams),
+            keys,
+            {"string": pa.string(), "bigint": pa.int64()}[id_type],
+        )
+        found = matched(rows, matcher.file, task, joined_schema(planned.sides, id_type))
+        return found if index.exact else self._decided(found, matcher)
+
+    def _decided(self, candidates: DataFrame, matcher: Matcher) -> DataFrame:
+        """Of candidates the joined rows that satisfy a rule, where only Spark can tell."""
+        times = [
+            functions.col(f"{quoted(name)}.{quoted(str(stream.event_time))}").cast("timestamp")
+            for name, stream in self.streams.items()
+        ]
+        rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
+        return rows.withColumn("rule_ids", matcher.rule_ids()).filter(functions.size("rule_ids") > 0)
+
+    def _quarantine(self, rows: JoinRows, planned: Planned) -> tuple[int, int | None]:
+        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
+        batch = planned.batch
+        if batch.plan["lateness"] is None:
+            return 0, None
+        latest, late = rows.latest_and_late()
+        before = batch.plan["latest"]
+        latest = before if latest is None else latest if before is None else max(before, latest)
+        if late:
+            name, app = quarantine_table(self.join.name), self._app(batch, quarantine_table(self.join.name))
+            append_once(self.lake, name, rows.late_rows(batch.batch), app, batch.batch, planned.resumed)
+        return late, latest
+
+    def _prepare(self, sides: list[SideFiles], id_type: str, anew: bool = False) -> None:
+        """Make the tables that are missing; SourceChangedError if a source's columns no longer fit them."""
+        for side in sides:
+            check_writable(side.stream.name, side.schema)
+        structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
+        if self._prepared == StructType(structs) and not anew:
+            return
+        late = self.join.lateness is not None
+        for name, added, kept in (
+            (tagged_table(self.join.name), joined_columns(id_type), True),
+            (quarantine_table(self.join.name), QUARANTINE_COLUMNS, late),
+        ):
+            wanted = StructType([*structs, *fields_of(added)])
+            prepare_table(self.workspace, name, wanted, (), kept, anew, f"deltatag join {self.join.name}")
+        self._prepared = StructType(structs)
+
+    def _app(self, batch: MicroBatch, name: str) -> str:
+        """Whose transactions the micro-batches are in the log of one table."""
+        return f"deltatag/{batch.plan['series']}/{name}"
+
+    def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Matcher]:
+        if fingerprint not in self._indexes:
+            stored = index_to_tag_with(self.lake, self.join.name, fingerprint)
+            path = fetch_index(self.lake, stored)
+            compiled = ri.load(path)
+            matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type())
+            self._indexes[fingerprint] = (stored, JoinIndex.of(compiled, self.join.streams), matcher)
+        return self._indexes[fingerprint]
+
+
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    return "; ".join(f"{name} was {before[name]}, is {now[name]}" for name in now if before.get(name) != now[name])

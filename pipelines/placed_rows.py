@@ -1,0 +1,151 @@
+"""The rows of a micro-batch in the partitions in which they can be joined, for all joins that read the same rows.
+
+Before they travel, rows that no rule can want are left out: those on which no conjunction's part on their own stream
+holds. Where several joins read the rows, they are read, filtered and shuffled once and kept until all have matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, functions
+from pyspark.storagelevel import StorageLevel
+
+from pipelines.quarantine import quoted
+from pipelines.sample import source_sample
+from pipelines.schema import arrow_schema_of
+from pipelines.session import tested_column
+from pipelines.shuffle import flat, partitions, shuffled, slice_widths, united
+from pipelines.tag import bound_batches
+from rules_index.inputs import path_parts
+from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
+
+if TYPE_CHECKING:
+    from pipelines.config import Join
+    from pipelines.join_rows import JoinRows
+    from pipelines.matching import Matcher
+    from pipelines.sides import SideFiles
+    from pipelines.workspace import Workspace
+    from rules_index.expressions.tree import Leaf
+    from rules_index.join import JoinIndex
+
+WORTH = 0.5
+"""Share of a stream's rows that a filter leaves, above which it costs more than the shuffle of the others."""
+
+
+class PlacedRows:
+    """The rows, read when they are first asked for."""
+
+    def __init__(
+        self, workspace: Workspace, join: Join, rows: JoinRows, indexes: Sequence[tuple[JoinIndex, Matcher]]
+    ) -> None:
+        """join: the streams, keys and the longest windows of all joins, whose indexes these are."""
+        self.workspace, self.join, self.rows, self.indexes = workspace, join, rows, indexes
+
+    @cached_property
+    def placed(self) -> tuple[DataFrame, int]:
+        """The rows, each partition's by time, and how many columns their key has."""
+        rows, parts = self.rows, self.rows.parts()
+        files = [add for side in rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
+        bound_batches(self.workspace, tuple(files))
+        known = [side.rows for side in rows.sides]
+        total = None if None in known else sum(count or 0 for count in known)
+        count = partitions(self.workspace.spark, total)
+        widths, filters = [], {}
+        if count > 1:
+            self.workspace.progress(f"{self.join.name}: counting the rows of each key")
+            widths = slice_widths([frame for _, frame in parts], self.join, len(rows.types), count, total)
+            filters = {side.stream.name: self._filter(side) for side in rows.sides}
+        frames = [self._frame(side, frame, filters.get(side.stream.name)) for side, frame in parts]
+        placed, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, widths)
+        if len(self.indexes) > 1:
+            placed = placed.persist(StorageLevel.MEMORY_AND_DISK)
+        return placed, keys
+
+    def release(self) -> None:
+        """Give up what is kept of the rows."""
+        if "placed" in self.__dict__ and len(self.indexes) > 1:
+            self.placed[0].unpersist()
+
+    def _frame(self, side: SideFiles, rows: DataFrame, wanted: Column | None) -> DataFrame:
+        """Rows of one side as workers take them."""
+        rows = rows.select("*", *self._derived(side.stream.name).values())
+        return flat(rows if wanted is None else rows.filter(wanted), side)
+
+    def _columns(self) -> list[str]:
+        """The columns that travel."""
+        keys = [f"{KEY}{place}" for place in range(len(self.rows.types))]
+        sides = self.rows.sides
+        own = [own_column(side.stream.name, field.name) for side in sides for field in side.schema.fields]
+        return [STREAM, TIME, NEW, *keys, *own, *(name for side in sides for name in self._derived(side.stream.name))]
+
+    def _derived(self, stream: str) -> dict[str, Column]:
+        """What Spark evaluates from a stream's rows alone, by its name."""
+        return {
+            leaf.name: tested_column(self.workspace.spark, leaf.text, leaf.type).alias(leaf.name)
+            for index, _ in self.indexes
+            for leaf in index.inputs(stream)
+            if leaf.text is not None
+        }
+
+    def _filter(self, side: SideFiles) -> Column | None:
+        """Whether some rule can want a row of a stream; None where too many pass to be worth it."""
+        name = side.stream.name
+        if not all(index.filters(name) for index, _ in self.indexes) or self._share(side) > WORTH:
+            return None
+        conditions = [_useful(index, matcher, name) for index, matcher in self.indexes]
+        return reduce(lambda one, other: one | other, conditions)
+
+    def _share(self, side: SideFiles) -> float:
+        """The share of some of a stream's rows that a rule can want; 0 where nobody can tell without Spark."""
+        name = side.stream.name
+        leaves = [leaf for index, _ in self.indexes for leaf in index.inputs(name)]
+        if any(leaf.text is not None for leaf in leaves):
+            return 0.0
+        schema = arrow_schema_of(side.schema.json())
+        names = {part for leaf in leaves for part in path_parts(leaf.name)[1:2] or schema.names}
+        rows = source_sample(side.stream, schema)([column for column in schema.names if column in names])
+        if rows is None or not rows.num_rows:
+            return 0.0
+        useful = reduce(np.logical_or, (index.useful(name, rows) for index, _ in self.indexes))
+        return float(useful.mean())
+
+
+def _useful(index: JoinIndex, matcher: Matcher, stream: str) -> Column:
+    """Whether a row of a stream can be part of a joined row that satisfies a rule of an index."""
+    leaves = index.inputs(stream)
+    names = tuple(leaf.name for leaf in leaves)
+    arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
+    function = arrow_udf(_filterer(matcher.file, index.owners.streams, stream, names), "boolean")
+    # a deterministic one would be evaluated before earlier rows are reduced to those of new keys
+    filtering: Column = function.asNondeterministic()(*(_column(leaf) for leaf in leaves))
+    return filtering
+
+
+def _column(leaf: Leaf) -> Column:
+    parts = [leaf.name] if leaf.text is not None else path_parts(leaf.name)
+    return functions.col(".".join(quoted(part) for part in parts))
+
+
+def _filterer(
+    file: Callable[[], str], streams: tuple[str, ...], stream: str, names: tuple[str, ...]
+) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+
+    def wanted(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        import pyarrow as pa
+
+        from rules_index.join import worker
+
+        index = worker.open_join(file(), streams)
+        for batch in batches:
+            columns = (batch,) if len(names) == 1 else batch
+            yield pa.array(index.useful(stream, pa.table(list(columns), list(names))))
+
+    kinds = Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]]
+    wanted.__annotations__ = {"batches": kinds, "return": Iterator[pa.Array]}
+    return wanted
