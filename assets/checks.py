@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, source_key, table_key
-from assets.streams import BATCHES
+from assets.tables import BATCHES
 from pipelines.config import Configuration, Join, Stream
 from pipelines.tables import tagged_table
 from quality.findings import ERROR, Expectation, GateResult, markdown_table

@@ -153,11 +153,16 @@ def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterato
     except ConfigurationError:
         raise
     except (PipelineError, RulesIndexError) as error:
-        if args.verbose:
-            import traceback
+        failures[name] = _told(error, args)
 
-            traceback.print_exc()
-        failures[name] = str(error)
+
+def _told(error: Exception, args: Namespace) -> str:
+    """An error for people; its origin too, where it is asked for."""
+    if args.verbose:
+        import traceback
+
+        traceback.print_exception(error)
+    return str(error)
 
 
 def _tag_line(result: TagResult) -> str:
@@ -173,17 +178,12 @@ def _tag_line(result: TagResult) -> str:
 
 def join_verb(args: Namespace) -> int:
     """Join what is new on any side of the joins."""
-    from pipelines.join import join_streams
+    from pipelines.join import join_together
 
     with _workspace(args) as workspace:
         joins = args.joins or list(workspace.configuration.joins)
-        for name in joins:
-            workspace.configuration.join(name)
-        results: list[Any] = []
-        failures: dict[str, str] = {}
-        for name in joins:
-            with _failure_of(name, failures, args):
-                results.append(join_streams(workspace, name, args.restart, args.skip_changes))
+        results, errors = join_together(workspace, list(dict.fromkeys(joins)), args.restart, args.skip_changes)
+    failures = {name: _told(error, args) for name, error in errors.items()}
     _print_results(args, results, _join_line, failures, "join")
     if not joins and not args.json:
         print("No join is configured yet: name one under [joins] in the configuration.")

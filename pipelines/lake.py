@@ -140,7 +140,7 @@ def _how_to_make(name: str) -> str:
     if name in LAKE_TABLES:
         return "Make it with: deltatag init"
     scope = re.sub(r"^quarantine_|_tagged$|_matches$", "", name)
-    return f"It is made by the first run of: deltatag tag {scope}"
+    return f"It is made by the first run of deltatag tag {scope}, or of deltatag join {scope} where that is a join."
 
 
 def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:

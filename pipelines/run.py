@@ -10,7 +10,7 @@ from typing import Protocol
 from pipelines.compile import ScopeResult, compile_is_due, compile_scopes
 from pipelines.config import Join, Stream
 from pipelines.errors import PipelineError
-from pipelines.join import JoinResult, join_is_due, join_streams
+from pipelines.join import JoinResult, join_is_due, join_together
 from pipelines.scopes import scopes_of
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
@@ -71,8 +71,7 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
     _compile_due(workspace, gates, report)
     for stream in workspace.configuration.streams.values():
         _unless_failed(report, stream.name, partial(_tag_due, workspace, stream, gates, report))
-    for join in workspace.configuration.joins.values():
-        _unless_failed(report, join.name, partial(_join_due, workspace, join, gates, report))
+    _join_due(workspace, gates, report)
     return report
 
 
@@ -117,12 +116,20 @@ def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunRepo
     return shut
 
 
-def _join_due(workspace: Workspace, join: Join, gates: Gates, report: RunReport) -> str | None:
-    """Run a join between its gates; gives why one of them is shut."""
-    if not join_is_due(workspace, join.name):
-        return None
-    shut = gates.before_join(workspace, join)
-    if shut is None:
-        report.joined.append(join_streams(workspace, join.name))
-        shut = gates.after_join(workspace, join)
-    return shut
+def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
+    """Run the joins that are due together, between the gates of each."""
+    ready: list[Join] = []
+
+    def before(join: Join) -> str | None:
+        if not join_is_due(workspace, join.name):
+            return None
+        shut = gates.before_join(workspace, join)
+        ready.extend([join] if shut is None else [])
+        return shut
+
+    for join in workspace.configuration.joins.values():
+        _unless_failed(report, join.name, partial(before, join))
+    report.joined, failures = join_together(workspace, [join.name for join in ready])
+    report.failures |= {name: str(error) for name, error in failures.items()}
+    for join in ready:
+        _unless_failed(report, join.name, partial(gates.after_join, workspace, join))

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.columns import check_columns, source_columns
 from pipelines.config import Join, Stream
-from pipelines.errors import SourceError
+from pipelines.errors import ConfigurationError, SourceError
 from pipelines.sample import source_sample
 
 if TYPE_CHECKING:
@@ -139,7 +139,10 @@ def scope_of(workspace: Workspace, name: str) -> Scope:
     configuration = workspace.configuration
     if name in configuration.joins:
         return JoinScope(workspace, configuration.joins[name])
-    return StreamScope(workspace, configuration.stream(name))
+    if name in configuration.streams:
+        return StreamScope(workspace, configuration.streams[name])
+    known = ", ".join(scopes_of(workspace)) or "none"
+    raise ConfigurationError(f"{configuration.path}: there is no scope {name!r}; the streams and joins are: {known}.")
 
 
 def scopes_of(workspace: Workspace) -> list[str]:

@@ -174,6 +174,18 @@ def test_rows_that_come_too_late_are_in_quarantine(prepared) -> None:
     assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all"), (100, 8, "all")]
 
 
+def test_rules_may_name_the_latest_time(prepared) -> None:
+    workspace = prepared(
+        ("after", "_event_time > timestamp_seconds(1700000010)"),
+        ("second", "second(_event_time) = 30"),
+        ("not a", "_event_time > a.t"),
+        window="10 s",
+    )
+    join_streams(workspace, "j")
+    # the 10th second behind 1.7 billion is second 30 of its minute
+    assert pairs(workspace) == [(100, 1, "second"), (100, 2, "second"), (100, 3, "after", "not a")]
+
+
 def test_lateness_bounds_how_far_back_files_are_read(prepared) -> None:
     workspace = prepared(lateness="20 s", window={"a": "0 s", "b": "1000 s"})
     append(workspace, "b", (1, -500, 50), (1, 3000, 60))

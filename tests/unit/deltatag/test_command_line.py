@@ -138,8 +138,10 @@ def test_mistakes_are_one_paragraph(
     assert "Traceback" not in error
 
 
-def test_an_unknown_stream_is_a_usage_error(folder: Path, capsys) -> None:
+def test_an_unknown_scope_is_a_usage_error(folder: Path, capsys) -> None:
     assert main(["compile", "nope"]) == 2
+    assert "there is no scope 'nope'; the streams and joins are: s" in capsys.readouterr().err
+    assert main(["tag", "nope"]) == 2
     assert "there is no stream 'nope'; the configured streams are: s" in capsys.readouterr().err
 
 

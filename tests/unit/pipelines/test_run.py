@@ -33,7 +33,7 @@ class Steps(OpenGates):
             "tag_is_due": lambda _, name: name in self.due,
             "join_is_due": lambda _, name: name in self.due,
             "tag_stream": lambda _, name: TagResult(self._noted("tag ", name)),
-            "join_streams": lambda _, name: JoinResult(self._noted("join ", name)),
+            "join_together": self._join,
         }.items():
             monkeypatch.setattr(run, name, step)
 
@@ -66,6 +66,11 @@ class Steps(OpenGates):
             raise found
         return name
 
+    def _join(self, _: Any, names: list[str]) -> tuple[list[JoinResult], dict[str, Exception]]:
+        self.calls += [f"join {name}" for name in names]
+        failures = {name: self.wrong[f"join {name}"] for name in names if f"join {name}" in self.wrong}
+        return [JoinResult(name) for name in names if name not in failures], failures  # type: ignore[return-value]
+
     def _compile(self, _: Any, scopes: list[str]) -> list[ScopeResult]:
         self.calls.append(f"compile {' '.join(scopes)}")
         errors = {scope: self.wrong.get(f"compile {scope}") for scope in scopes}
@@ -85,10 +90,10 @@ def workspace(tmp_path: Path) -> Workspace:
 
 ALL = ["a", "b", "j1", "j2"]
 TAGGED = ["before a", "tag a", "after a", "before b", "tag b", "after b"]
-JOINED = ["before j1", "join j1", "after j1", "before j2", "join j2", "after j2"]
+JOINED = ["before j1", "before j2", "join j1", "join j2", "after j1", "after j2"]
 
 
-def test_everything_is_compiled_then_streams_are_tagged_then_joins_run_each_between_its_gates(
+def test_everything_is_compiled_then_streams_are_tagged_then_joins_run_together_between_their_gates(
     steps: Steps, workspace: Workspace
 ) -> None:
     report = run_due(workspace, steps)
@@ -131,7 +136,7 @@ def test_rows_wait_for_rules_that_could_not_be_compiled(steps: Steps, workspace:
     steps.wrong = {"compile a": "too many rejects", "compile j2": "keys cannot be compared"}
     report = run_due(workspace, steps)
     assert report.failures == {"a": "too many rejects", "j2": "keys cannot be compared"}
-    assert steps.calls[1:] == [*TAGGED[3:], *JOINED[:3]]
+    assert steps.calls[1:] == [*TAGGED[3:], "before j1", "join j1", "after j1"]
 
 
 def test_a_scope_that_cannot_be_judged_is_compiled_to_tell_why(steps: Steps, workspace: Workspace) -> None:

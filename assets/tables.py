@@ -1,0 +1,84 @@
+"""The assets of a step that writes tables in micro-batches, a stream's or a join's."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
+from assets.rules import MISSING
+from pipelines.tables import RUNS
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+BATCHES = "micro_batches"
+"""Metadata of a written table: how many micro-batches the step wrote."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a step did: its micro-batches, and the metadata of each table by the table's name."""
+
+    batches: int
+    metadata: Mapping[str, Mapping[str, Any]]
+
+
+def written_assets(
+    scope: str,
+    step: str,
+    tables: Mapping[str, str],
+    runs: str,
+    deps: Sequence[dg.AssetKey],
+    write: Callable[[dg.AssetExecutionContext, "Workspace"], Written],
+) -> dg.AssetsDefinition:
+    """The tables of a scope and `runs/<scope>`, written by one step; `tables` and `runs` tell what they hold."""
+    specs = [
+        dg.AssetSpec(table_key(name), deps=deps, group_name=scope, description=text, kinds={"deltalake", "spark"})
+        for name, text in tables.items()
+    ]
+    specs.append(dg.AssetSpec(runs_key(scope), deps=deps, group_name=scope, description=runs, kinds={"deltalake"}))
+
+    @dg.multi_asset(name=step, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
+    def written(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        workspace = context.resources.lake.workspace()
+        done = write(context, workspace)
+        for name in tables:
+            yield dg.MaterializeResult(
+                asset_key=table_key(name),
+                data_version=table_version(workspace, name),
+                metadata={**done.metadata[name], "dagster/uri": workspace.lake.uri(name)},
+            )
+        yield dg.MaterializeResult(
+            asset_key=runs_key(scope),
+            data_version=dg.DataVersion(newest_batch(workspace, scope)),
+            metadata={BATCHES: done.batches, "dagster/uri": workspace.lake.uri(RUNS.name)},
+        )
+
+    return written
+
+
+def table_version(workspace: "Workspace", name: str) -> dg.DataVersion:
+    """The Delta version of one of the lake's tables; MISSING where it is not there yet."""
+    return dg.DataVersion(str(workspace.lake.version(name)) if workspace.lake.exists(name) else MISSING)
+
+
+def newest_batch(workspace: "Workspace", scope: str) -> str:
+    """Number and state of the newest micro-batch of a stream or a join; MISSING before the first."""
+    from pipelines.runs import last_batch
+
+    last = last_batch(workspace.lake, scope)
+    return MISSING if last is None else f"{last.batch} {last.state}"
+
+
+def rates(new_rows: int, source_rows: int, matches: int, quarantined: int, seconds: float) -> dict[str, Any]:
+    """What a tagged table tells of the rows that it gained."""
+    return {
+        "new_rows": new_rows,
+        "matches": matches,
+        "matches_per_row": matches / new_rows if new_rows else 0.0,
+        "quarantine_rate": quarantined / source_rows if source_rows else 0.0,
+        "rows_per_second": source_rows / seconds if seconds else 0.0,
+        "seconds": seconds,
+    }
