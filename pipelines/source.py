@@ -184,7 +184,7 @@ class Source:
 
     def _files_at(self, version: int) -> list[dict[str, Any]]:
         """The `add` actions of a version's files; where none was removed since, without asking for the version."""
-        later: set[str] = set()
+        later = set()
         for commit in range(version + 1, self.version + 1):
             actions = self.log.commit(commit)
             if actions is None or any("remove" in action for action in actions):
@@ -253,8 +253,7 @@ class Source:
 
     def _snapshot_files(self, version: int) -> list[Add]:
         """The files of a version, oldest first, in an order that depends on nothing but the files."""
-        snapshot = self._newest if version == self.version else self.log.snapshot(version)
-        files = sorted(self.log.files(snapshot), key=lambda add: (add["modificationTime"], add["path"]))
+        files = sorted(self._files_at(version), key=lambda add: (add["modificationTime"], add["path"]))
         versions = self._versions_of({add["path"] for add in files}, version)
         return [(versions[add["path"]], add) for add in files]
 

@@ -1,0 +1,258 @@
+"""`join` beside Spark's own join and a filter by the same rules: what do pairs cost that satisfy no rule?
+
+    python -m benchmarks.join [--rules 10 1000] [--shares 0.01 0.0001] [--partners 1 32 1000] [--pairs 20000000]
+                              [--rows 200000] [--repeat 3] [--hot 2000000] [--plots FOLDER]
+
+Two streams, of which each row can be joined with so many of the other. Each rule is a range on a column of either side;
+together they are satisfied by a share of all pairs. Both write the joined rows that satisfy a rule into a Delta table,
+deltatag with the rules' ids. The joined rows are compared by count and hash sum before any time is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import statistics
+import tempfile
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import write_deltalake
+
+from benchmarks import spark_events
+from benchmarks.report import interleaved, machine, median, plot_bars, print_table, short, timed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipelines.workspace import Workspace
+
+VALUES = 1_000_000
+"""Values of the columns that rules name."""
+HOUR = 3_600_000_000
+FILES = 4
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One comparison: rules, the share of all pairs that satisfy one, rows of a side and partners of each."""
+
+    rules: int
+    share: float
+    rows: int
+    partners: int
+
+    @property
+    def folder(self) -> str:
+        """As its tables are called."""
+        return f"{self.rules}_{self.share}_{self.partners}"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rules", type=int, nargs="+", default=[10, 1_000])
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.0001])
+    parser.add_argument("--partners", type=int, nargs="+", default=[1, 32, 1_000])
+    parser.add_argument("--pairs", type=int, default=20_000_000, help="pairs that Spark forms, at most")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows of a side, at most")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--hot", type=int, default=2_000_000, help="rows of which 30 %% have one key; 0: none")
+    parser.add_argument("--plots", type=Path, help="folder for join.png")
+    options = parser.parse_args(arguments)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    cells = [
+        Cell(rules, share, min(options.rows, options.pairs // partners), partners)
+        for rules in options.rules
+        for share in options.shares
+        for partners in options.partners
+    ]
+    print(f"join beside Spark's own join and filter; {machine()}")
+    with tempfile.TemporaryDirectory(prefix="deltatag-bench-") as name:
+        folder = Path(name)
+        spark = _session(folder)
+        log = spark_events.EventLog(folder / "events")
+        _compare(folder, spark, log, cells, options)
+        if options.hot:
+            _show_hot_key(folder, spark, log, options.hot)
+
+
+def _compare(folder: Path, spark: SparkSession, log: spark_events.EventLog, cells: list[Cell], options: Any) -> None:
+    rows, ratios = [], []
+    for cell in cells:
+        rules = _rules(cell)
+        workspace = _workspace(folder / cell.folder, spark, rules, _sides(cell))
+        with log.tasks() as theirs:
+            _spark_join(workspace, rules)
+        with log.tasks() as ours:
+            _join(workspace)
+        joined = _check(workspace)
+        tasks = {"Spark": partial(_spark_join, workspace, rules), "deltatag": partial(_join, workspace)}
+        seconds = interleaved(options.repeat, tasks)
+        ratio = median(seconds["Spark"]) / median(seconds["deltatag"])
+        ratios.append(ratio)
+        rows.append(
+            (cell.rules, f"{cell.share:.2%}", cell.partners, short(cell.rows * cell.partners), short(joined),
+             f"{median(seconds['Spark']):.1f}", f"{median(seconds['deltatag']):.1f}", f"{ratio:.1f}",
+             _mib(theirs.shuffle_bytes), _mib(ours.shuffle_bytes), _mib(theirs.spark_bytes),
+             f"{_mib(ours.spark_bytes)} + {_mib(ours.worker_bytes)}")
+        )  # fmt: skip
+        shutil.rmtree(folder / cell.folder)
+    header = (
+        *("rules", "share", "partners", "pairs", "joined rows", "Spark, s", "deltatag, s", "times faster"),
+        *("Spark: shuffle, MiB", "deltatag", "Spark: memory of a task, MiB", "deltatag + worker"),
+    )
+    print_table(f"Medians of {options.repeat} runs in turn; {machine()}", header, rows)
+    if options.plots:
+        names = [f"{cell.rules} rules,\n{cell.share:.2%}, {cell.partners}" for cell in cells]
+        title = "join beside Spark's join and filter, by rules, share of pairs that match, partners of a row"
+        plot_bars(options.plots / "join.png", title, "times faster", names, {"deltatag": ratios}, log=True)
+
+
+def _show_hot_key(folder: Path, spark: SparkSession, log: spark_events.EventLog, rows: int) -> None:
+    """How long the longest task takes where one key has 30 % of all rows."""
+    draw = np.random.default_rng(3)
+    sides = {}
+    for name in "ab":
+        key = np.where(draw.random(rows // 2) < 0.3, 0, draw.integers(1, rows // 100, rows // 2))
+        sides[name] = _side(name, key, draw.integers(0, 240 * HOUR, rows // 2), draw)
+    rules = [f"a.x < {VALUES // 100} AND b.y < {VALUES // 100}", f"a.x > {VALUES - 100}", "b.y = 17"]
+    workspace = _workspace(folder / "hot", spark, rules, sides, window="10 min")
+    _join(workspace)
+    with log.tasks() as tasks:
+        seconds = _join(workspace)
+    stages = [each for each in tasks.seconds.values() if len(each) > 2]
+    matching = max(stages, key=sum)
+    middle = statistics.median(matching)
+    print_table(
+        f"One key with 30 % of {rows:,} rows; {machine()}",
+        ("seconds", "tasks of the stage that matches", "median, s", "longest, s", "longest / median"),
+        [(f"{seconds:.1f}", len(matching), f"{middle:.2f}", f"{max(matching):.2f}", f"{max(matching) / middle:.2f}")],
+    )
+
+
+def _mib(count: int) -> str:
+    return f"{count / 2**20:,.1f}"
+
+
+def _rules(cell: Cell) -> list[str]:
+    """Ranges on both sides, each rule of equal share."""
+    draw = np.random.default_rng(cell.rules)
+    width = max(1, round(VALUES * (cell.share / cell.rules) ** 0.5))
+    starts = draw.integers(0, VALUES - width, (cell.rules, 2)).tolist()
+    return [f"a.x BETWEEN {x} AND {x + width - 1} AND b.y BETWEEN {y} AND {y + width - 1}" for x, y in starts]
+
+
+def _sides(cell: Cell) -> dict[str, pa.Table]:
+    """Rows of both streams: each key has as many of either as a row has partners, all within the window."""
+    draw = np.random.default_rng(7)
+    keys = max(1, cell.rows // cell.partners)
+    return {
+        name: _side(name, draw.permutation(np.arange(cell.rows) % keys), draw.integers(0, HOUR, cell.rows), draw)
+        for name in "ab"
+    }
+
+
+def _side(name: str, key: np.ndarray, time: np.ndarray, draw: np.random.Generator) -> pa.Table:
+    rows = len(key)
+    value = {"a": "x", "b": "y"}[name]
+    return pa.table(
+        {
+            "id": np.arange(rows),
+            "k": key,
+            "t": pa.array(1_700_000_000_000_000 + np.sort(time), pa.timestamp("us", "UTC")),
+            value: draw.integers(0, VALUES, rows),
+            "text": pa.array([f"row {number} of {name}" for number in range(rows)]),
+        }
+    )
+
+
+def _session(folder: Path) -> SparkSession:
+    from pipelines.config import parse_configuration
+    from pipelines.session import open_session
+
+    spark = {"spark.master": "local[2]", "spark.local.dir": str(folder / "local")}
+    document = {"lake": {"root": "lake"}, "spark": spark | spark_events.settings(folder / "events")}
+    return open_session(parse_configuration(document, folder / "deltatag.toml"), quiet=True)
+
+
+def _workspace(
+    folder: Path, spark: SparkSession, rules: list[str], sides: dict[str, pa.Table], window: str = "1 hour"
+) -> Workspace:
+    """A lake of its own with both sources and compiled rules."""
+    from pipelines.compile import compile_scopes
+    from pipelines.config import parse_configuration
+    from pipelines.lake import arrow_schema
+    from pipelines.tables import LAKE_TABLES, RULES
+    from pipelines.workspace import Workspace
+
+    folder.mkdir()
+    for name, rows in sides.items():
+        bounds = [part * rows.num_rows // FILES for part in range(FILES + 1)]
+        for begin, end in pairwise(bounds):
+            write_deltalake(str(folder / name), rows.slice(begin, end - begin), mode="append")
+    document = {
+        "lake": {"root": str(folder)},
+        "streams": {name: {"source": str(folder / name), "event_time": "t"} for name in sides},
+        "joins": {"j": {"streams": list(sides), "on": ["k"], "window": window}},
+    }
+    workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), spark)
+    for name in LAKE_TABLES:
+        workspace.lake.create(name)
+    table = [{"rule_id": f"rule_{n:06d}", "scope": "j", "expression": text} for n, text in enumerate(rules)]
+    rows_of_rules = pa.Table.from_pylist(table, schema=arrow_schema(RULES))
+    write_deltalake(workspace.lake.uri("rules"), rows_of_rules, mode="append")
+    (result,) = compile_scopes(workspace, ["j"])
+    if result.error or result.rejects:
+        raise SystemExit(f"The rules did not compile: {result}")
+    return workspace
+
+
+def _join(workspace: Workspace) -> float:
+    """One run of the verb over both sources, into empty tables; its seconds."""
+    from pipelines.join import join_streams
+
+    lake = workspace.lake
+    for name in ("runs", "j_tagged"):
+        shutil.rmtree(Path(lake.uri(name)), ignore_errors=True)
+    lake.create("runs")
+    return timed(lambda: join_streams(workspace, "j"))
+
+
+def _spark_join(workspace: Workspace, rules: list[str]) -> float:
+    """Spark's own join, filtered, into a Delta table; its seconds."""
+    lake = workspace.lake
+    near = f"abs(unix_micros(a.t) - unix_micros(b.t)) <= {HOUR}"
+    text = (
+        f"SELECT struct(a.*) AS a, struct(b.*) AS b FROM delta.`{lake.uri('a')}` a JOIN delta.`{lake.uri('b')}` b "
+        f"ON a.k = b.k AND {near} WHERE {' OR '.join(f'({rule})' for rule in rules)}"
+    )
+    joined = workspace.spark.sql(text)
+    return timed(lambda: joined.write.format("delta").mode("overwrite").save(lake.uri("spark_joined")))
+
+
+def _check(workspace: Workspace) -> int:
+    """The number of joined rows, which are the same ones."""
+    lake = workspace.lake
+    ours, theirs = (_sums(workspace.spark.read.format("delta").load(lake.uri(n))) for n in ("j_tagged", "spark_joined"))
+    if ours != theirs:
+        raise SystemExit(f"deltatag and Spark differ: {ours} and {theirs} (joined rows, sum of hashes).")
+    return ours[0]
+
+
+def _sums(rows: DataFrame) -> tuple[int, int]:
+    from pyspark.sql import functions
+
+    found = rows.agg(functions.count("*"), functions.sum(functions.hash("a.id", "b.id").cast("bigint"))).first()
+    assert found is not None
+    return int(found[0]), int(found[1] or 0)
+
+
+if __name__ == "__main__":
+    main()
