@@ -21,6 +21,7 @@ from pipelines.config import Stream
 from pipelines.errors import QuarantineShareError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
 from pipelines.matching import Matcher, check_inputs
+from pipelines.pushdown import matchable_condition, matchable_files
 from pipelines.quarantine import check_conditions, count_refused
 from pipelines.runs import (
     DONE,
@@ -50,6 +51,7 @@ from pipelines.workspace import Workspace
 from pipelines.writing import Output, StreamTables
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 _NARROW_ROW = 512
@@ -149,6 +151,7 @@ class _Tagger:
         self.workspace, self.stream = workspace, stream
         self.lake, self.spark = workspace.lake, workspace.spark
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Matcher]] = {}
+        self._conditions: dict[str, str | None] = {}
         self._prepared: tuple[StructType, str] | None = None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
@@ -245,7 +248,10 @@ class _Tagger:
             stored, _, matcher = self._index(batch.fingerprint)
             bound_batches(self.workspace, taken.files)
             output = Output(tables, batch, matcher, stored)
-            figures = output.write(slice_frame(source, taken), resumed)
+            matchable = self._matchable(source, taken, batch)
+            figures = output.write(slice_frame(source, taken), matchable, resumed)
+            if matchable is not None:
+                figures["rows"] = rows_of(taken.files)
         done = replace(
             batch,
             state=DONE,
@@ -257,6 +263,27 @@ class _Tagger:
         )
         record_done(self.lake, done)
         return done
+
+    def _matchable(self, source: Source, taken: Slice, batch: MicroBatch) -> DataFrame | None:
+        """The slice without files and rows that no rule can match, where only matched rows are written; else None."""
+        if batch.plan["output"] != "matched" or rows_of(taken.files) is None:
+            return None
+        condition = self._condition(str(batch.fingerprint))
+        if condition is None:
+            return None
+        files = matchable_files(self.spark, source, taken, condition)
+        size = sum(int(add["size"]) for _, add in files)
+        self.workspace.progress(
+            f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files)} of "
+            f"{len(taken.files)} files, {size / 2**20:,.1f} MiB"
+        )
+        return slice_frame(source, replace(taken, files=files)).filter(condition)
+
+    def _condition(self, fingerprint: str) -> str | None:
+        """What every row satisfies that a rule of an index matches; None where nothing can be said."""
+        if fingerprint not in self._conditions:
+            self._conditions[fingerprint] = matchable_condition(self._index(fingerprint)[1])
+        return self._conditions[fingerprint]
 
     def _tables(self, schema: StructType, id_type: str) -> StreamTables:
         """The stream's tables, made and checked against the source's columns once for each set of columns."""

@@ -185,20 +185,21 @@ class Output:
         self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
         self.plan = batch.plan
 
-    def write(self, frame: DataFrame, resumed: bool) -> dict[str, Any]:
+    def write(self, frame: DataFrame, matchable: DataFrame | None, resumed: bool) -> dict[str, Any]:
         """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
 
-        `resumed`: an earlier run may have written some of it already. Its commits are found and left alone.
+        `matchable`: those of them that a rule can match, if only matched rows are written. `resumed`: an earlier run
+        may have written some of it already. Its commits are found and left alone.
         """
         spark, plan = self.tables.spark, self.plan
         stream = self.tables.stream
-        accepted = frame
+        accepted = frame if matchable is None else matchable
         if plan["quarantined"]:
             refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
             refused = refused.filter(functions.col("reason") != "").drop("source_version")
             refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
             self._append(quarantine_table(stream), refused, resumed)
-            accepted = frame.filter(sound(spark, plan["key"], plan["checks"]))
+            accepted = accepted.filter(sound(spark, plan["key"], plan["checks"]))
         if self._takes_files(frame):
             return self._write_files(accepted, resumed)
         return self._write_rows(accepted, resumed)

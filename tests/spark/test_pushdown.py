@@ -1,0 +1,112 @@
+"""Files and rows that no rule can match are not read, and nothing that a rule matches is lost by it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+import rules_index as ri
+from pipelines.compile import compile_scopes
+from pipelines.pushdown import matchable_condition, matchable_files
+from pipelines.schema import arrow_schema_of
+from pipelines.source import open_source
+from pipelines.tag import tag_stream
+
+VALUES = """
+    SELECT id, CAST(id % 7 AS INT) AS number, IF(id % 3 = 0, NULL, id / 4.0D) AS share,
+        CASE id % 5 WHEN 0 THEN double('NaN') WHEN 1 THEN double('-Infinity') WHEN 2 THEN -0.0D ELSE id END AS odd,
+        CAST(id / 7 AS DECIMAL(12, 3)) AS amount, IF(id % 4 = 0, NULL, concat('it''s ', id, ' \\\\ é')) AS text,
+        timestamp'2024-03-10 01:30:00' + make_interval(0, 0, 0, 0, id) AS t,
+        timestamp_ntz'2024-03-10 01:30:00' + make_interval(0, 0, 0, 0, id) AS wall,
+        date'2024-02-27' + CAST(id AS INT) AS day, id % 2 = 0 AS even, CAST(concat('b', id) AS BINARY) AS raw,
+        named_struct('city', IF(id % 3 = 0, 'bonn', NULL), 'a b', id) AS place
+    FROM range(60)
+"""
+PREDICATES = (
+    "number IN (1, 3)", "number <> 4", "NOT (share > 5)", "share IS NULL", "odd > 10", "odd = double('NaN')",
+    "odd = 0", "odd <=> NULL", "amount BETWEEN 1.5 AND 3", "text LIKE 'it''s 1%'", "text = 'it''s 5 \\\\ é'",
+    "text < 'it''s 3'", "t > timestamp'2024-03-10 20:00:00'", "wall < timestamp_ntz'2024-03-11 02:30:00'",
+    "day >= date'2024-03-01'", "even", "NOT even", "raw = CAST('b7' AS BINARY)", "place.city = 'bonn'",
+    "place.`a b` < 9", "number = 3 AND (share > 2 OR text IS NULL)", "hour(t) = 5 AND number = 2", "number < amount",
+)  # fmt: skip
+
+
+def test_what_is_left_out_satisfies_no_rule(spark) -> None:
+    session = spark.newSession()
+    for name, value in {"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "true"}.items():
+        session.conf.set(name, value)
+    rows = session.sql(VALUES).cache()
+    schema = arrow_schema_of(rows.schema.json())
+    said = 0
+    for one, other in itertools.pairwise((*PREDICATES, PREDICATES[0])):
+        for text in (one, f"({one}) AND ({other})", f"NOT ({one}) OR ({other})"):
+            compiled = ri.compile_rules([("rule", text)], schema, time_zone="America/New_York")
+            assert not compiled.rejects.num_rows
+            condition = matchable_condition(compiled)
+            if condition is not None:
+                said += 1
+                assert rows.filter(f"({text}) AND NOT coalesce(({condition}), false)").count() == 0, (text, condition)
+    assert said > 2 * len(PREDICATES)
+
+
+@pytest.fixture
+def clustered(new_workspace, add_rules, spark):
+    """Forty files of flights, a day and an origin in each, of which rules can match rows of three."""
+
+    def prepare(**settings):
+        workspace = new_workspace({"s": {"source": "lake/s", "event_time": "t", **settings}})
+        columns = (
+            "id",
+            "element_at(array('JFK', 'EWR', 'LGA', 'SEA'), CAST(id / 1000 AS INT) % 4 + 1) AS origin",
+            "timestamp'2024-01-01' + make_interval(0, 0, 0, CAST(id / 4000 AS INT)) AS t",
+            "id % 100 AS delay",
+        )
+        rows = spark.range(0, 40_000, 1, 40).selectExpr(*columns)
+        rows.write.format("delta").save(workspace.configuration.streams["s"].source)
+        add_rules(
+            workspace,
+            ("late", "s", "origin = 'JFK' AND t < timestamp'2024-01-03' AND delay > 95"),
+            ("sea", "s", "origin = 'SEA' AND t >= timestamp'2024-01-10' AND delay % 10 = 3"),
+        )
+        assert not [each.error for each in compile_scopes(workspace) if each.error]
+        return workspace
+
+    return prepare
+
+
+def test_only_files_that_can_match_are_read(clustered) -> None:
+    told: list[str] = []
+    workspace = clustered(output="matched")
+    workspace.progress = told.append
+    result = tag_stream(workspace, "s")
+    assert (result.rows, result.matches) == (40_000, 2 * 40 + 100)
+    assert any("rows of 3 of 40 files" in line for line in told)
+    tagged = workspace.spark.read.format("delta").load(workspace.lake.uri("s_tagged"))
+    counts = tagged.selectExpr("explode(rule_ids) AS rule").groupBy("rule").count().collect()
+    assert dict(map(tuple, counts)) == {"late": 80, "sea": 100}
+    assert tag_stream(workspace, "s").batches == 0
+
+
+def test_rows_in_quarantine_are_found_in_every_file(clustered) -> None:
+    workspace = clustered(output="matched", checks={"sane": "delay <> 97"})
+    result = tag_stream(workspace, "s")
+    assert (result.rows, result.quarantined, result.matches) == (40_000, 400, 2 * 30 + 100)
+
+
+def test_files_that_were_rewritten_since_are_read(clustered, spark) -> None:
+    workspace = clustered(output="matched")
+    source = workspace.configuration.streams["s"]
+    before = open_source(workspace.spark, source)
+    taken = before.take(before.first_position(source.start), None, 1 << 30)
+    spark.sql(f"OPTIMIZE delta.`{source.source}`")
+    now = open_source(workspace.spark, source)
+    assert len(matchable_files(workspace.spark, before, taken, "origin = 'JFK' AND t < '2024-01-03'")) == 2
+    assert len(matchable_files(workspace.spark, now, taken, "origin = 'JFK' AND t < '2024-01-03'")) == 40
+
+
+def test_rules_of_no_column_alone_leave_nothing_out(clustered, add_rules) -> None:
+    workspace = clustered(output="matched")
+    add_rules(workspace, ("odd", "s", "delay % 50 = 1"))
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "s").matches == 180 + 800
