@@ -57,7 +57,7 @@ def _rows(costs: Costs) -> list[tuple[str, str]]:
 def measure(repeat: int) -> Costs:
     """The costs on this machine."""
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
-    sign, probe, slot, candidate = _keys(repeat)
+    sign, probe, slot = _look_ups(repeat)
     sort, gather = _slices(repeat)
     return Costs(
         coarsen=_coarsen(repeat),
@@ -68,7 +68,8 @@ def measure(repeat: int) -> Costs:
         sign=sign,
         probe=probe,
         slot=slot,
-        candidate=candidate,
+        candidate=_candidate(repeat, 3),
+        copied=_candidate(repeat, 2),
         sort=sort,
         gather=gather,
         order=_order(repeat),
@@ -106,13 +107,13 @@ def _single_codes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _bitmap(repeat: int) -> float:
     attribute, starts, intervals = _single_codes()
-    bits, size_of = np.zeros(len(attribute) * WORDS, np.uint64), np.zeros(len(attribute), np.int32)
+    bits = np.zeros(len(attribute) * WORDS, np.uint64)
 
     @numba.njit(nogil=True)
-    def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any, size_of: Any) -> None:
-        bitmaps.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits, size_of)
+    def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
+        bitmaps.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits)
 
-    taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits, size_of)
+    taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / BLOCK_ROWS / (len(attribute) - 2)
 
 
@@ -162,8 +163,8 @@ def _survivor(repeat: int) -> float:
     return (_nanoseconds(repeat, engine.match, CODES) - _nanoseconds(repeat, engine.match, nothing)) / matches
 
 
-def _keys(repeat: int) -> tuple[float, float, float, float]:
-    """A look-up in signs, and in a filter; a slot of a table without either; a candidate in its slot."""
+def _look_ups(repeat: int) -> tuple[float, float, float]:
+    """A look-up in signs, and in a filter; a slot of a table without either."""
     attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + sift.WORD_ROWS, np.uint16)
     signs = (_draw.random((2, SIGNS)) < 1 / 64).astype(np.uint8).reshape(-1)
     words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
@@ -181,9 +182,14 @@ def _keys(repeat: int) -> tuple[float, float, float, float]:
     sign = _nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS
     probe = _nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
     slot = _nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
-    few, many = _keyed(20_000, 2, 3), _keyed(100_000, 2, 3)
+    return sign, probe, slot
+
+
+def _candidate(repeat: int, named: int) -> float:
+    """A candidate in its slot in a table of two attributes, of conjunctions that name so many."""
+    few, many = _keyed(20_000, 2, named), _keyed(100_000, 2, named)
     per_row = (_nanoseconds(repeat, many.match, CODES) - _nanoseconds(repeat, few.match, CODES)) / CHUNK_ROWS
-    return sign, probe, slot, max(1.0, per_row / (80_000 / VALUES**2))
+    return max(0.1, per_row / (80_000 / VALUES**2))
 
 
 def _keyed(rules: int, width: int, named: int) -> BETree:

@@ -22,7 +22,7 @@ from rules_index.rules import Rejects, RuleColumns, Rules, read_rules
 from rules_index.together.rules import RulesTogether
 from rules_index.validity import validity
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """Of the artifact; it is part of every fingerprint."""
 
 

@@ -15,10 +15,10 @@ from rules_index.engines.stored import Stored, Term, box_of, boxes_of
 from rules_index.engines.validate import validate
 from rules_index.kernels.match import Index, arranged, match_codes
 
-SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth")
+SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
-KERNEL = tuple(name for name in Index._fields if name not in SCALARS and name not in SHARED)
+KERNEL = tuple(name for name in Index._fields if name not in (*SCALARS, *SHARED, "dense"))
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
 REARRANGED_ROWS = 1 << 20
 """Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda)."""
@@ -75,7 +75,8 @@ class Engine(ABC):
         if index is None or (self._rows_left <= 0 and codes.shape[1]):
             # always from the stored terms: arranged ones are another type to the compiler
             index = self._open()
-            index = self._index = index._replace(terms=arranged(codes, index))
+            terms, dense = arranged(codes, index)
+            index = self._index = index._replace(terms=terms, dense=dense)
             self._rows_left = REARRANGED_ROWS
         self._rows_left -= codes.shape[1]
         result: tuple[np.ndarray, np.ndarray] = match_codes(codes, index)
@@ -137,6 +138,7 @@ class Engine(ABC):
         fields: dict[str, Any] = {name: kernel[name] for name in KERNEL}
         fields |= {name: getattr(conjunctions, source) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
+        fields["dense"] = 0
         return Index(**fields)
 
     @abstractmethod

@@ -51,6 +51,7 @@ class Costs:
     probe      a row looked up in a table's filter
     slot       a row's slot in a table, where neither tells that it is empty
     candidate  a row and a conjunction in its slot
+    copied     the same, where nothing but the codes is to be checked
     sort       a row sorted for slicing
     gather     a row's coarse code brought into that order, of one attribute
     order      a match that is not scanned, brought into the order of the lists; where all come from a single table
@@ -66,6 +67,7 @@ class Costs:
     probe: float
     slot: float
     candidate: float
+    copied: float
     sort: float
     gather: float
     order: float
@@ -231,6 +233,7 @@ class _Planner:
         widths = np.full(len(named), KEY_CODES + 1)
         widths[named] = set_widths(c)[self.terms.which[named]]
         self.narrow_enough = widths <= KEY_CODES
+        self.lengths = np.bincount(self.terms.owner, minlength=self.count)
         self._named: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._shares: dict[int, np.ndarray] = {}
         self.counted = np.zeros(self.count) if matches is None else matches
@@ -240,7 +243,7 @@ class _Planner:
     def _scan_cost(self) -> np.ndarray:
         """Of every conjunction [conjunctions] float32 in a block of bitmaps that are filled already."""
         order = np.lexsort((self.share, self.terms.owner))
-        lengths = np.bincount(self.terms.owner, minlength=self.count)
+        lengths = self.lengths
         begin = np.cumsum(lengths) - lengths
         padded = np.append(self.share[order], np.float32(1))
         first = padded[np.where(lengths > 0, begin, len(order))]
@@ -320,6 +323,10 @@ class _Planner:
         signed = float((costs.sign * planes[:, 0] + passed * passing).min())
         return min(signed, costs.probe if filtered else costs.slot)
 
+    def _candidate_cost(self, owner: np.ndarray, named: np.ndarray | int) -> np.ndarray:
+        """Of conjunctions [.] in a row's slot of a table of so many attributes."""
+        return np.where(self.lengths[owner] == named, self.costs.copied, self.costs.candidate).astype(np.float32)
+
     def _tables(self, cost: np.ndarray) -> list[tuple[int, ...]]:
         """The keys that save most, one after the other, each only where it saves more than its probes cost."""
         owner, key, share, names = self._candidate_keys
@@ -328,7 +335,9 @@ class _Planner:
         # a row that satisfies a conjunction meets it under any key
         share = np.maximum(share, self.counted[owner])
         by_owner = np.argsort(owner, kind="stable")
-        owner, key, own = owner[by_owner], key[by_owner], (share * self.costs.candidate)[by_owner]
+        width = np.array([len(names[number]) for number in range(len(names))])
+        own = (share * self._candidate_cost(owner, width[key]))[by_owner]
+        owner, key = owner[by_owner], key[by_owner]
         starts = np.searchsorted(owner, np.arange(self.count + 1))
         of_key = np.argsort(key, kind="stable")
         key_starts = np.searchsorted(key[of_key], np.arange(len(names) + 1))
@@ -414,7 +423,8 @@ class _Planner:
                 other = self._share_of(name)[owner]
                 both = other > 0
                 owner, share = owner[both], share[both] * other[both]
-            keyed = np.maximum(share, self.counted[owner]).astype(np.float32) * np.float32(self.costs.candidate)
+            keyed = np.maximum(share, self.counted[owner]).astype(np.float32)
+            keyed *= self._candidate_cost(owner, len(names))
             better = keyed < best[owner]
             table[owner[better]], best[owner[better]] = number, keyed[better]
         return table, best

@@ -6,12 +6,11 @@ import numpy as np
 
 from rules_index.engines.flat import GATE, Conjunctions, InvalidArraysError, require, require_offsets, require_range
 from rules_index.engines.layout import BLOCK_ROWS, depth_of
-from rules_index.kernels.bitmaps import ALL, COARSE_CODES
+from rules_index.kernels.bitmaps import ALL, COARSE_CODES, STEP
 from rules_index.kernels.keys import PACKED, QUICK
-from rules_index.kernels.match import STEP
 from rules_index.kernels.scan import FAR, NEAR
 from rules_index.kernels.sift import MOST_CHUNK_ROWS, MOST_PLANES, SIFTED
-from rules_index.kernels.vectors import SIGNS
+from rules_index.kernels.vectors import LOOKED_UP, SIGNS
 
 DTYPES = {
     "bitmap_start": np.int64, "term_start": np.int64, "check_start": np.int64, "key_start": np.int64,
@@ -113,12 +112,13 @@ class _Kernel:
         self._tree()
 
     def _scalars(self) -> None:
-        require(self.a["scalars"].shape == (6,), "scalars")
-        scanned, block, chunk, ascending, distinct, depth = (int(x) for x in self.a["scalars"])
+        require(self.a["scalars"].shape == (7,), "scalars")
+        scanned, block, chunk, ascending, distinct, depth, alone = (int(x) for x in self.a["scalars"])
         require(0 <= scanned <= len(self.a["target"]) - int(self.c.gate_start[-1]), "scalars")
         require(STEP <= block <= BLOCK_ROWS and block % STEP == 0, "scalars")
         require(block <= chunk <= MOST_CHUNK_ROWS and chunk % block == 0, "scalars")
-        require(ascending in (0, 1) and distinct in (0, 1), "scalars")
+        require(ascending in (0, 1) and distinct in (0, 1) and alone in (0, 1), "scalars")
+        require(not alone or (bool(distinct) and self.a["key_plain"].tolist() == [1]), "scalars")
         require(depth == depth_of(self.a["tree_end"]) if self._nested() else False, "tree_end")
 
     def _nested(self) -> bool:
@@ -183,17 +183,19 @@ class _Kernel:
     def _tables(self) -> None:
         a = self.a
         tables = len(a["key_bits"])
-        for name in ("slot_at", "filter_at", "filter_bits", "sign_at", "sign_planes", "group_code_at"):
+        for name in ("slot_at", "filter_at", "filter_bits", "sign_at", "sign_planes", "group_code_at", "key_plain"):
             require(len(a[name]) == tables, name)
         require(len(a["key_start"]) == tables + 1, "key_start")
         require_offsets(a["key_start"], len(a["key_attributes"]), "key_start")
         require(len(a["key_factors"]) == len(a["key_attributes"]), "key_factors")
         require_range(a["key_attributes"], 0, len(self.c.sizes), "key_attributes")
-        require_range(a["key_bits"], 0, 31, "key_bits")
-        posted, groups = a["posted"], a["groups"]
+        require_range(a["key_bits"], -len(a["posted"]), 31, "key_bits")
+        require_range(a["key_plain"], 0, 2, "key_plain")
+        require_range(a["plain"], 0, max(1, self.rules), "plain")
+        require(len(a["plain"]) >= LOOKED_UP, "plain")
+        posted = a["posted"]
         require_range(posted[:, 0], -self.rules, len(a["target"]), "posted")
         require_range(posted[:, 1:] >> 16, 0, max(1, len(self.c.sizes)), "posted")
-        require_range(groups[:, 1], 0, len(posted) + 1, "groups")
         for table in range(tables):
             self._table(table)
 
@@ -203,21 +205,16 @@ class _Kernel:
         attributes, factors = a["key_attributes"][begin:end], a["key_factors"][begin:end]
         width, bits, at = end - begin, int(a["key_bits"][table]), int(a["slot_at"][table])
         require(width > 0, "key_start")
-        slots = 1 << bits
-        if bits == 0:
+        plain = bool(a["key_plain"][table])
+        entries = len(a["plain"]) - LOOKED_UP if plain else len(a["posted"])
+        slots = 1 << max(0, bits)
+        if bits <= 0:
             require(bool((factors >= 0).all()), "key_factors")
             slots = 1 + sum((int(self.c.sizes[x]) - 1) * int(f) for x, f in zip(attributes, factors, strict=True))
-        require(at >= 0 and at + slots + 1 <= len(a["slot_start"]), "slot_at")
-        starts = a["slot_start"][at : at + slots + 1]
-        if bits == 0:
-            require_range(starts, 0, len(a["posted"]) + 1, "slot_start")
+        if bits < 0:
+            require(not plain and 0 <= at <= entries + bits * slots, "slot_at")
         else:
-            require_range(starts, 0, max(1, len(a["groups"])), "slot_start")
-            packed = width <= PACKED and bool((a["shift"][attributes] == 0).all())
-            place = int(a["group_code_at"][table])
-            if not packed and len(starts):
-                require(place + int(starts.min()) * width >= 0, "group_code_at")
-                require(place + (int(starts.max()) + 1) * width <= len(a["group_codes"]), "group_code_at")
+            self._slots(table, bits, slots, entries)
         words, size = int(a["filter_at"][table]), int(a["filter_bits"][table])
         if words >= 0:
             require(width > 1 and 5 <= size < 32 and words + (1 << size) // 32 <= len(a["filter_words"]), "filter_at")
@@ -227,6 +224,23 @@ class _Kernel:
         if planes:
             require(0 <= sign_at <= len(a["signs"]) - planes * SIGNS * min(width, SIFTED), "sign_at")
             self._require_coarse(attributes[:SIFTED], "key_attributes")
+
+    def _slots(self, table: int, bits: int, slots: int, entries: int) -> None:
+        a, at = self.a, int(self.a["slot_at"][table])
+        require(at >= 0 and at + slots + 1 <= len(a["slot_start"]), "slot_at")
+        starts = a["slot_start"][at : at + slots + 1]
+        if bits == 0:
+            require_range(starts, 0, entries + 1, "slot_start")
+            return
+        require_range(starts, 0, max(1, len(a["groups"])), "slot_start")
+        first, last = int(starts.min()), int(starts.max())
+        require_range(a["groups"][first : last + 1, 1], 0, entries + 1, "groups")
+        begin, end = int(a["key_start"][table]), int(a["key_start"][table + 1])
+        width, attributes = end - begin, a["key_attributes"][begin:end]
+        if not (width <= PACKED and bool((a["shift"][attributes] == 0).all())):
+            place = int(a["group_code_at"][table])
+            require(place + first * width >= 0, "group_code_at")
+            require(place + (last + 1) * width <= len(a["group_codes"]), "group_code_at")
 
     def _slices(self) -> None:
         a = self.a

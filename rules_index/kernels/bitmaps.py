@@ -2,8 +2,7 @@
 
 A block has 64 * words rows at most; bit r of word w stands for row 64 w + r. An attribute's *coarse codes* are its
 region codes without their lowest `shift` bits, so many that at most 255 are left: they fit a byte, and 64 of them are
-compared at once. All bitmaps of a block stand in one array `bits` [bitmaps * words], and `size_of` [bitmaps] has the
-number of rows in each:
+compared at once. All bitmaps of a block stand in one array `bits` [bitmaps * words]:
 
 | bitmaps | rows |
 |---|---|
@@ -19,20 +18,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.jit import inner
-from rules_index.kernels.vectors import codes_within, count_bits
+from rules_index.kernels.jit import bare
+from rules_index.kernels.vectors import GROUP, codes_between, codes_up_to, codes_within, count_bits
 
 ONE = np.uint64(1)
+STEP = 64 * GROUP
+"""Rows of a group of words; a block and a chunk have a multiple of so many."""
+_GROUP = np.uint64(GROUP)
 EMPTY, ALL = 0, 1
 COARSE_CODES = 255
 """Most coarse codes of an attribute; the byte 255 stands for no row."""
 NO_ROW = np.uint8(COARSE_CODES)
 
 
-@inner
+@bare
 def coarsen(codes, first, rows, shift, stride, coarse):
     """Writes the coarse codes of rows [first, first + rows) to `coarse` [attributes * stride] uint8, and `NO_ROW`
-    behind them up to a whole word of rows. Attributes of a negative shift are left out."""
+    behind them up to a whole group of words of rows. Attributes of a negative shift are left out."""
     for attribute in range(len(shift)):
         by = shift[attribute]
         if by < 0:
@@ -42,17 +44,16 @@ def coarsen(codes, first, rows, shift, stride, coarse):
         to = coarse[at : at + rows]
         for row in range(rows):
             to[row] = column[row] >> by
-        coarse[at + rows : at + ((rows + 63) & ~63)] = NO_ROW
+        coarse[at + rows : at + ((rows + STEP - 1) & -STEP)] = NO_ROW
 
 
-@inner
-def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits, size_of):
-    """All bitmaps but those of gates, for `rows` rows from `start` on."""
-    used = np.uint64((rows + 63) >> 6)
+@bare
+def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
+    """All bitmaps but those of gates, for `rows` rows from `start` on, behind which there are codes of `NO_ROW` up to a
+    whole group of words."""
+    used = np.uint64((rows + STEP - 1) // STEP * GROUP)
     count = np.uint64(words)
     bits[: 2 * words] = 0
-    size_of[EMPTY] = 0
-    size_of[ALL] = rows
     fill_all(rows, words, bits[words : 2 * words])
     for bitmap in range(2, len(bitmap_attribute)):
         to = np.uint64(bitmap) * count
@@ -60,24 +61,32 @@ def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_st
         interval = bitmap_start[bitmap]
         low = np.uint8(bitmap_intervals[interval, 0])
         span = np.uint8(bitmap_intervals[interval, 1] - bitmap_intervals[interval, 0])
-        total = np.uint64(0)
-        for word in range(used):
-            inside = codes_within(coarse, at + (word << np.uint64(6)), low, span)
-            bits[to + word] = inside
-            total += count_bits(inside)
+        if low == 0:
+            for word in range(np.uint64(0), used, _GROUP):
+                codes_up_to(coarse, at + (word << np.uint64(6)), span, bits, to + word)
+        else:
+            for word in range(np.uint64(0), used, _GROUP):
+                codes_between(coarse, at + (word << np.uint64(6)), low, span, bits, to + word)
         for more in range(interval + 1, bitmap_start[bitmap + 1]):
             low = np.uint8(bitmap_intervals[more, 0])
             span = np.uint8(bitmap_intervals[more, 1] - bitmap_intervals[more, 0])
             for word in range(used):
-                inside = codes_within(coarse, at + (word << np.uint64(6)), low, span)
-                bits[to + word] |= inside
-                total += count_bits(inside)
-        size_of[bitmap] = total
+                bits[to + word] |= codes_within(coarse, at + (word << np.uint64(6)), low, span)
         if used < count:
             bits[to + used : to + count] = 0
 
 
-@inner
+@bare
+def count_rows(bitmaps, words, bits, size_of):
+    """The number of rows in each bitmap."""
+    for bitmap in range(bitmaps):
+        total = np.uint64(0)
+        for word in range(bitmap * words, (bitmap + 1) * words):
+            total += count_bits(bits[word])
+        size_of[bitmap] = total
+
+
+@bare
 def fill_all(rows, words, out):
     """The bitmap of all `rows` rows of a block."""
     for word in range(words):
@@ -90,14 +99,14 @@ def fill_all(rows, words, out):
             out[word] = 0
 
 
-@inner
+@bare
 def add_rows(rows, count, bitmap):
     """Sets the bits of `rows[:count]` in a bitmap [words]."""
     for i in range(count):
         bitmap[rows[i] >> 6] |= ONE << np.uint64(rows[i] & 63)
 
 
-@inner
+@bare
 def in_intervals(code, begin, end, intervals):
     """True where `code` is in one of the closed, ascending intervals [begin, end)."""
     left = begin

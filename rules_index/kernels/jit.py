@@ -27,6 +27,12 @@ def inner(function: Callable[..., Any]) -> Any:
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
+def bare(function: Callable[..., Any]) -> Any:
+    """Like `inner`, for what makes no arrays and returns none: without counting references to those that it reads. That
+    would cost an atomic addition each time and keep the compiler from merging functions."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+
+
 def _compiled(function: Callable[..., Any], **options: Any) -> Any:
     kernel: Any = numba.njit(nogil=True, cache=True, boundscheck=False, **options)(function)
     path = Path(function.__code__.co_filename)

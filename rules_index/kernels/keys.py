@@ -2,27 +2,32 @@
 
 A *table* has one or more attributes. The slot of a row is a number made of its codes of them, code times factor summed
 up; the conjunctions filed in the row's slot are its candidates, whose checks follow. In a *direct* table every
-combination of codes has a slot of its own. In a *hashed* table combinations share slots: a slot has groups, each of
-one combination, which is compared first.
+combination of codes has a slot of its own; in an *even* one each slot also has the same number of entries, so that they
+are found without looking where they begin. In a *hashed* table combinations share slots: a slot has groups, each of one
+combination, which is compared first. Of a *plain* table's conjunctions there is nothing to check but their codes.
 
 Where most slots are empty, rows that need not look are sifted out first (`kernels.sift`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
 key_factors      [.] int64: a direct table's strides, a hashed table's odd multipliers
-key_bits         [tables] int32: 0 for a direct table, else a hashed table has 2 ** key_bits slots
-slot_at          [tables] int64, its first slot in slot_start
-slot_start       int32: slots of a direct table point into posted, of a hashed one to groups
-groups           [groups + 1, 2] int32: a group's tag, and where its entries begin in posted. The tag of a table of
+key_bits         [tables] int32: 0 for a direct table; -n for an even one of n entries a slot; else a hashed table has
+                 2 ** key_bits slots
+key_plain        [tables] int32, 1 where a table is plain: its entries are those of plain, not of posted
+slot_at          [tables] int64, its first slot in slot_start; of an even table its first entry in posted
+slot_start       int32: slots of a direct table point to entries, of a hashed one to groups
+groups           [groups + 1, 2] int32: a group's tag, and where its entries begin. The tag of a table of
                  at most three attributes with exact coarse codes is these codes, a byte each; else the lower half of
                  the number that the slot is the upper end of, and the codes are compared as well
 group_codes      int32: the codes of every group, one per attribute of its table
 group_code_at    [tables] int64: what a table's group g has begins at group_code_at + g * attributes
 posted           [entries, 4] int32: a conjunction and three quick checks of it; or -1 - a rule's ordinal, where these
                  are all that there is to check
+plain            int32, rules' ordinals, with `LOOKED_UP` more behind them
 
 A quick check is attribute << 16 | low << 8 | span: the coarse code of the attribute less `low`, as a byte, is at most
-`span`. It spares nearly all candidates the way to their own checks; low 0 and span 255 say nothing.
+`span`. It spares nearly all candidates the way to their own checks; low 0 and span 255 say nothing. No row passes one
+whose low is 255 and whose span is 0.
 """
 
 from __future__ import annotations
@@ -30,10 +35,11 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.jit import inner
-from rules_index.kernels.lists import grown
+from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.lists import grown, with_room
 from rules_index.kernels.scan import passes
 from rules_index.kernels.sift import WORD_ROWS, rows_to_look
+from rules_index.kernels.vectors import LOOKED_UP, SPILLED, copy_numbers, prefetch, spread_number
 
 AT_ONCE = 1024
 """Rows whose candidates are looked for together."""
@@ -42,7 +48,9 @@ PACKED = 3
 QUICK = 3
 """Quick checks of an entry."""
 NOTHING = COARSE_CODES
-"""A quick check that all rows pass; behind one there are only such."""
+"""A quick check that all rows pass."""
+NEVER = COARSE_CODES << 8
+"""A quick check that no row passes."""
 
 
 @inner
@@ -51,63 +59,101 @@ def match_keyed(codes, first, rows, chunk_rows, chunk_words, coarse, gate_bits, 
     tables = len(index.key_bits)
     candidates = np.empty(chunk_rows + WORD_ROWS if tables else 0, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
+    totals = np.empty(AT_ONCE, np.uint64)
+    kept = np.empty((2, AT_ONCE), np.int32)
     for table in range(tables):
-        begin = index.key_start[table]
-        attributes = index.key_attributes[begin : index.key_start[table + 1]]
+        begin, end = index.key_start[table], index.key_start[table + 1]
+        attributes, factors = index.key_attributes[begin:end], index.key_factors[begin:end]
         count = rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
-        hit_rows, hit_rules, hits = _meet(
-            codes, first, chunk_words, gate_bits, candidates[:count], index.key_bits[table],
-            index.slot_start[index.slot_at[table] :], attributes, index.key_factors[begin : begin + len(attributes)],
-            index.shift, index.groups, index.group_codes[index.group_code_at[table] :],
-            index.posted, coarse, chunk_rows, index.check_start, index.checks, index.set_start, index.set_intervals,
-            index.target, scratch, hit_rows, hit_rules, hits,
-        )  # fmt: skip
+        for start in range(0, count, AT_ONCE):
+            met = _find(
+                codes, first, candidates[start : min(count, start + AT_ONCE)], attributes, factors, index, table,
+                coarse, chunk_rows, totals, scratch,
+            )  # fmt: skip
+            if met == 0:
+                continue
+            if index.key_plain[table]:
+                needed = hits + _entries(scratch, met) + SPILLED
+                if needed > len(hit_rows):
+                    hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
+                hits = _copy_entries(scratch, met, index.plain, hit_rows, hit_rules, hits)
+            else:
+                hit_rows, hit_rules, hits = _check_entries(
+                    codes, first, chunk_words, gate_bits, index.posted, coarse, chunk_rows, index.check_start,
+                    index.checks, index.set_start, index.set_intervals, index.target, scratch, met, kept,
+                    hit_rows, hit_rules, hits,
+                )  # fmt: skip
     return hit_rows, hit_rules, hits
 
 
 @inner
-def _meet(
-    codes, first, chunk_words, gate_bits, candidates, bits, slot_start, attributes, factors, shift,
-    groups, group_codes, posted, coarse, chunk_rows, check_start, checks, set_start, set_intervals,
-    target, scratch, hit_rows, hit_rules, hits,
-):  # fmt: skip
-    """Checks the conjunctions in the slots of the candidate rows.
+def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals):
+    """The lists of the rows [first, first + rows) of a code matrix where all conjunctions are in one plain table, no
+    two of a rule: a row's list is the entries that it meets. Writes offsets [all rows + 1] from offsets[first + 1] on,
+    and returns the ordinals, which may have grown."""
+    candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
+    scratch = np.empty((4, AT_ONCE + 1), np.int32)
+    totals = np.empty(AT_ONCE, np.uint64)
+    count = rows_to_look(coarse, chunk_rows, index.key_attributes, index, 0, rows, candidates)
+    done = first
+    for start in range(0, count, AT_ONCE):
+        met = _find(
+            codes, first, candidates[start : min(count, start + AT_ONCE)], index.key_attributes, index.key_factors,
+            index, 0, coarse, chunk_rows, totals, scratch,
+        )  # fmt: skip
+        if met == 0:
+            continue
+        needed = offsets[done] + _entries(scratch, met) + SPILLED
+        ordinals = with_room(ordinals, needed, first + scratch[0, met - 1] + 1, codes.shape[1])
+        done = _list_entries(scratch, met, index.plain, first, done, offsets, ordinals)
+    offsets[done + 1 : first + rows + 1] = offsets[done]
+    return ordinals
+
+
+@bare
+def _find(codes, first, candidates, attributes, factors, index, table, coarse, chunk_rows, totals, scratch):
+    """Writes the candidate rows that have entries, where these begin, and where they end; returns their number.
 
     Step by step for `AT_ONCE` rows, each step a loop without a branch: so the machine waits for many of the scattered
-    loads at once.
+    loads at once. scratch: [4, AT_ONCE + 1] int32, rows, begins, ends, and tags, which do not count.
     """
-    totals = np.empty(AT_ONCE, np.uint64)
+    rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
+    bits = index.key_bits[table]
+    _add_up(codes, first, candidates, attributes, factors, index.shift, coarse, chunk_rows, totals)
+    if bits < 0:
+        at = index.slot_at[table]
+        for i in range(len(candidates)):
+            begin = at + np.int64(totals[i]) * -bits
+            rows[i] = candidates[i]
+            begins[i] = begin
+            ends[i] = begin - bits
+            prefetch(index.posted, np.uint64(begin) * np.uint64(1 + QUICK))
+        return np.int64(len(candidates))
+    slot_start = index.slot_start[index.slot_at[table] :]
+    by = np.uint64(64 - bits) if bits > 0 else np.uint64(0)
+    count = np.uint64(0)
+    for i in range(len(candidates)):
+        slot = totals[i] >> by
+        begin = slot_start[slot]
+        end = slot_start[slot + np.uint64(1)]
+        rows[count] = candidates[i]
+        begins[count] = begin
+        ends[count] = end
+        tags[count] = np.int32(totals[i] & np.uint64(0xFFFFFFFF))
+        count += np.uint64(begin < end)
+    met = np.int64(count)
+    if bits == 0:
+        return met
     packed = len(attributes) <= PACKED
     for k in range(len(attributes)):
-        packed &= shift[attributes[k]] == 0
-    rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
-    for start in range(0, len(candidates), AT_ONCE):
-        some = candidates[start : start + AT_ONCE]
-        _add_up(codes, first, some, attributes, factors, shift, coarse, chunk_rows, totals)
-        count = np.uint64(0)
-        by = np.uint64(64 - bits) if bits > 0 else np.uint64(0)
-        for i in range(len(some)):
-            slot = totals[i] >> by
-            begin = slot_start[slot]
-            end = slot_start[slot + np.uint64(1)]
-            rows[count] = some[i]
-            begins[count] = begin
-            ends[count] = end
-            tags[count] = np.int32(totals[i] & np.uint64(0xFFFFFFFF))
-            count += np.uint64(begin < end)
-        met = np.int64(count)
-        if bits > 0:
-            if packed:
-                _pack(rows[:met], attributes, coarse, chunk_rows, tags)
-            met = _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, met)
-        hit_rows, hit_rules, hits = _check_entries(
-            codes, first, chunk_words, gate_bits, posted, coarse, chunk_rows, check_start, checks,
-            set_start, set_intervals, target, scratch, met, hit_rows, hit_rules, hits,
-        )  # fmt: skip
-    return hit_rows, hit_rules, hits
+        packed &= index.shift[attributes[k]] == 0
+    if packed:
+        _pack(rows[:met], attributes, coarse, chunk_rows, tags)
+    group_codes = index.group_codes[index.group_code_at[table] :]
+    return _groups_of(codes, first, attributes, packed, index.groups, group_codes, scratch, met)
 
 
-@inner
+@bare
 def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, totals):
     """The rows' codes of the attributes, times the factors, summed up."""
     for i in range(len(rows)):
@@ -124,7 +170,7 @@ def _add_up(codes, first, rows, attributes, factors, shift, coarse, chunk_rows, 
                 totals[i] += np.uint64(column[np.uint64(rows[i])]) * factor
 
 
-@inner
+@bare
 def _pack(rows, attributes, coarse, chunk_rows, tags):
     """The rows' coarse codes of at most three attributes, a byte each."""
     for i in range(len(rows)):
@@ -135,7 +181,7 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
             tags[i] = tags[i] << 8 | np.int32(column[np.uint64(rows[i])])
 
 
-@inner
+@bare
 def _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, count):
     """Turns the slots' groups, in `scratch`, into the entries of the one with the row's codes; the number of rows
     that have one."""
@@ -162,14 +208,56 @@ def _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, c
     return kept
 
 
+@bare
+def _entries(scratch, count):
+    """How many entries the rows of `scratch` have together."""
+    total = np.int64(0)
+    for i in range(count):
+        total += scratch[2, i] - scratch[1, i]
+    return total
+
+
+@bare
+def _copy_entries(scratch, count, plain, hit_rows, hit_rules, hits):
+    """Hits of all entries [begin, end) of each row of `scratch`; there is room for `SPILLED` more."""
+    rows, begins, ends = scratch[0], scratch[1], scratch[2]
+    to = np.uint64(hits)
+    for i in range(count):
+        length = np.uint64(ends[i] - begins[i])
+        for at in range(np.uint64(0), length, np.uint64(LOOKED_UP)):
+            copy_numbers(plain, np.uint64(begins[i]) + at, hit_rules, to + at)
+            spread_number(rows[i], hit_rows, to + at)
+        to += length
+    return np.int64(to)
+
+
+@bare
+def _list_entries(scratch, count, plain, first, done, offsets, ordinals):
+    """Copies the entries [begin, end) of each row of `scratch` as lists, and writes the offsets up to the last one of
+    these rows, `done` being the row behind the last one before; returns the row behind it."""
+    rows, begins, ends = scratch[0], scratch[1], scratch[2]
+    to = np.uint64(offsets[done])
+    for i in range(count):
+        row = first + rows[i]
+        for between in range(done, row):
+            offsets[between + 1] = to
+        length = np.uint64(ends[i] - begins[i])
+        for at in range(np.uint64(0), length, np.uint64(LOOKED_UP)):
+            copy_numbers(plain, np.uint64(begins[i]) + at, ordinals, to + at)
+        to += length
+        done = row + 1
+        offsets[done] = to
+    return done
+
+
 @inner
 def _check_entries(
     codes, first, chunk_words, gate_bits, posted, coarse, chunk_rows, check_start, checks, set_start, set_intervals,
-    target, scratch, count, hit_rows, hit_rules, hits,
+    target, scratch, count, kept, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits among the entries [begin, end) of each row of `scratch`."""
+    """Hits among the entries [begin, end) of each row of `scratch`, of which there is one. kept: [2, AT_ONCE] int32."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
-    kept_rows, kept_entries = np.empty(AT_ONCE, np.int32), np.empty(AT_ONCE, np.int32)
+    kept_rows, kept_entries = kept[0], kept[1]
     at = np.uint64(0)
     end = np.uint64(count)
     entry = np.int64(begins[0])
@@ -189,31 +277,15 @@ def _check_entries(
         if hits + np.int64(pairs) > len(hit_rows):
             hit_rows = grown(hit_rows, hits + np.int64(pairs))
             hit_rules = grown(hit_rules, hits + np.int64(pairs))
-        if _all_hits(posted, kept_entries, np.int64(pairs)):
-            for i in range(pairs):
-                hit_rows[hits + np.int64(i)] = kept_rows[i]
-                hit_rules[hits + np.int64(i)] = -1 - posted[np.uint64(kept_entries[i]), 0]
-            hits += np.int64(pairs)
-            continue
-        kept = _keep_quick(posted, coarse, chunk_rows, kept_rows, kept_entries, np.int64(pairs))
+        left = _keep_quick(posted, coarse, chunk_rows, kept_rows, kept_entries, np.int64(pairs))
         hits = _check_rest(
             codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
-            target, kept_rows[:kept], kept_entries, hit_rows, hit_rules, hits,
+            target, kept_rows[:left], kept_entries, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
 
 
-@inner
-def _all_hits(posted, entries, pairs):
-    """Whether there is nothing to check of these entries."""
-    for i in range(pairs):
-        entry = np.uint64(entries[i])
-        if posted[entry, 0] >= 0 or posted[entry, 1] != NOTHING:
-            return False
-    return True
-
-
-@inner
+@bare
 def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs):
     """Keeps the pairs of a row and an entry whose quick checks are passed; returns their number."""
     kept = np.uint64(0)
@@ -231,7 +303,7 @@ def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs):
     return np.int64(kept)
 
 
-@inner
+@bare
 def _check_rest(
     codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
     target, rows, entries, hit_rows, hit_rules, hits,
@@ -252,7 +324,7 @@ def _check_rest(
     return hits
 
 
-@inner
+@bare
 def _quick(check, row, coarse, chunk_rows):
     """Whether a row passes a quick check."""
     code = coarse[np.uint64(check >> 16) * np.uint64(chunk_rows) + np.uint64(row)]

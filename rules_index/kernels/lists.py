@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import bare, inner
 
 MANY = 32
 """Hits a row from which on unordered hits are sorted by rule before they become lists."""
@@ -55,7 +55,7 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         _leave_out_repeats(rows, offsets, ordinals)
 
 
-@inner
+@bare
 def _in_order(hit_rows, hit_rules, hits):
     """Whether hits ascend by row and rule, none twice."""
     for hit in range(1, hits):
@@ -65,7 +65,7 @@ def _in_order(hit_rows, hit_rules, hits):
     return True
 
 
-@inner
+@bare
 def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
     """As `row_lists`, of hits that stand as in the lists."""
     begin = offsets[0]
@@ -76,7 +76,8 @@ def _lists_in_order(hit_rows, hit_rules, hits, rows, offsets, ordinals):
     for row in range(1, rows + 1):
         end = max(end, offsets[row])
         offsets[row] = end
-    ordinals[begin : begin + hits] = hit_rules[:hits]
+    for hit in range(hits):
+        ordinals[begin + hit] = hit_rules[hit]
 
 
 @inner
@@ -113,7 +114,7 @@ def _lists_of_many(hit_rows, hit_rules, hits, rows, offsets, ordinals):
         _fill_lists(of_rows, of_rules, part << _PART_BITS, rows, offsets, ordinals)
 
 
-@inner
+@bare
 def _by_digit(rows, rules, shift, digits, to_rows, to_rules):
     """Sorts pairs by one digit of the rule, stable."""
     mask = (1 << _DIGIT_BITS) - 1
@@ -146,7 +147,7 @@ def _fill_lists(hit_rows, hit_rules, first, rows, offsets, ordinals):
         at[row] += 1
 
 
-@inner
+@bare
 def _leave_out_repeats(rows, offsets, ordinals):
     write = start = offsets[0]
     for row in range(rows):
@@ -160,7 +161,7 @@ def _leave_out_repeats(rows, offsets, ordinals):
         offsets[row + 1] = write
 
 
-@inner
+@bare
 def _sort(values, begin, end):
     """Shell sort of values[begin:end] in place: lists are short, and mostly in order already."""
     ascending = True
@@ -187,4 +188,15 @@ def grown(array, needed):
     """A copy with room for at least `needed` elements, and for twice as many as before."""
     larger = np.empty(max(needed, 2 * len(array)), array.dtype)
     larger[: len(array)] = array
+    return larger
+
+
+@inner
+def with_room(ordinals, needed, done, rows):
+    """`ordinals`, or a copy with room for `needed` of them and for as many in each of the other rows as in those that
+    are done."""
+    if needed <= len(ordinals):
+        return ordinals
+    larger = np.empty(needed + (needed // done + 1) * (rows - done), ordinals.dtype)
+    larger[: len(ordinals)] = ordinals
     return larger

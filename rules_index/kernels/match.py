@@ -18,17 +18,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import add_rows, coarsen, fill_bitmaps
+from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows, fill_bitmaps
+from rules_index.kernels.dense import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
 from rules_index.kernels.jit import inner, jit
-from rules_index.kernels.keys import match_keyed
-from rules_index.kernels.lists import row_lists
+from rules_index.kernels.keys import list_keyed, match_keyed
+from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.slices import match_sliced
-from rules_index.kernels.vectors import GROUP, count_bits
+from rules_index.kernels.vectors import SPILLED
 from rules_index.kernels.walk import walk
-
-STEP = 64 * GROUP
-"""A block and a chunk have a multiple of so many rows."""
 
 
 class Index(NamedTuple):
@@ -54,6 +52,8 @@ class Index(NamedTuple):
     block_rows, chunk_rows  rows of a block and of a chunk, multiples of `STEP`
     ascending         1 where a row's matches come in ascending order
     distinct          1 where they come without repeats
+    alone             1 where all conjunctions of rules are in one plain table, no two of a rule
+    dense             1 where lists are made by `kernels.dense`; all conjunctions of rules are scanned then
     """
 
     shift: np.ndarray
@@ -72,6 +72,7 @@ class Index(NamedTuple):
     key_attributes: np.ndarray
     key_factors: np.ndarray
     key_bits: np.ndarray
+    key_plain: np.ndarray
     slot_at: np.ndarray
     slot_start: np.ndarray
     filter_at: np.ndarray
@@ -84,6 +85,7 @@ class Index(NamedTuple):
     group_codes: np.ndarray
     group_code_at: np.ndarray
     posted: np.ndarray
+    plain: np.ndarray
     slice_attribute: np.ndarray
     slice_bucket_start: np.ndarray
     slice_buckets: np.ndarray
@@ -100,6 +102,8 @@ class Index(NamedTuple):
     ascending: int
     distinct: int
     tree_depth: int
+    alone: int
+    dense: int
 
 
 @jit
@@ -110,23 +114,78 @@ def match_codes(codes, index):
     """
     rows = codes.shape[1]
     chunk_rows = max(STEP, min(index.chunk_rows, (rows + STEP - 1) // STEP * STEP))
+    offsets = np.zeros(rows + 1, np.int64)
+    ordinals = np.empty(max(SPILLED, rows), np.int32)
+    if index.alone:
+        ordinals = _copy_lists(codes, index, chunk_rows, offsets, ordinals)
+    elif index.dense:
+        ordinals = _transpose_lists(codes, index, chunk_rows, offsets, ordinals)
+    else:
+        ordinals = _sort_lists(codes, index, chunk_rows, offsets, ordinals)
+    return offsets, ordinals[: offsets[rows]]
+
+
+@inner
+def _copy_lists(codes, index, chunk_rows, offsets, ordinals):
+    """Writes the lists where all conjunctions are in one plain table; the ordinals, like those of the next two, may
+    have grown."""
+    rows = codes.shape[1]
+    coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
+    for first in range(0, rows, chunk_rows):
+        count = min(chunk_rows, rows - first)
+        coarsen(codes, first, count, index.shift, chunk_rows, coarse)
+        ordinals = list_keyed(codes, first, count, chunk_rows, coarse, index, offsets, ordinals)
+    return ordinals
+
+
+@inner
+def _transpose_lists(codes, index, chunk_rows, offsets, ordinals):
+    """Writes the lists where all conjunctions are scanned and rows satisfy many."""
+    rows = codes.shape[1]
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
     gates = len(index.gate_start) - 1
-    bitmaps = len(index.bitmap_attribute)
+    begin = index.gate_start[gates]
+    end = begin + index.scanned
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((bitmaps + gates) * words, np.uint64)
-    size_of = np.zeros(bitmaps + gates, np.int32)
+    bits = np.empty((len(index.bitmap_attribute) + gates) * words, np.uint64)
     gate_bits = np.zeros(gates * chunk_words, np.uint64)
-    in_order = np.empty(chunk_rows, np.int32)
-    for row in range(chunk_rows):
-        in_order[row] = row
+    in_order = np.arange(chunk_rows).astype(np.int32)
+    groups = groups_of(begin, end, index.target)
+    number = np.empty(groups, np.int32)
+    masks = np.empty(groups * words << GROUP_BITS, np.uint64)
+    for first in range(0, rows, chunk_rows):
+        count = min(chunk_rows, rows - first)
+        coarsen(codes, first, count, index.shift, chunk_rows, coarse)
+        for start in range(0, count, words << 6):
+            block = min(words << 6, count - start)
+            _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
+            matches = scan_dense(
+                begin, end, codes, first, coarse, start, words, chunk_words,
+                bits, gate_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
+                index.set_start, index.set_intervals, index.target, groups, number, masks,
+            )  # fmt: skip
+            at = first + start
+            ordinals = with_room(ordinals, offsets[at] + matches + SPILLED, at + block, rows)
+            dense_lists(block, groups, number, masks, offsets[at:], ordinals)
+    return ordinals
+
+
+@inner
+def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
+    """Writes the lists by sorting hits, chunk by chunk."""
+    rows = codes.shape[1]
+    words = min(index.block_rows, chunk_rows) >> 6
+    chunk_words = chunk_rows >> 6
+    gates = len(index.gate_start) - 1
+    begin = index.gate_start[gates]
+    coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
+    bits = np.empty((len(index.bitmap_attribute) + gates) * words, np.uint64)
+    gate_bits = np.zeros(gates * chunk_words, np.uint64)
+    in_order = np.arange(chunk_rows).astype(np.int32)
     at = np.empty(chunk_rows, np.int32)
-    offsets = np.zeros(rows + 1, np.int64)
-    ordinals = np.empty(max(64, rows), np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    begin = index.gate_start[gates]
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, first, count, index.shift, chunk_rows, coarse)
@@ -134,13 +193,7 @@ def match_codes(codes, index):
         if begin + index.scanned + len(index.tree_keys) > 0:
             for start in range(0, count, words << 6):
                 block = min(words << 6, count - start)
-                fill_bitmaps(
-                    coarse, chunk_rows, start, block, words,
-                    index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits, size_of,
-                )  # fmt: skip
-                _fill_gates(
-                    codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, size_of, gate_bits
-                )
+                _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
                 hit_rows, hit_rules, hits = scan(
                     begin, begin + index.scanned, 0, 0, codes, first, coarse, start, words, chunk_words,
                     bits, gate_bits, in_order, index.term_start, index.terms, index.check_start, index.checks,
@@ -156,21 +209,26 @@ def match_codes(codes, index):
             codes, first, count, chunk_rows, chunk_words, coarse, gate_bits, index, hit_rows, hit_rules, hits
         )
         hit_rows, hit_rules, hits = match_sliced(
-            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, size_of, gate_bits, index,
+            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
             hit_rows, hit_rules, hits,
         )  # fmt: skip
-        needed = offsets[first] + hits
-        if needed > len(ordinals):
-            # the rows left are taken to have as many
-            larger = np.empty(needed + (needed // (first + count) + 1) * (rows - first - count), np.int32)
-            larger[: offsets[first]] = ordinals[: offsets[first]]
-            ordinals = larger
+        ordinals = with_room(ordinals, offsets[first] + hits, first + count, rows)
         row_lists(hit_rows, hit_rules, hits, count, index.ascending, index.distinct, at, offsets[first:], ordinals)
-    return offsets, ordinals[: offsets[rows]]
+    return ordinals
 
 
 @inner
-def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, size_of, gate_bits):
+def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
+    """All bitmaps of a block of rows, those of the gates at its place in the chunk too."""
+    fill_bitmaps(
+        coarse, chunk_words << 6, start, rows, words,
+        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
+    )  # fmt: skip
+    _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits)
+
+
+@inner
+def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
     """The bitmaps of all gates, for the block and at the block's place in the chunk."""
     bitmaps = len(index.bitmap_attribute)
     current = np.empty(words, np.uint64)
@@ -188,9 +246,6 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
             add_rows(scratch, found, collected)
         to = bitmaps + gate
         bits[to * words : (to + 1) * words] = collected
-        size_of[to] = 0
-        for word in range(words):
-            size_of[to] += count_bits(collected[word])
         at = gate * chunk_words + (start >> 6)
         used = (rows + 63) >> 6
         gate_bits[at : at + used] = collected[:used]
@@ -198,8 +253,11 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 
 @jit
 def arranged(codes, index):
-    """`index.terms` with the terms of each conjunction by the number of rows that they hold among some rows of a
-    code matrix [attributes, rows]: the first of a block and, where there are more, others spread over the batch."""
+    """What is measured on some rows of a code matrix [attributes, rows]: `index.terms` with the terms of each
+    conjunction by the number of rows that they hold, and `index.dense`.
+
+    The rows are the first of a block and, where there are more, others spread over the batch.
+    """
     rows = codes.shape[1]
     count = min(rows, index.block_rows)
     sample = np.empty((codes.shape[0], count), np.int32)
@@ -214,25 +272,15 @@ def arranged(codes, index):
     bits = np.empty((bitmaps + gates) * words, np.uint64)
     size_of = np.zeros(bitmaps + gates, np.int32)
     gate_bits = np.zeros(gates * words, np.uint64)
+    order = np.arange(chunk_rows).astype(np.int32)
+    begin = index.gate_start[gates]
+    end = begin + index.scanned
     coarsen(sample, 0, count, index.shift, chunk_rows, coarse)
-    fill_bitmaps(
-        coarse, chunk_rows, 0, count, words,
-        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits, size_of,
-    )  # fmt: skip
-    _fill_gates(
-        sample,
-        0,
-        coarse,
-        0,
-        count,
-        words,
-        words,
-        index,
-        np.arange(chunk_rows).astype(np.int32),
-        bits,
-        size_of,
-        gate_bits,
-    )
+    _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, gate_bits)
+    count_rows(bitmaps + gates, words, bits, size_of)
     terms = index.terms.copy()
     arrange_terms(0, len(index.target), index.term_start, terms, size_of)
-    return terms
+    if end < len(index.target):
+        return terms, 0
+    found = rows_found(begin, end, words, bits, index.term_start, terms)
+    return terms, int(found > DENSE * groups_of(begin, end, index.target) * count)

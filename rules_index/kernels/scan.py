@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.vectors import GROUP, also_between, between, both, count_bits, trailing_zeros
 
@@ -16,7 +16,7 @@ FAR, NEAR = -1, -2
 """In a check that is an interval, the place of the set: its codes are read from the code matrix, or as coarse ones."""
 
 
-@inner
+@bare
 def arrange_terms(begin, end, term_start, terms, size_of):
     """Sorts the terms of each conjunction in place, those with the fewest rows first; `size_of` [bitmaps]."""
     for conjunction in range(begin, end):
@@ -34,12 +34,12 @@ def arrange_terms(begin, end, term_start, terms, size_of):
             terms[to, 1] = high
 
 
-@inner
-def rows_of(conjunction, words, bits, term_start, terms, current, out):
-    """Writes the rows of the block that all terms of a conjunction hold, ascending; returns their number.
+@bare
+def words_of(conjunction, words, bits, term_start, terms, current):
+    """Intersects the first two terms of a conjunction over the whole block, the next ones too while many words have a
+    row left, into `current` [words]; the words that have one, as bits, and the term that comes next.
 
-    The first two terms are intersected over the whole block, the next ones too while many words have a row left.
-    `current` [words] is scratch. Positions are unsigned, which spares the test for negative indices.
+    Positions are unsigned, which spares the test for negative indices.
     """
     term = term_start[conjunction]
     stop = term_start[conjunction + 1]
@@ -60,24 +60,43 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
     else:
         for at in range(np.uint64(0), count, _GROUP):
             left |= between(bits, low + at, high + at, low2 + at, high2 + at, current, at) << at
-    while term + 1 < stop and count_bits(left) > FEW_WORDS:
+    while term < stop and count_bits(left) > FEW_WORDS:
         low = np.uint64(terms[term, 0]) * count
         high = np.uint64(terms[term, 1]) * count
-        low2 = np.uint64(terms[term + 1, 0]) * count
-        high2 = np.uint64(terms[term + 1, 1]) * count
+        low2 = np.uint64(EMPTY) * count
+        high2 = np.uint64(ALL) * count
+        if term + 1 < stop:
+            low2 = np.uint64(terms[term + 1, 0]) * count
+            high2 = np.uint64(terms[term + 1, 1]) * count
         left = np.uint64(0)
         for at in range(np.uint64(0), count, _GROUP):
             left |= also_between(bits, low + at, high + at, low2 + at, high2 + at, current, at) << at
         term += 2
+    return left, term
+
+
+@bare
+def word_of(word, rows, term, stop, words, bits, terms):
+    """What the terms [term, stop) leave of the rows of a word."""
+    count = np.uint64(words)
+    for other in range(term, stop):
+        if rows == 0:
+            break
+        rows &= bits[np.uint64(terms[other, 1]) * count + word] & ~bits[np.uint64(terms[other, 0]) * count + word]
+    return rows
+
+
+@bare
+def rows_of(conjunction, words, bits, term_start, terms, current, out):
+    """Writes the rows of the block that all terms of a conjunction hold, ascending; returns their number. `current`
+    [words] is scratch."""
+    left, term = words_of(conjunction, words, bits, term_start, terms, current)
+    stop = term_start[conjunction + 1]
     found = 0
     while left != 0:
         word = trailing_zeros(left)
         left &= left - ONE
-        rows = current[word]
-        for other in range(term, stop):
-            if rows == 0:
-                break
-            rows &= bits[np.uint64(terms[other, 1]) * count + word] & ~bits[np.uint64(terms[other, 0]) * count + word]
+        rows = word_of(word, current[word], term, stop, words, bits, terms)
         while rows != 0:
             out[found] = np.int32((word << np.uint64(6)) + trailing_zeros(rows))
             found += 1
@@ -85,7 +104,7 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
     return found
 
 
-@inner
+@bare
 def passes(
     conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start, set_intervals
 ):
@@ -111,7 +130,7 @@ def passes(
     return True
 
 
-@inner
+@bare
 def check_rows(
     conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
     check_start, checks, set_start, set_intervals,
@@ -152,7 +171,7 @@ def scan(
     return hit_rows, hit_rules, hits
 
 
-@inner
+@bare
 def _scan_while_room(
     begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
     term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules, hits,

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import bare
 from rules_index.kernels.vectors import LOOKED_UP, SIGNS, compressed, looked_up, signed_one, signed_three, signed_two
 
 SIFTED = 3
@@ -42,7 +42,7 @@ def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
     return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
 
 
-@inner
+@bare
 def rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates):
     """Writes the rows that signs and filter of a table let pass, all where it has neither; returns their number."""
     has_filter = index.filter_at[table] >= 0
@@ -64,7 +64,7 @@ def rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
     return rows
 
 
-@inner
+@bare
 def _sift(coarse, chunk_rows, attributes, signs, sign_at, planes, rows, candidates):
     """Writes the rows that the signs of a table let pass; returns their number."""
     begin = np.uint64(sign_at)
@@ -85,7 +85,7 @@ def _sift(coarse, chunk_rows, attributes, signs, sign_at, planes, rows, candidat
     return _within(rows, count, candidates)
 
 
-@inner
+@bare
 def _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates):
     """Writes the rows whose bit of the filter is set; returns their number."""
     left, middle, right = _columns(attributes, chunk_rows)
@@ -100,7 +100,7 @@ def _look_up(coarse, chunk_rows, attributes, words, shift, rows, candidates):
     return _within(rows, count, candidates)
 
 
-@inner
+@bare
 def _filter(coarse, chunk_rows, attributes, words, shift, count, candidates):
     """Keeps the candidates whose bit of the filter is set; returns their number."""
     left, middle, right = _columns(attributes, chunk_rows)
@@ -116,7 +116,7 @@ def _filter(coarse, chunk_rows, attributes, words, shift, count, candidates):
     return np.int64(kept)
 
 
-@inner
+@bare
 def _columns(attributes, chunk_rows):
     """Where the coarse codes begin of a table's first three attributes; the last one stands for any that it lacks."""
     stride = np.uint64(chunk_rows)
@@ -128,7 +128,7 @@ def _columns(attributes, chunk_rows):
     )
 
 
-@inner
+@bare
 def _within(rows, count, candidates):
     """How many of ascending candidates are rows: behind the last one stand bytes of no row."""
     found = np.int64(count)

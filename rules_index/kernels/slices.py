@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, fill_bitmaps
-from rules_index.kernels.jit import inner
+from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP, fill_bitmaps
+from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 
 
 @inner
 def match_sliced(
-    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, size_of, gate_bits, index,
+    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
@@ -38,7 +38,7 @@ def match_sliced(
             _gather(coarse, chunk_rows, index.shift, order[start : start + block], block_rows, sorted_block)
             fill_bitmaps(
                 sorted_block, block_rows, 0, block, words,
-                index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits, size_of,
+                index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
             )  # fmt: skip
             least = column[order[start]]
             most = column[order[start + block - 1]]
@@ -67,9 +67,9 @@ def _sort(column, order):
         start[column[row]] += 1
 
 
-@inner
+@bare
 def _gather(coarse, chunk_rows, shift, rows, stride, out):
-    """The coarse codes of `rows`, attribute by attribute, `NO_ROW` behind them up to a whole word of rows."""
+    """The coarse codes of `rows`, attribute by attribute, `NO_ROW` behind them up to a whole group of words of rows."""
     count = len(rows)
     for attribute in range(len(shift)):
         if shift[attribute] < 0:
@@ -78,4 +78,4 @@ def _gather(coarse, chunk_rows, shift, rows, stride, out):
         to = out[attribute * stride : (attribute + 1) * stride]
         for i in range(count):
             to[i] = column[rows[i]]
-        to[count : (count + 63) & ~63] = NO_ROW
+        to[count : (count + STEP - 1) & -STEP] = NO_ROW

@@ -15,7 +15,7 @@ _BYTES = ir.VectorType(ir.IntType(8), _LANES)
 GROUP = 8
 """Words of a bitmap that are intersected at once."""
 _WORDS = ir.VectorType(ir.IntType(64), GROUP)
-_U64, _U32 = numba.types.uint64, numba.types.uint32
+_U64, _U32, _U8 = numba.types.uint64, numba.types.uint32, numba.types.uint8
 LOOKED_UP = 16
 """Rows that are looked up at once."""
 SIGNS = 256
@@ -33,7 +33,39 @@ def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) 
         within = builder.icmp_unsigned("<=", above, _spread(builder, arguments[3], _LANES))
         return builder.bitcast(within, ir.IntType(_LANES))
 
-    return _U64(codes, _U64, numba.types.uint8, numba.types.uint8), codegen
+    return _U64(codes, _U64, _U8, _U8), codegen
+
+
+def _filling(ranged: bool) -> Any:
+    """An intrinsic that writes to `bits[to]`, ... the `GROUP` words of the rows whose codes (uint8) begin at `at`: bits
+    of the rows with `code <= high` or, where `ranged`, with `code - low <= span`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        highest = _spread(builder, arguments[-3], _LANES)
+        for word in range(GROUP):
+            at = builder.add(arguments[1], ir.Constant(_LONG, word * _LANES))
+            codes = builder.load(_pointer(context, builder, signature, arguments, 0, at, _BYTES), align=1)
+            if ranged:
+                codes = builder.sub(codes, _spread(builder, arguments[2], _LANES))
+            inside = builder.bitcast(builder.icmp_unsigned("<=", codes, highest), _LONG)
+            to = builder.add(arguments[-1], ir.Constant(_LONG, word))
+            builder.store(
+                inside, _pointer(context, builder, signature, arguments, len(arguments) - 2, to, _LONG), align=8
+            )
+        return context.get_dummy_value()
+
+    @intrinsic
+    def up_to(typing_context: Any, codes: Any, at: Any, high: Any, bits: Any, to: Any) -> Any:
+        return numba.types.void(codes, _U64, _U8, bits, _U64), codegen
+
+    @intrinsic
+    def within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any, bits: Any, to: Any) -> Any:
+        return numba.types.void(codes, _U64, _U8, _U8, bits, _U64), codegen
+
+    return within if ranged else up_to
+
+
+codes_up_to, codes_between = _filling(ranged=False), _filling(ranged=True)
 
 
 @intrinsic
@@ -205,6 +237,120 @@ def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any)
         return count
 
     return _U64(out, _U64, _U64, _U64), codegen
+
+
+SPILLED = 64
+"""Elements behind its last one that `add_numbers` may overwrite."""
+
+
+@intrinsic
+def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -> Any:
+    """Writes `first` (int32) plus the index of each set bit of `bits`, ascending, to `out` (int32) from `at` on; what
+    stands behind them may be overwritten."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        some = builder.bitcast(arguments[3], ir.VectorType(ir.IntType(1), _LANES))
+        compress = numba.core.cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(_BYTES, [_BYTES, some.type, _BYTES]),
+            f"llvm.experimental.vector.compress.v{_LANES}i8",
+        )
+        every = ir.Constant(_BYTES, list(range(_LANES)))
+        indices = builder.call(compress, [every, some, ir.Constant(_BYTES, ir.Undefined)])
+
+        def store(begin: int) -> None:
+            part = ir.Constant(ir.VectorType(_WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
+            few = builder.shuffle_vector(indices, ir.Constant(_BYTES, ir.Undefined), part)
+            numbers = builder.zext(few, ir.VectorType(_WORD, LOOKED_UP))
+            numbers = builder.add(numbers, _spread(builder, arguments[2], LOOKED_UP))
+            at = builder.add(arguments[1], ir.Constant(_LONG, begin))
+            builder.store(numbers, _pointer(context, builder, signature, arguments, 0, at, numbers.type), align=4)
+
+        store(0)
+        many = builder.icmp_unsigned(">", builder.ctpop(arguments[3]), ir.Constant(_LONG, LOOKED_UP))
+        with builder.if_then(many, likely=False):
+            for begin in range(LOOKED_UP, _LANES, LOOKED_UP):
+                store(begin)
+        return context.get_dummy_value()
+
+    return numba.types.void(out, _U64, numba.types.int32, _U64), codegen
+
+
+@intrinsic
+def copy_numbers(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -> Any:
+    """Copies `LOOKED_UP` int32 from `source[at]` on to `out[to]` and on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        numbers = ir.VectorType(_WORD, LOOKED_UP)
+        given = builder.load(_pointer(context, builder, signature, arguments, 0, arguments[1], numbers), align=4)
+        builder.store(given, _pointer(context, builder, signature, arguments, 2, arguments[3], numbers), align=4)
+        return context.get_dummy_value()
+
+    return numba.types.void(source, _U64, out, _U64), codegen
+
+
+@intrinsic
+def spread_number(typing_context: Any, number: Any, out: Any, to: Any) -> Any:
+    """Writes an int32 `LOOKED_UP` times, to `out[to]` and on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        numbers = _spread(builder, arguments[0], LOOKED_UP)
+        builder.store(numbers, _pointer(context, builder, signature, arguments, 1, arguments[2], numbers.type), align=4)
+        return context.get_dummy_value()
+
+    return numba.types.void(numba.types.int32, out, _U64), codegen
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
+    """Has the cache line with element `at` of an array, counted through all its dimensions, brought near."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = _pointer(context, builder, signature, arguments, 0, arguments[1], ir.IntType(8))
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _WORD, _WORD, _WORD])
+        touch = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(touch, [pointer, *(ir.Constant(_WORD, flag) for flag in (0, 2, 1))])
+        return context.get_dummy_value()
+
+    return numba.types.void(array, _U64), codegen
+
+
+@intrinsic
+def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any) -> Any:
+    """Writes the 64 words from `source[begin]` on, transposed, to `target[to]` and on: bit j of word i becomes bit i of
+    word j. Returns the number of set bits."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        square = ir.VectorType(_LONG, _LANES)
+        words = builder.load(_pointer(context, builder, signature, arguments, 0, arguments[1], square), align=8)
+        kinds = {"llvm.ctpop": [square], "llvm.fshl": [square] * 3}
+        count, rotate = (
+            numba.core.cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(square, kind), f"{name}.v{_LANES}i64"
+            )
+            for name, kind in kinds.items()
+        )
+        total = numba.core.cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_LONG, [square]), f"llvm.vector.reduce.add.v{_LANES}i64"
+        )
+        found = builder.call(total, [builder.call(count, [words])])
+        undefined = ir.Constant(square, ir.Undefined)
+        by = _LANES // 2
+        while by:
+            # squares of `by` words and bits change places across the diagonal of each square twice as wide
+            low = sum(1 << bit for bit in range(_LANES) if not bit & by)
+            keep = [low if not word & by else low << by for word in range(_LANES)]
+            across = ir.Constant(ir.VectorType(_WORD, _LANES), [word ^ by for word in range(_LANES)])
+            other = builder.shuffle_vector(words, undefined, across)
+            turn = ir.Constant(square, [by if not word & by else _LANES - by for word in range(_LANES)])
+            other = builder.call(rotate, [other, other, turn])
+            kept = ir.Constant(square, keep)
+            words = builder.or_(builder.and_(words, kept), builder.and_(other, builder.not_(kept)))
+            by //= 2
+        builder.store(words, _pointer(context, builder, signature, arguments, 2, arguments[3], square), align=8)
+        return found
+
+    return _U64(source, _U64, target, _U64), codegen
 
 
 def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, kind: Any) -> Any:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ONE, fill_all
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.scan import check_rows, passes, rows_of
 from rules_index.kernels.vectors import codes_within, count_bits, trailing_zeros
@@ -77,11 +77,12 @@ def walk(
     return hit_rows, hit_rules, hits
 
 
-@inner
+@bare
 def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
     """Narrows the bitmap of a level to the rows that pass the node's tests, as that of the next level; their number."""
     words = live[level]
-    bitmaps[level + 1] = bitmaps[level]
+    for word in range(bitmaps.shape[1]):
+        bitmaps[level + 1, word] = bitmaps[level, word]
     for test in range(index.tree_test_start[node], index.tree_test_start[node + 1]):
         at = np.uint64(index.tree_tests[test, 0] * chunk_rows + start)
         low = np.uint8(index.tree_tests[test, 1])
@@ -105,7 +106,7 @@ def _go_below(node, coarse, start, chunk_rows, index, bitmaps, live, level):
     return count
 
 
-@inner
+@bare
 def _list_rows(bitmap, words, out):
     found = 0
     while words != 0:
@@ -118,7 +119,7 @@ def _list_rows(bitmap, words, out):
             rows &= rows - ONE
 
 
-@inner
+@bare
 def _within(rows, count, bitmap):
     """Keeps of `rows[:count]` those in the bitmap; returns their number."""
     kept = np.int64(0)
@@ -129,7 +130,7 @@ def _within(rows, count, bitmap):
     return kept
 
 
-@inner
+@bare
 def _row_by_row(
     conjunctions, rows, codes, first, coarse, start, words, chunk_words, bits, gate_bits,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,

@@ -15,8 +15,7 @@ from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.bitmaps import bitmaps, coarse_shift
 from rules_index.engines.layout.tables import in_tables, sifted_attributes, tables, with_quick_checks
 from rules_index.engines.layout.terms import BLOCK_ROWS, Placement, Terms, terms_of
-from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.match import STEP
+from rules_index.kernels.bitmaps import COARSE_CODES, STEP
 from rules_index.kernels.scan import FAR, NEAR
 
 SCRATCH_BYTES = 64 << 20
@@ -112,14 +111,16 @@ def _in_order(
 def _scalars(
     c: Conjunctions, placement: Placement, order: _Order, bitmaps: int, filed: dict[str, np.ndarray], depth: int
 ) -> np.ndarray:
-    """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth."""
+    """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
     per_rule = np.bincount(c.target[order.first :]) if len(c.target) > order.first else np.zeros(1, np.int64)
     # the tests of two nodes may overlap once their codes are coarse
     met_once = placement.tree is None or len(placement.tree.keys) == len(order.walked)
     ascending, distinct = len(order.scanned) == len(placement.table), per_rule.max() <= 1 and met_once
     chunk_rows = placement.chunk_rows if len(order.sliced) else _chunk_rows(placement, filed)
     block_rows, chunk_rows = _rows(bitmaps, c.gates, chunk_rows)
-    return np.array([len(order.scanned), block_rows, chunk_rows, ascending, distinct, depth], np.int64)
+    alone = distinct and filed["key_plain"].tolist() == [1] and len(order.keyed) == len(placement.table)
+    scalars = (len(order.scanned), block_rows, chunk_rows, ascending, distinct, depth, alone)
+    return np.array(scalars, np.int64)
 
 
 def _tree(tree: Tree | None, walked: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:

@@ -9,12 +9,19 @@ import numpy as np
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.keys import NOTHING, PACKED, QUICK
+from rules_index.kernels.keys import NEVER, NOTHING, PACKED, QUICK
 from rules_index.kernels.sift import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
+from rules_index.kernels.vectors import LOOKED_UP as PADDING
 from rules_index.kernels.vectors import SIGNS
 
 DIRECT_SLOTS = 1 << 16
 """Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
+EVEN = 2
+"""A direct table is even where that makes no more than so many places for each entry."""
+EVENLY_MET = 0.5
+"""And where more than this share of the rows meet an entry: others would be told from them later only."""
+NO_ENTRY = -1
+"""In `posted` as it is made, a place of an even table that no entry stands in."""
 QUICK_ATTRIBUTES = 1 << 15
 """Attributes that a quick check can name."""
 FILTERED = 4
@@ -35,6 +42,7 @@ def tables(
     keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
     bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
     collected = _Tables(c.sizes, shift, placement.shares)
+    lengths = np.diff(c.start)
     ordered: list[np.ndarray] = []
     at = first
     for number, attributes in enumerate(placement.tables):
@@ -48,7 +56,11 @@ def tables(
         renumbered = np.empty(len(members), np.int64)
         renumbered[new_order] = np.arange(len(members))
         ordered.append(members[new_order])
-        collected.add(attributes, codes[rank], at + renumbered[conjunction[rank]])
+        entries = at + renumbered[conjunction[rank]]
+        if len(members) and bool((lengths[gates_end + members] == len(attributes)).all()):
+            collected.add(attributes, codes[rank], c.target[gates_end + members[conjunction[rank]]], plain=True)
+        else:
+            collected.add(attributes, codes[rank], entries, plain=False)
         at += len(members)
     return np.concatenate([np.empty(0, np.int64), *ordered]).astype(np.int64), collected.arrays()
 
@@ -82,11 +94,13 @@ class _Tables:
 
     def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
         self._sizes, self._shift = sizes, shift
+        self._code_shares = shares
         self._shares = coarse_shares(sizes, shift, shares)
         self._parts: dict[str, list[np.ndarray]] = {
             name: [np.empty(0, dtype)]
             for name, dtype in {
-                "key_attributes": np.int32, "key_factors": np.int64, "key_bits": np.int32, "slot_at": np.int64,
+                "key_attributes": np.int32, "key_factors": np.int64, "key_bits": np.int32, "key_plain": np.int32,
+                "slot_at": np.int64, "plain": np.int32,
                 "slot_start": np.int32, "filter_at": np.int64, "filter_bits": np.int32, "filter_words": np.int32,
                 "sign_at": np.int64, "sign_planes": np.int32, "signs": np.uint8,
                 "groups": np.int32, "group_codes": np.int32, "group_code_at": np.int64, "posted": np.int32,
@@ -95,14 +109,13 @@ class _Tables:
         self._key_start = [0]
         self._length = dict.fromkeys(self._parts, 0)
 
-    def add(self, attributes: tuple[int, ...], codes: np.ndarray, conjunctions: np.ndarray) -> None:
-        """A table of entries that ascend by their codes [entries, attributes]."""
+    def add(self, attributes: tuple[int, ...], codes: np.ndarray, entries: np.ndarray, plain: bool) -> None:
+        """A table of entries, conjunctions or, where it is plain, rules, that ascend by their codes [entries,
+        attributes]."""
         sizes = self._sizes[list(attributes)]
         slots = int(np.prod(sizes.astype(object)))
-        entries = len(codes)
-        self._put("slot_at", self._length["slot_start"])
         self._put("key_attributes", attributes)
-        direct = slots <= max(DIRECT_SLOTS, 2 * entries)
+        direct = slots <= max(DIRECT_SLOTS, 2 * len(entries))
         packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
         sifted = list(attributes[:SIFTED])
         combinations = int(np.prod(sizes[:SIFTED].astype(object)))
@@ -114,20 +127,42 @@ class _Tables:
         self._put("sign_at", self._length["signs"])
         self._put("sign_planes", len(signs))
         self._put("signs", signs.reshape(-1))
+        of = "plain" if plain else "posted"
+        slot_at = self._length["slot_start"]
         if direct:
             factors = np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
-            slot = codes @ factors
+            counts = np.bincount(codes @ factors, minlength=slots)
+            most = int(counts.max(initial=0))
             bits = 0
-            starts = np.concatenate([[0], np.cumsum(np.bincount(slot, minlength=slots))]) + self._length["posted"]
+            starts = np.concatenate([[0], np.cumsum(counts)]) + self._length[of]
+            if not plain and 0 < most * slots <= EVEN * len(entries) and self._met(attributes, counts) > EVENLY_MET:
+                bits, slot_at = -most, self._length[of]
+                place = np.repeat(np.arange(slots) * most, counts) + within(counts)
+                entries, filed = np.full(slots * most, NO_ENTRY), entries
+                entries[place] = filed
+                starts = starts[:0]
         else:
             factors = _multipliers(len(attributes))
             bits = max(4, (2 * _distinct(codes)).bit_length())
-            starts, conjunctions = self._groups(codes, conjunctions, factors, bits, packed)
+            starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[of])
         self._put("key_factors", factors)
         self._put("key_bits", bits)
+        self._put("key_plain", plain)
+        self._put("slot_at", slot_at)
         self._put("slot_start", starts)
-        self._put("posted", conjunctions)
+        self._put(of, entries)
         self._key_start.append(self._length["key_attributes"])
+
+    def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
+        """The expected share of the rows that meet an entry of a direct table with so many in each slot."""
+        if self._code_shares is None:
+            return float((counts > 0).mean())
+        at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
+        shares = np.ones(1)
+        for attribute in attributes:
+            of = self._code_shares[at[attribute] : at[attribute] + self._sizes[attribute]]
+            shares = np.multiply.outer(shares, of).reshape(-1)
+        return float(shares[counts > 0].sum())
 
     def _filter(self, codes: np.ndarray) -> int:
         """Adds the filter of a table; its bits as a power of two."""
@@ -139,14 +174,15 @@ class _Tables:
         return bits
 
     def _groups(
-        self, codes: np.ndarray, conjunctions: np.ndarray, factors: np.ndarray, bits: int, packed: bool
+        self, codes: np.ndarray, entries: np.ndarray, factors: np.ndarray, bits: int, packed: bool, first: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Adds the groups of equal codes by slot; the slots' starts, and the entries by group."""
+        """Adds the groups of equal codes by slot; the slots' starts, and the entries, the first of which is `first`, by
+        group."""
         with np.errstate(over="ignore"):
             total = (codes.astype(np.uint64) * factors.view(np.uint64)).sum(1, dtype=np.uint64)
         slot = (total >> np.uint64(64 - bits)).astype(np.int64)
         order = np.argsort(slot, kind="stable")
-        slot, codes, conjunctions = slot[order], codes[order], conjunctions[order]
+        slot, codes, entries = slot[order], codes[order], entries[order]
         new = np.ones(len(codes), bool)
         if len(codes):
             # stable by slot over ascending codes: equal combinations stand together
@@ -158,14 +194,14 @@ class _Tables:
         tags = _packed(codes) if packed else total[order].astype(np.uint32).view(np.int32)
         groups = np.zeros((len(begins) + 1, 2), np.int64)
         groups[:-1, 0] = tags[begins]
-        groups[:, 1] = np.append(begins, len(codes)) + self._length["posted"]
+        groups[:, 1] = np.append(begins, len(codes)) + first
         width = 0 if packed else codes.shape[1]
         self._put("group_code_at", self._length["group_codes"] - number * width)
         self._put("group_codes", codes[begins, :width].reshape(-1))
         self._put("group_codes", np.full(width, -1))
         self._put("groups", groups.reshape(-1))
         starts = np.concatenate([[0], np.cumsum(np.bincount(group_slot, minlength=1 << bits))]) + number
-        return starts, conjunctions
+        return starts, entries
 
     def _put(self, name: str, values: object) -> None:
         part = np.atleast_1d(np.asarray(values)).astype(self._parts[name][0].dtype)
@@ -179,6 +215,7 @@ class _Tables:
         places = np.zeros(len(arrays["key_bits"]), np.int64)
         places[arrays["key_bits"] > 0] = arrays["group_code_at"]
         arrays["groups"] = arrays["groups"].reshape(-1, 2)
+        arrays["plain"] = np.append(arrays["plain"], np.zeros(PADDING, np.int32))
         return {**arrays, "group_code_at": places, "key_start": np.array(self._key_start, np.int64)}
 
 
@@ -273,9 +310,12 @@ def with_quick_checks(
     quick[terms.owner[at], place] = terms.attribute[at].astype(np.int64) << 16 | low << 8 | (high - low)
     if len(posted):
         needed[terms.attribute[at]] = True
-    entries = np.empty((len(posted), 1 + QUICK), np.int32)
+    filed = posted != NO_ENTRY
+    needed[:1] |= not filed.all()
+    entries = np.full((len(posted), 1 + QUICK), NOTHING, np.int32)
     entries[:, 0] = np.where(complete[posted], -1 - target[posted], posted)
-    entries[:, 1:] = quick[posted]
+    entries[filed, 1:] = quick[posted[filed]]
+    entries[~filed, :2] = -1, NEVER
     return entries, complete
 
 

@@ -1,0 +1,154 @@
+"""Lists of rows that satisfy many rules: row bitmaps of 64 rules are transposed, and every row's are written in order.
+
+Hits that are found rule by rule have to be brought into the order of the rows, which costs more than finding them. Here
+the rows that a rule holds stay a bitmap. The bitmaps of a *group*, 64 rules whose ordinals differ only in their lowest
+bits, become 64 words for every 64 rows, bit b of a row's word telling whether it satisfies the group's rule b; and the
+words of a row, group by group, are its list. A rule of several conjunctions is in it once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.bitmaps import ONE
+from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.scan import FAR, passes, rows_of, word_of, words_of
+from rules_index.kernels.vectors import add_numbers, codes_within, count_bits, trailing_zeros, transpose
+
+GROUP_BITS = 6
+"""Rules of a group, as a power of two."""
+_RULES = 1 << GROUP_BITS
+SURE_CHECKS = 8
+"""A conjunction of no more checks is looked at for rows of which coarse codes tell enough."""
+DENSE = 0.12
+"""Matches of a row in a group from which on lists are made from bitmaps."""
+
+
+@bare
+def groups_of(begin, end, target):
+    """How many groups the rules of the conjunctions [begin, end) are in, which ascend by rule."""
+    groups = 0
+    before = np.int32(-1)
+    for conjunction in range(begin, end):
+        group = target[conjunction] >> GROUP_BITS
+        groups += group != before
+        before = group
+    return groups
+
+
+@inner
+def rows_found(begin, end, words, bits, term_start, terms):
+    """How many rows of a block the terms of the conjunctions [begin, end) hold, all together."""
+    current = np.empty(words, np.uint64)
+    scratch = np.empty(words << 6, np.int32)
+    found = np.int64(0)
+    for conjunction in range(begin, end):
+        found += rows_of(conjunction, words, bits, term_start, terms, current, scratch)
+    return found
+
+
+@inner
+def scan_dense(
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+    term_start, terms, check_start, checks, set_start, set_intervals, target, groups, number, masks,
+):  # fmt: skip
+    """Scans the conjunctions [begin, end) in the block at `start` of the chunk; the number of matches.
+
+    number: [groups] int32, written with the groups' numbers; masks: [words * groups * 64] uint64, written with the
+    words of all rows, those of 64 rows one group after the other.
+    """
+    current = np.empty(words, np.uint64)
+    held = np.zeros(words << 6, np.uint64)
+    sure = np.empty((SURE_CHECKS, 3), np.int64)
+    matches = np.uint64(0)
+    place = 0
+    for conjunction in range(begin, end):
+        rule = target[conjunction]
+        _hold(
+            conjunction, rule & (_RULES - 1), codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+            term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
+        )  # fmt: skip
+        if conjunction + 1 == end or target[conjunction + 1] >> GROUP_BITS != rule >> GROUP_BITS:
+            number[place] = rule >> GROUP_BITS
+            for word in range(np.uint64(words)):
+                to = (word * np.uint64(groups) + np.uint64(place)) << np.uint64(6)
+                matches += transpose(held, word << np.uint64(6), masks, to)
+            held[:] = 0
+            place += 1
+    return np.int64(matches)
+
+
+@bare
+def _hold(
+    conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+    term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
+):  # fmt: skip
+    """Adds the rows of a conjunction to those that a rule of the group holds: `held` [words * 64]."""
+    left, term = words_of(conjunction, words, bits, term_start, terms, current)
+    stop = term_start[conjunction + 1]
+    checked = check_start[conjunction] < check_start[conjunction + 1]
+    surely = checked and _sure_codes(conjunction, shift, check_start, checks, chunk_words << 6, sure)
+    while left != 0:
+        word = trailing_zeros(left)
+        left &= left - ONE
+        rows = word_of(word, current[word], term, stop, words, bits, terms)
+        if checked and rows != 0:
+            at = start + np.int64(word << np.uint64(6))
+            open_rows = rows
+            if surely:
+                open_rows &= ~_sure_rows(check_start[conjunction + 1] - check_start[conjunction], at, coarse, sure)
+            while open_rows != 0:
+                bit = open_rows & (~open_rows + ONE)
+                open_rows ^= bit
+                if not passes(
+                    conjunction, at + np.int64(trailing_zeros(bit)), codes, first, coarse, chunk_words, gate_bits,
+                    check_start, checks, set_start, set_intervals,
+                ):  # fmt: skip
+                    rows ^= bit
+        held[(word << np.uint64(6)) + np.uint64(rule)] |= rows
+
+
+@bare
+def _sure_codes(conjunction, shift, check_start, checks, stride, sure):
+    """Writes, for each check of a conjunction, where the coarse codes of its attribute begin and those, from a lowest
+    one on, that tell that it is passed: `sure` [`SURE_CHECKS`, 3] int64. False where there are none of some check."""
+    begin = check_start[conjunction]
+    if check_start[conjunction + 1] - begin > SURE_CHECKS:
+        return False
+    for check in range(begin, check_start[conjunction + 1]):
+        attribute = checks[check, 0]
+        if checks[check, 3] != FAR or shift[attribute] < 0:
+            return False
+        by = shift[attribute]
+        low = (checks[check, 1] + (1 << by) - 1) >> by
+        high = ((checks[check, 2] + 1) >> by) - 1
+        if low > high:
+            return False
+        sure[check - begin, 0] = attribute * stride
+        sure[check - begin, 1] = low
+        sure[check - begin, 2] = high - low
+    return True
+
+
+@bare
+def _sure_rows(checks, at, coarse, sure):
+    """Those of the 64 rows from `at` on whose coarse codes tell that they pass all checks."""
+    rows = ~np.uint64(0)
+    for check in range(checks):
+        begin = np.uint64(sure[check, 0] + at)
+        rows &= codes_within(coarse, begin, np.uint8(sure[check, 1]), np.uint8(sure[check, 2]))
+    return rows
+
+
+@bare
+def dense_lists(rows, groups, number, masks, offsets, ordinals):
+    """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[0] on, and the ordinals, of which there
+    are `SPILLED` more."""
+    at = np.uint64(offsets[0])
+    for row in range(np.uint64(rows)):
+        begin = ((row >> np.uint64(6)) * np.uint64(groups) << np.uint64(6)) + (row & np.uint64(63))
+        for group in range(np.uint64(groups)):
+            mask = masks[begin + (group << np.uint64(6))]
+            add_numbers(ordinals, at, number[group] << GROUP_BITS, mask)
+            at += count_bits(mask)
+        offsets[row + np.uint64(1)] = at
