@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from benchmarks import spark_events
+from benchmarks import lakes, spark_events
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table, short, timed
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"join beside Spark's own join and filter; {machine()}")
     with tempfile.TemporaryDirectory(prefix="deltatag-bench-") as name:
         folder = Path(name)
-        spark = _session(folder)
+        spark = lakes.session(folder, spark_events.settings(folder / "events"))
         log = spark_events.EventLog(folder / "events")
         _compare(folder, spark, log, cells, options)
         if options.hot:
@@ -173,45 +173,18 @@ def _side(name: str, key: np.ndarray, time: np.ndarray, draw: np.random.Generato
     )
 
 
-def _session(folder: Path) -> SparkSession:
-    from pipelines.config import parse_configuration
-    from pipelines.session import open_session
-
-    spark = {"spark.master": "local[2]", "spark.local.dir": str(folder / "local")}
-    document = {"lake": {"root": "lake"}, "spark": spark | spark_events.settings(folder / "events")}
-    return open_session(parse_configuration(document, folder / "deltatag.toml"), quiet=True)
-
-
 def _workspace(
     folder: Path, spark: SparkSession, rules: list[str], sides: dict[str, pa.Table], window: str = "1 hour"
 ) -> Workspace:
     """A lake of its own with both sources and compiled rules."""
-    from pipelines.compile import compile_scopes
-    from pipelines.config import parse_configuration
-    from pipelines.lake import arrow_schema
-    from pipelines.tables import LAKE_TABLES, RULES
-    from pipelines.workspace import Workspace
-
     folder.mkdir()
     for name, rows in sides.items():
         bounds = [part * rows.num_rows // FILES for part in range(FILES + 1)]
         for begin, end in pairwise(bounds):
             write_deltalake(str(folder / name), rows.slice(begin, end - begin), mode="append")
-    document = {
-        "lake": {"root": str(folder)},
-        "streams": {name: {"source": str(folder / name), "event_time": "t"} for name in sides},
-        "joins": {"j": {"streams": list(sides), "on": ["k"], "window": window}},
-    }
-    workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), spark)
-    for name in LAKE_TABLES:
-        workspace.lake.create(name)
-    table = [{"rule_id": f"rule_{n:06d}", "scope": "j", "expression": text} for n, text in enumerate(rules)]
-    rows_of_rules = pa.Table.from_pylist(table, schema=arrow_schema(RULES))
-    write_deltalake(workspace.lake.uri("rules"), rows_of_rules, mode="append")
-    (result,) = compile_scopes(workspace, ["j"])
-    if result.error or result.rejects:
-        raise SystemExit(f"The rules did not compile: {result}")
-    return workspace
+    streams = {name: {"source": str(folder / name), "event_time": "t"} for name in sides}
+    joins = {"j": {"streams": list(sides), "on": ["k"], "window": window}}
+    return lakes.lake(folder, spark, "j", rules, streams=streams, joins=joins)
 
 
 def _join(workspace: Workspace) -> float:

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from benchmarks import workload
+from benchmarks import lakes, workload
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table, timed
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _measure(folder: Path, options: Any, variants: list[Variant]) -> None:
     source = folder / "source"
-    spark = _session(folder)
+    spark = lakes.session(folder)
     _write_source(source, options.rows, spark)
     workspaces = {variant: _workspace(folder, source, variant, spark) for variant in variants}
     counts = {variant: _check(workspaces[variant], variant, options.rows) for variant in variants}
@@ -92,17 +92,6 @@ def _measure(folder: Path, options: Any, variants: list[Variant]) -> None:
         plot_bars(options.plots / "tag.png", "tag beside a plain copy", "tag / copy", groups, ratios)
 
 
-def _session(folder: Path) -> SparkSession:
-    from pipelines.config import parse_configuration
-    from pipelines.session import open_session
-
-    document = {
-        "lake": {"root": "lake"},
-        "spark": {"spark.master": "local[2]", "spark.local.dir": str(folder / "local")},
-    }
-    return open_session(parse_configuration(document, folder / "deltatag.toml"), quiet=True)
-
-
 def _write_source(source: Path, rows: int, spark: SparkSession) -> None:
     """An id, a time and the workload's columns, in FILES files as Spark writes them."""
     plain = source.with_name("plain")
@@ -119,26 +108,9 @@ def _write_source(source: Path, rows: int, spark: SparkSession) -> None:
 
 def _workspace(folder: Path, source: Path, variant: Variant, spark: SparkSession) -> Workspace:
     """A lake of its own with compiled rules."""
-    from pipelines.compile import compile_scopes
-    from pipelines.config import parse_configuration
-    from pipelines.lake import arrow_schema
-    from pipelines.tables import LAKE_TABLES, RULES
-    from pipelines.workspace import Workspace
-
-    root = folder / f"lake_{variant.rules}_{variant.id_type}"
-    document = {"lake": {"root": str(root)}, "streams": {"events": {"source": str(source)}}}
-    workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), spark)
-    for name in LAKE_TABLES:
-        workspace.lake.create(name, variant.id_type)
-    schema = arrow_schema(RULES, variant.id_type)
     texts = workload.ranges(variant.rules, 0).texts()
-    ids = [f"rule_{n:06d}" if variant.id_type == "string" else n for n in range(variant.rules)]
-    rows = [{"rule_id": i, "scope": "events", "expression": text} for i, text in zip(ids, texts, strict=True)]
-    write_deltalake(workspace.lake.uri("rules"), pa.Table.from_pylist(rows, schema=schema), mode="append")
-    (result,) = compile_scopes(workspace)
-    if result.error or result.rejects:
-        raise SystemExit(f"The rules did not compile: {result}")
-    return workspace
+    root = folder / f"lake_{variant.rules}_{variant.id_type}"
+    return lakes.lake(root, spark, "events", texts, variant.id_type, streams={"events": {"source": str(source)}})
 
 
 def _check(workspace: Workspace, variant: Variant, rows: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import tomllib
 import zoneinfo
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from pipelines.config_section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.errors import ConfigurationError
 
 FILE_NAME = "deltatag.toml"
@@ -33,19 +33,6 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
 """Tables that every lake has."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?\Z", re.IGNORECASE)
-_DURATION = re.compile(r"(\d+)\s*([A-Za-z]+)\Z")
-_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_MICROSECONDS = {
-    1: ("us", "microsecond"),
-    1_000: ("ms", "millisecond"),
-    1_000_000: ("s", "sec", "second"),
-    60_000_000: ("min", "minute"),
-    3_600_000_000: ("h", "hour"),
-    86_400_000_000: ("d", "day"),
-}
-_DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +159,9 @@ def load_configuration(path: str | Path | None = None) -> Configuration:
 
 def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
     """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
-    top = _Section(path, "", _substitute(document, path, ""))
+    top = Section(path, "", substituted(document, path))
     lake = _lake(top.section("lake"), path)
-    spark = {name: _spark_value(value) for name, value in _flatten(top.table("spark"))}
+    spark = {name: _spark_value(value) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
     streams = {name: _stream(name, top.section("streams").section(name)) for name in top.table("streams")}
     joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
@@ -190,111 +177,6 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     )
 
 
-def parse_size(text: str | int) -> int:
-    """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
-    if isinstance(text, int) and not isinstance(text, bool):
-        size = text
-    else:
-        found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
-        if found is None:
-            raise ValueError('expected a size such as "512m" or "1g"')
-        size = int(found[1]) * _SIZE_UNITS[found[2].lower()]
-    if size <= 0:
-        raise ValueError("expected a size above zero")
-    return size
-
-
-def parse_duration(text: str) -> int:
-    """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is none."""
-    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
-    unit = _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower()) if found else None
-    if found is None or unit is None:
-        raise ValueError('expected an integer and one of us, ms, s, min, hour, day, such as "15 min"')
-    return int(found[1]) * unit
-
-
-class _Section:
-    """One table of the document, which checks the type of each key it is asked for and knows its own name."""
-
-    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
-        self.path, self.name, self.values = path, name, values
-
-    def error(self, key: str, message: str) -> ConfigurationError:
-        where = f"[{self.name}] {key}" if self.name and key else self.name or key
-        return ConfigurationError(f"{self.path}: {where}: {message}.")
-
-    def table(self, key: str) -> Mapping[str, Any]:
-        value = self.values.get(key, {})
-        if not isinstance(value, Mapping):
-            raise self.error(key, "expected a table")
-        return value
-
-    def section(self, key: str) -> _Section:
-        return _Section(self.path, f"{self.name}.{key}" if self.name else key, self.table(key))
-
-    def text(self, key: str, default: str | None = None) -> str | None:
-        value = self.values.get(key, default)
-        if value is not None and (not isinstance(value, str) or not value.strip()):
-            raise self.error(key, "expected a text that is not empty")
-        return value
-
-    def texts(self, key: str) -> tuple[str, ...]:
-        value = self.values.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self.error(key, 'expected a list of names such as ["id"]')
-        if len({item.lower() for item in value}) != len(value):
-            raise self.error(key, "a name stands in the list twice")
-        return tuple(value)
-
-    def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        value = self.values.get(key, choices[0])
-        if value not in choices:
-            raise self.error(key, f"expected one of {', '.join(choices)}, found {value!r}")
-        return str(value)
-
-    def flag(self, key: str, default: bool) -> bool:
-        value = self.values.get(key, default)
-        if not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, found {value!r}")
-        return value
-
-    def share(self, key: str) -> float:
-        value = self.values.get(key, 1.0)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
-        return float(value)
-
-    def finish(self, *known: str) -> None:
-        for key in self.values:
-            if key not in known:
-                raise self.error(key, f"there is no such key; known here: {', '.join(known)}")
-
-
-def _substitute(value: Any, path: Path, where: str) -> Any:
-    if isinstance(value, str):
-
-        def environment(found: re.Match[str]) -> str:
-            if found[1] not in os.environ:
-                message = f"the environment variable {found[1]} is not set"
-                raise ConfigurationError(f"{path}: {where}: {message}.")
-            return os.environ[found[1]]
-
-        return _VARIABLE.sub(environment, value)
-    if isinstance(value, Mapping):
-        return {key: _substitute(item, path, f"{where}.{key}" if where else key) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_substitute(item, path, where) for item in value]
-    return value
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Settings of nested tables as dotted names: an unquoted `spark.x.y = 1` means the same as a quoted one."""
-    pairs: list[tuple[str, Any]] = []
-    for key, value in table.items():
-        pairs += _flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
-    return pairs
-
-
 def _spark_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -306,7 +188,7 @@ def _resolve(path: Path, location: str) -> str:
     return str((path.absolute().parent / Path(location).expanduser()).resolve())
 
 
-def _lake(section: _Section, path: Path) -> LakeSettings:
+def _lake(section: Section, path: Path) -> LakeSettings:
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
@@ -314,7 +196,7 @@ def _lake(section: _Section, path: Path) -> LakeSettings:
     return LakeSettings(None if root is None else _resolve(path, root), catalog)
 
 
-def _rules(section: _Section) -> RulesSettings:
+def _rules(section: Section) -> RulesSettings:
     time_zone = section.text("time_zone", "UTC")
     assert time_zone is not None
     try:
@@ -329,7 +211,7 @@ def _rules(section: _Section) -> RulesSettings:
     )
 
 
-def _stream(name: str, section: _Section) -> Stream:
+def _stream(name: str, section: Section) -> Stream:
     source = section.text("source")
     if source is None:
         raise section.error("source", "the path, URI or catalog name of the source table is missing")
@@ -387,7 +269,7 @@ def is_catalog_name(source: str) -> bool:
     return "/" not in source and "\\" not in source
 
 
-def _start(section: _Section) -> Start:
+def _start(section: Section) -> Start:
     value = section.values.get("start", "earliest")
     if value == "earliest":
         return Start()
@@ -408,7 +290,7 @@ def _start(section: _Section) -> Start:
     )
 
 
-def _join(name: str, section: _Section, streams: Mapping[str, Stream]) -> Join:
+def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -426,7 +308,7 @@ def _join(name: str, section: _Section, streams: Mapping[str, Stream]) -> Join:
     return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section))
 
 
-def _lateness(section: _Section) -> int | None:
+def _lateness(section: Section) -> int | None:
     if "lateness" not in section.values:
         return None
     try:
@@ -435,7 +317,7 @@ def _lateness(section: _Section) -> int | None:
         raise section.error("lateness", str(error)) from None
 
 
-def _join_keys(section: _Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     value = section.values.get("on")
     if isinstance(value, Mapping):
         keys = section.section("on")
@@ -448,7 +330,7 @@ def _join_keys(section: _Section, members: tuple[str, ...]) -> dict[str, tuple[s
     return on
 
 
-def _join_window(section: _Section, members: tuple[str, ...]) -> dict[str, int]:
+def _join_window(section: Section, members: tuple[str, ...]) -> dict[str, int]:
     value = section.values.get("window")
     if isinstance(value, Mapping):
         section.section("window").finish(*members)

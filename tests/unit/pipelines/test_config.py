@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import Start, load_configuration, parse_duration, parse_size
+from pipelines.config import Start, load_configuration
+from pipelines.config_section import parse_duration, parse_size
 from pipelines.errors import ConfigurationError
 
 MINIMAL = '[lake]\nroot = "lake"\n'

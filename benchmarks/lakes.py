@@ -1,0 +1,54 @@
+"""A session and lakes for benchmarks of the Spark jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import write_deltalake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.workspace import Workspace
+
+
+def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
+    """Spark on two cores, with its files below a folder."""
+    from pipelines.config import parse_configuration
+    from pipelines.session import open_session
+
+    spark = {"spark.master": "local[2]", "spark.local.dir": str(folder / "local"), **(settings or {})}
+    document = {"lake": {"root": "lake"}, "spark": spark}
+    return open_session(parse_configuration(document, folder / "deltatag.toml"), quiet=True)
+
+
+def lake(
+    root: Path,
+    spark: SparkSession,
+    scope: str,
+    rules: Sequence[str],
+    id_type: str = "string",
+    **tables: Mapping[str, Any],
+) -> Workspace:
+    """A lake with compiled rules of one scope; `tables` are those of the configuration beside `[lake]`."""
+    from pipelines.compile import compile_scopes
+    from pipelines.config import parse_configuration
+    from pipelines.lake import arrow_schema
+    from pipelines.tables import LAKE_TABLES, RULES
+    from pipelines.workspace import Workspace
+
+    configuration = parse_configuration({"lake": {"root": str(root)}, **tables}, root.parent / "deltatag.toml")
+    workspace = Workspace(configuration, spark)
+    for name in LAKE_TABLES:
+        workspace.lake.create(name, id_type)
+    ids = [f"rule_{n:06d}" if id_type == "string" else n for n in range(len(rules))]
+    rows = [{"rule_id": i, "scope": scope, "expression": text} for i, text in zip(ids, rules, strict=True)]
+    table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES, id_type))
+    write_deltalake(workspace.lake.uri("rules"), table, mode="append")
+    (result,) = compile_scopes(workspace, [scope])
+    if result.error or result.rejects:
+        raise SystemExit(f"The rules did not compile: {result}")
+    return workspace

@@ -1,0 +1,141 @@
+"""One table of deltatag.toml: its values by their types, sizes, durations and the environment's variables."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pipelines.errors import ConfigurationError
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?\Z", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+)\s*([A-Za-z]+)\Z")
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_MICROSECONDS = {
+    1: ("us", "microsecond"),
+    1_000: ("ms", "millisecond"),
+    1_000_000: ("s", "sec", "second"),
+    60_000_000: ("min", "minute"),
+    3_600_000_000: ("h", "hour"),
+    86_400_000_000: ("d", "day"),
+}
+_DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
+
+
+def parse_size(text: str | int) -> int:
+    """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        size = text
+    else:
+        found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+        if found is None:
+            raise ValueError('expected a size such as "512m" or "1g"')
+        size = int(found[1]) * _SIZE_UNITS[found[2].lower()]
+    if size <= 0:
+        raise ValueError("expected a size above zero")
+    return size
+
+
+def parse_duration(text: str) -> int:
+    """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is none."""
+    found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
+    unit = _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower()) if found else None
+    if found is None or unit is None:
+        raise ValueError('expected an integer and one of us, ms, s, min, hour, day, such as "15 min"')
+    return int(found[1]) * unit
+
+
+class Section:
+    """One table of the document, which checks the type of each key it is asked for and knows its own name."""
+
+    def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
+        """`path` is the file's, `name` the table's dotted one, both for messages."""
+        self.path, self.name, self.values = path, name, values
+
+    def error(self, key: str, message: str) -> ConfigurationError:
+        """What is wrong with a key, to be raised."""
+        where = f"[{self.name}] {key}" if self.name and key else self.name or key
+        return ConfigurationError(f"{self.path}: {where}: {message}.")
+
+    def table(self, key: str) -> Mapping[str, Any]:
+        """A table within, empty where there is none."""
+        value = self.values.get(key, {})
+        if not isinstance(value, Mapping):
+            raise self.error(key, "expected a table")
+        return value
+
+    def section(self, key: str) -> Section:
+        """A table within, as a section."""
+        return Section(self.path, f"{self.name}.{key}" if self.name else key, self.table(key))
+
+    def text(self, key: str, default: str | None = None) -> str | None:
+        """A text that is not empty."""
+        value = self.values.get(key, default)
+        if value is not None and (not isinstance(value, str) or not value.strip()):
+            raise self.error(key, "expected a text that is not empty")
+        return value
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """A list of names, no two of them alike, case aside."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+            raise self.error(key, 'expected a list of names such as ["id"]')
+        if len({item.lower() for item in value}) != len(value):
+            raise self.error(key, "a name stands in the list twice")
+        return tuple(value)
+
+    def choice(self, key: str, choices: tuple[str, ...]) -> str:
+        """One of some words, the first of them where there is none."""
+        value = self.values.get(key, choices[0])
+        if value not in choices:
+            raise self.error(key, f"expected one of {', '.join(choices)}, found {value!r}")
+        return str(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self.error(key, f"expected true or false, found {value!r}")
+        return value
+
+    def share(self, key: str) -> float:
+        """A number from 0 to 1; 1 where there is none."""
+        value = self.values.get(key, 1.0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
+        return float(value)
+
+    def finish(self, *known: str) -> None:
+        """ConfigurationError where there is a key beside those that are known."""
+        for key in self.values:
+            if key not in known:
+                raise self.error(key, f"there is no such key; known here: {', '.join(known)}")
+
+
+def substituted(value: Any, path: Path, where: str = "") -> Any:
+    """A value of the document with `${NAME}` replaced from the environment, in all texts within it."""
+    if isinstance(value, str):
+
+        def environment(found: re.Match[str]) -> str:
+            if found[1] not in os.environ:
+                message = f"the environment variable {found[1]} is not set"
+                raise ConfigurationError(f"{path}: {where}: {message}.")
+            return os.environ[found[1]]
+
+        return _VARIABLE.sub(environment, value)
+    if isinstance(value, Mapping):
+        return {key: substituted(item, path, f"{where}.{key}" if where else key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [substituted(item, path, where) for item in value]
+    return value
+
+
+def flattened(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Settings of nested tables as dotted names: an unquoted `spark.x.y = 1` means the same as a quoted one."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in table.items():
+        pairs += flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]
+    return pairs
