@@ -1,9 +1,10 @@
 """Predicate matching as Kuntschke and Kemper measure it (section 6.2, figures 9 to 15, table 7), in small.
 
-    python -m benchmarks.implication [--pairs 120] [--repeat 3] [--json FILE]
+    python -m benchmarks.implication [--repeat 5] [--plots FOLDER] [--json FILE]
 
-Every query predicate is matched with every stream predicate; times are CPU seconds a pair, and what they are worth is
-their ratio. What exact matching answers is compared with brute force over all cells before any time is told.
+Every one of 60 query predicates is matched with every one of 20 stream predicates, all queries of a stream in one go;
+times are CPU seconds a pair, and what they are worth is their ratio. What exact matching answers is compared with brute
+force over all cells before any time is told.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.report import interleaved, machine, median, print_table
+from benchmarks.report import interleaved, machine, median, plot_bars, print_table
 from rules_index.engines.boxes import Boxes
 from rules_index.engines.r_tree import RTree, scan_evaluate
-from rules_index.implication.exact import Budget
 from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Space
-from rules_index.implication.matching import Matching, Method, match
+from rules_index.implication.matching import Budget, Matchings, Method, Queries, match, match_each
 
 SEED = 7
 BUDGET = Budget(2_000_000, 20.0)
@@ -111,32 +111,43 @@ def inserted(predicate: Disjunction, split: str) -> RTree:
 class Pairs:
     """Every query predicate with every stream predicate, and the streams' indexes."""
 
-    def __init__(self, setup: Setup, most: int, split: str = "quadratic", seed: int = SEED) -> None:
-        queries, streams = setup.draw(seed)
-        self.trees = [inserted(stream, split) for stream in streams]
-        pairs = [(q, s) for q in range(len(queries)) for s in range(len(streams))]
-        chosen = np.random.default_rng(seed).permutation(len(pairs))[:most]
-        self.pairs = [(queries[pairs[i][0]], streams[pairs[i][1]], self.trees[pairs[i][1]]) for i in chosen]
+    def __init__(self, setup: Setup, split: str = "quadratic", seed: int = SEED) -> None:
+        self.queries, self.streams = setup.draw(seed)
+        self.trees = [inserted(stream, split).tree() for stream in self.streams]
+        self.together = Queries.of(self.queries)
 
-    def run(self, method: Method, indexed: bool, quick_check: bool = True) -> list[Matching]:
-        """All matchings by one method."""
+    def __len__(self) -> int:
+        return len(self.queries) * len(self.streams)
+
+    def run(self, method: Method, indexed: bool, quick_check: bool = True) -> list[Matchings]:
+        """All matchings by one method, stream by stream."""
         return [
-            match(query, stream, method, quick_check=quick_check, index=tree if indexed else None, budget=BUDGET)
-            for query, stream, tree in self.pairs
+            match_each(
+                self.together, stream, method, quick_check=quick_check, index=tree if indexed else None, budget=BUDGET
+            )
+            for stream, tree in zip(self.streams, self.trees, strict=True)
         ]
+
+    def answers(self, method: Method, indexed: bool, quick_check: bool = True) -> list[bool | None]:
+        """Whether each pair is implied, stream by stream."""
+        return [answer for found in self.run(method, indexed, quick_check) for answer in found.implied]
+
+    def comparisons(self, indexed: bool) -> float:
+        """Comparisons of a part with a box of a pair, by breadth first."""
+        return sum(int(found.splits.sum()) for found in self.run("em_bfs", indexed)) / len(self)
 
     def seconds(self, method: Method, indexed: bool) -> float:
         """CPU seconds a pair."""
         started = time.process_time()
         self.run(method, indexed)
-        return (time.process_time() - started) / len(self.pairs)
+        return (time.process_time() - started) / len(self)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--pairs", type=int, default=120, help="of predicates, of each set-up; the paper has 1,200")
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--plots", type=Path, help="folder for implication.png")
     parser.add_argument("--json", type=Path, help="file for all figures")
     options = parser.parse_args(arguments)
     if hasattr(os, "sched_setaffinity"):
@@ -144,16 +155,16 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"implication: one core; {machine()}")
     figures = {
         "answers": answers(),
-        "dimensions": figure("dimensions", "9, 12", [2, 3, 4, 5, 6], options.pairs, options.repeat),
-        "query boxes": figure("query_boxes", "10, 13", [1, 2, 4, 8], options.pairs, options.repeat),
-        "stream boxes": figure("stream_boxes", "11, 14", [5, 10, 15, 20, 25], options.pairs, options.repeat),
-        "unbounded": figure(
-            "dimensions", "9, some dimensions unbounded", [2, 4, 6], options.pairs, options.repeat, unbounded=True
-        ),
-        "r_star": figure("dimensions", "12, R*-tree", [4, 6], options.pairs, options.repeat, split="r_star"),
+        "dimensions": figure("dimensions", "9, 12", [2, 3, 4, 5, 6, 7], options.repeat),
+        "query boxes": figure("query_boxes", "10, 13", [1, 2, 4, 8], options.repeat),
+        "stream boxes": figure("stream_boxes", "11, 14", [5, 10, 15, 20, 25, 30, 50], options.repeat),
+        "unbounded": figure("dimensions", "9, some dimensions unbounded", [2, 4, 6], options.repeat, unbounded=True),
+        "r_star": figure("dimensions", "12, R*-tree", [4, 6], options.repeat, split="r_star"),
         "large": large(options.repeat),
         "table 7": table_7(),
     }
+    if options.plots:
+        plot(options.plots / "implication.png", figures["stream boxes"])
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1))
 
@@ -162,26 +173,36 @@ def figure(
     varied: str,
     number: str,
     values: Sequence[int],
-    pairs: int,
     repeat: int,
     *,
     unbounded: bool = False,
     split: str = "quadratic",
 ) -> list[dict[str, float]]:
-    """Seconds a pair of all methods as one parameter of the set-up is varied."""
+    """Seconds a pair of all methods, and comparisons by BFS, as one parameter of the set-up is varied."""
     rows, told = [], []
     for value in values:
-        given = Pairs(replace(Setup(unbounded=unbounded), **{varied: value}), pairs, split)
-        check(given)
+        given = Pairs(replace(Setup(unbounded=unbounded), **{varied: value}), split)
+        undecided = check(given)
         seconds = measured(given, PLAIN, repeat)
-        undecided = sum(found.implied is None for found in given.run("em_bfs", False))
-        told.append({varied: float(value), **seconds, "undecided": float(undecided)})
+        compared = given.comparisons(False), given.comparisons(True)
+        told.append({varied: float(value), **seconds, "undecided": float(undecided),
+                     "comparisons": compared[0], "comparisons with index": compared[1]})  # fmt: skip
         gains = [f"{seconds[name] / seconds[name + '+I']:.1f}" for name in ("BFS", "DFS", "MIX")]
+        gains.append(f"{compared[0] / max(compared[1], 1):.1f} ({compared[0]:.4g} / {compared[1]:.3g})")
         rows.append((value, *(_short(seconds[name]) for name, _, _ in PLAIN), *gains, undecided))
     header = (varied.replace("_", " "), *(name for name, _, _ in PLAIN), "BFS / BFS+I", "DFS / DFS+I", "MIX / MIX+I")
-    title = f"Figure {number}: CPU time a pair, {pairs} pairs, medians of {repeat} runs in turn"
-    print_table(title, (*header, "BFS undecided"), rows)
+    title = f"Figure {number}: CPU time a pair, 1,200 pairs, medians of {repeat} runs in turn"
+    print_table(title, (*header, "comparisons BFS / BFS+I", "BFS undecided"), rows)
     return told
+
+
+def plot(path: Path, told: Sequence[Mapping[str, float]]) -> None:
+    """Figures 11 and 14: time by the number of stream subpredicates."""
+    names = [name for name, _, _ in PLAIN]
+    series = {name: [each[name] * 1e6 for each in told] for name in names}
+    boxes = [f"{each['stream_boxes']:.0f}" for each in told]
+    title = "Predicate matching by subpredicates of the stream predicate, 6 dimensions"
+    plot_bars(path, title, "microseconds a pair", boxes, series, log=True)
 
 
 def measured(given: Pairs, methods: Sequence[tuple[str, Method, bool]], repeat: int) -> dict[str, float]:
@@ -193,19 +214,18 @@ def measured(given: Pairs, methods: Sequence[tuple[str, Method, bool]], repeat: 
     return {name: median(values) for name, values in interleaved(repeat, tasks).items()}
 
 
-def check(given: Pairs) -> None:
-    """All exact methods answer alike; ends the run where they do not."""
-    expected = [found.implied for found in given.run("em_dfs", False)]
+def check(given: Pairs) -> int:
+    """All exact methods answer alike; ends the run where they do not. How many pairs BFS leaves undecided."""
+    expected = given.answers("em_dfs", False)
     for name, method, indexed in PLAIN:
-        found = [each.implied for each in given.run(method, indexed)]
         exact = method.startswith("em")
-        wrong = [
-            i
-            for i, (one, right) in enumerate(zip(found, expected, strict=True))
-            if None not in (one, right) and (one != right if exact else one and not right)
-        ]
+        wrong = sum(
+            None not in (one, right) and (one != right if exact else one and not right)
+            for one, right in zip(given.answers(method, indexed), expected, strict=True)
+        )
         if wrong:
-            raise SystemExit(f"{name} answers {len(wrong)} of {len(expected)} pairs wrongly.")
+            raise SystemExit(f"{name} answers {wrong} of {len(expected)} pairs wrongly.")
+    return given.answers("em_bfs", False).count(None)
 
 
 def answers() -> list[dict[str, float]]:
@@ -213,11 +233,12 @@ def answers() -> list[dict[str, float]]:
     setup = Setup(dimensions=3, query_boxes=3, stream_boxes=30, unbounded=True)
     rows, told = [], []
     for seed in range(SEED, SEED + 3):
-        given = Pairs(setup, setup.queries * setup.streams, seed=seed)
-        brute = [bool((cells(query) <= cells(stream)).all()) for query, stream, _ in given.pairs]
+        given = Pairs(setup, seed=seed)
+        held = [cells(query) for query in given.queries]
+        brute = [bool((query <= cells(stream)).all()) for stream in given.streams for query in held]
         counts: dict[str, float] = {"brute force": sum(brute)}
         for name, method, indexed in (*PLAIN, ("HSR", "hsr", False)):
-            found = [each.implied for each in given.run(method, indexed, quick_check=name != "HSR")]
+            found = given.answers(method, indexed, quick_check=name != "HSR")
             if any(one and not right for one, right in zip(found, brute, strict=True)):
                 raise SystemExit(f"{name} reports an implication that does not hold.")
             counts[name] = sum(one is True for one in found)
@@ -234,13 +255,13 @@ def large(repeat: int) -> list[dict[str, float]]:
     methods = [each for each in PLAIN if each[0] in ("HCR+QC", "DFS", "DFS+I", "MIX", "MIX+I")]
     rows, told = [], []
     for boxes in (20, 50, 100, 200, 500):
-        given = Pairs(Setup(stream_boxes=boxes), 40)
+        given = Pairs(Setup(stream_boxes=boxes))
         given.run("em_dfs", True)
         seconds = measured(given, methods, repeat)
         told.append({"stream_boxes": float(boxes), **seconds})
         rows.append((boxes, *map(_short, seconds.values()), f"{seconds['DFS'] / seconds['HCR+QC']:.1f}"))
     header = ("stream boxes", *(name for name, _, _ in methods), "DFS / HCR+QC")
-    print_table(f"Figure 15: CPU time a pair, 40 pairs, medians of {repeat} runs in turn", header, rows)
+    print_table(f"Figure 15: CPU time a pair, 1,200 pairs, medians of {repeat} runs in turn", header, rows)
     return told
 
 

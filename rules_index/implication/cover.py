@@ -331,18 +331,23 @@ def corners(boxes: np.ndarray, dimensions: int, a: BoxArrays) -> np.ndarray:
 
 @jit
 def rows_held(boxes: np.ndarray, codes: np.ndarray, unknown: bool, a: BoxArrays) -> np.ndarray:
-    """Which rows [rows] bool of codes [dimensions, rows] int32 some box holds; a code of -1 is not known, and in the
-    box if `unknown` says so."""
+    """Which rows [rows] bool of codes [dimensions, rows] int32 some box holds; a code of -1, or which of the last two
+    codes -2 stands for, is not known, and in the box if `unknown` says so."""
     held = np.zeros(codes.shape[1], np.bool_)
     for row in range(len(held)):
         for box in boxes:
             inside = True
             for term in range(a.start[box], a.start[box + 1]):
-                code = codes[a.dimensions[term], row]
-                if code < 0:
+                dimension = a.dimensions[term]
+                code = codes[dimension, row]
+                if code == -1:
                     inside = unknown
-                else:
+                elif code >= 0:
                     inside = in_set(code, a.sets[term], a)
+                else:
+                    one = in_set(a.sizes[dimension] - 1, a.sets[term], a)
+                    other = in_set(a.sizes[dimension] - 2, a.sets[term], a)
+                    inside = one or other if unknown else one and other
                 if not inside:
                     break
             if inside:

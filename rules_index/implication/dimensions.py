@@ -1,135 +1,194 @@
-"""Kernels that compare boxes dimension by dimension: quick check, comparison with cuts, relaxation.
+"""Kernels that compare boxes dimension by dimension: relation, comparison with cuts, order of work, relaxation.
 
-Kuntschke and Kemper, algorithms 6, 8 and 9. A box is [d, 2] int32, a closed range of codes in each of d dimensions;
-`rank` [d] int32 are the dimensions in the order in which they are looked at: short ones first (6.1).
+Kuntschke and Kemper, algorithms 6, 8 and 9, section 6.1. Boxes are [., d, 2] int32, closed ranges of codes in each of d
+dimensions; `rank` [., d] int32 are a box's dimensions in the order in which they are looked at: short ones first.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import inner, jit
 
 IMPLIED, OVERLAPS, APART = 1, 0, -1
 """What algorithm 6 returns."""
 
 
-@jit
-def relation(part: np.ndarray, box: np.ndarray, rank: np.ndarray) -> int:
+class Lines(NamedTuple):
+    """Where codes lie on the number line, as `intervals.Space` has it.
+
+    sizes         [d] int32, number of codes, NULL's, the last one, included
+    lower, upper  [d, most codes] float64
+    """
+
+    sizes: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+
+class Sorted(NamedTuple):
+    """Boxes and what the order of work depends on (6.1).
+
+    boxes      [boxes, d, 2] int32
+    unbounded  [boxes] int64, number of infinite ends
+    volume     [boxes] float64, product of the finite lengths
+    rank       [boxes, d] int32, the dimensions by increasing length
+    """
+
+    boxes: np.ndarray
+    unbounded: np.ndarray
+    volume: np.ndarray
+    rank: np.ndarray
+
+
+@inner
+def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np.ndarray) -> int:
     """`IMPLIED` where a part lies within a box, `OVERLAPS` where they share a row, else `APART`."""
     within = True
-    for i in range(len(rank)):
-        d = rank[i]
-        if part[d, 0] > box[d, 1] or part[d, 1] < box[d, 0]:
+    for i in range(rank.shape[1]):
+        d = rank[box, i]
+        low, high = parts[part, d, 0], parts[part, d, 1]
+        if low > boxes[box, d, 1] or high < boxes[box, d, 0]:
             return APART
-        within &= part[d, 0] >= box[d, 0] and part[d, 1] <= box[d, 1]
+        within &= low >= boxes[box, d, 0] and high <= boxes[box, d, 1]
     return IMPLIED if within else OVERLAPS
 
 
+@inner
+def copy_box(source: np.ndarray, place: int, out: np.ndarray, at: int) -> None:
+    """Writes a box to another place."""
+    for d in range(source.shape[1]):
+        out[at, d, 0] = source[place, d, 0]
+        out[at, d, 1] = source[place, d, 1]
+
+
+@inner
+def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: int, out: np.ndarray, at: int) -> int:
+    """Algorithm 9 (CD) for a part that shares a row with a box: writes what of it lies outside to `out`[at:]; how many.
+
+    Up to two parts for each dimension in which the part stands out, cut off one dimension after the other. The part is
+    cut down to what lies in the box.
+    """
+    made = at
+    for i in range(rank.shape[1]):
+        d = rank[box, i]
+        if parts[part, d, 0] < boxes[box, d, 0]:
+            copy_box(parts, part, out, made)
+            out[made, d, 1] = boxes[box, d, 0] - 1
+            parts[part, d, 0] = boxes[box, d, 0]
+            made += 1
+        if parts[part, d, 1] > boxes[box, d, 1]:
+            copy_box(parts, part, out, made)
+            out[made, d, 0] = boxes[box, d, 1] + 1
+            parts[part, d, 1] = boxes[box, d, 1]
+            made += 1
+    return made - at
+
+
 @jit
-def check_quickly(part: np.ndarray, boxes: np.ndarray, rank: np.ndarray, order: np.ndarray) -> int:
-    """Algorithm 6 (QC) of a part against the boxes [n, d, 2] named in `order` [.] int64, one by one."""
-    found = APART
-    for i in range(len(order)):
-        box = order[i]
-        how = relation(part, boxes[box], rank[box])
-        if how == IMPLIED:
-            return IMPLIED
-        if how == OVERLAPS:
-            found = OVERLAPS
+def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Algorithm 9 (CD): what of a part [1, d, 2] no row of which lies in a box, [parts, d, 2]; whole where the two are
+    apart."""
+    out = np.empty((2 * part.shape[1], part.shape[1], 2), np.int32)
+    if relation(part, 0, boxes, box, rank) == APART:
+        return part.copy()
+    return out[: cut(boxes, box, rank, part.copy(), 0, out, 0)]
+
+
+# Order of work
+
+
+@inner
+def _length(low: int, high: int, d: int, lines: Lines) -> float:
+    """Of a range of codes on the number line; NULL alone has none."""
+    return 0.0 if low == lines.sizes[d] - 1 else lines.upper[d, high] - lines.lower[d, low]
+
+
+@inner
+def measure(given: Sorted, box: int, lines: Lines) -> None:
+    """Writes all but the box itself."""
+    boxes, unbounded, volume = given.boxes, 0, 1.0
+    for d in range(len(lines.sizes)):
+        low, high = boxes[box, d, 0], boxes[box, d, 1]
+        length = _length(low, high, d, lines)
+        if low < lines.sizes[d] - 1:
+            unbounded += (lines.lower[d, low] == -np.inf) + (lines.upper[d, high] == np.inf)
+        volume *= length if length < np.inf else 1.0
+        i = d
+        while i > 0:
+            before = given.rank[box, i - 1]
+            if _length(boxes[box, before, 0], boxes[box, before, 1], before, lines) <= length:
+                break
+            given.rank[box, i] = before
+            i -= 1
+        given.rank[box, i] = d
+    given.unbounded[box], given.volume[box] = unbounded, volume
+
+
+@jit
+def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
+    """What the order of work depends on, of all boxes."""
+    count, d = boxes.shape[:2]
+    found = Sorted(boxes, np.empty(count, np.int64), np.empty(count), np.empty((count, d), np.int32))
+    for box in range(count):
+        measure(found, box, lines)
     return found
 
 
-@jit
-def compare_dimensions(box: np.ndarray, rank: np.ndarray, part: np.ndarray, out: np.ndarray, at: int) -> int:
-    """Algorithm 9 (CD): writes what of a part no row of which lies in a box to `out`[at:] [., d, 2]; how many parts.
-
-    Whole where the two are apart; else up to two parts for each dimension in which the part stands out, cut off one
-    dimension after the other. `part` is cut down to what lies in the box.
-    """
-    if relation(part, box, rank) == APART:
-        out[at] = part
-        return 1
-    made = 0
-    for i in range(len(rank)):
-        d = rank[i]
-        if part[d, 0] < box[d, 0]:
-            out[at + made] = part
-            out[at + made, d, 1] = box[d, 0] - 1
-            part[d, 0] = box[d, 0]
-            made += 1
-        if part[d, 1] > box[d, 1]:
-            out[at + made] = part
-            out[at + made, d, 0] = box[d, 1] + 1
-            part[d, 1] = box[d, 1]
-            made += 1
-    return made
+# Relaxation
 
 
-@jit
-def _length(low: int, high: int, null: int, lower: np.ndarray, upper: np.ndarray) -> float:
-    """Of a range of codes on the number line; NULL alone has none."""
-    return 0.0 if low == null else upper[high] - lower[low]
+@inner
+def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, count: int, lines: Lines,
+          wide: np.ndarray) -> int:  # fmt: skip
+    """Algorithm 8 (HCR), lines 6 to 31: which of `count` boxes is widened to hold a query's, or -1 where one does.
 
-
-@jit
-def relax(
-    query: np.ndarray,
-    boxes: np.ndarray,
-    rank: np.ndarray,
-    order: np.ndarray,
-    sizes: np.ndarray,
-    lower: np.ndarray,
-    upper: np.ndarray,
-    relaxed: np.ndarray,
-) -> int:
-    """Algorithm 8 (HCR), lines 6 to 31: the box that is widened to hold `query`, or -1 where one holds it as it is.
-
-    `relaxed` [d, 2] is what it becomes: with fewest infinite ends i, then least increase of volume e; the first in
-    `order` on ties. lower, upper: as in `Space`. An infinite extension counts in i alone.
+    wide: [2, d, 2] int32; the first becomes the widened box: with fewest infinite ends i, then least increase of volume
+    e; the first in `order` on ties. An infinite extension counts in i alone.
     """
     best, best_i, best_e = -1, np.inf, np.inf
-    wide = np.empty_like(query)
-    for place in range(len(order)):
+    for place in range(count):
         box = order[place]
-        if relation(query, boxes[box], rank[box]) == IMPLIED:
+        if relation(queries, query, given.boxes, box, given.rank) == IMPLIED:
             return -1
-        wide[:] = boxes[box]
+        copy_box(given.boxes, box, wide, 1)
         e = 0.0
-        for k in range(len(sizes)):
-            d = rank[box, k]
-            if query[d, 0] >= wide[d, 0] and query[d, 1] <= wide[d, 1]:
+        for k in range(len(lines.sizes)):
+            d = given.rank[box, k]
+            old_low, old_high = wide[1, d, 0], wide[1, d, 1]
+            low, high = min(old_low, queries[query, d, 0]), max(old_high, queries[query, d, 1])
+            if low == old_low and high == old_high:
                 continue
-            low, high = min(wide[d, 0], query[d, 0]), max(wide[d, 1], query[d, 1])
-            extension = 0.0
-            for more in (lower[d, wide[d, 0]] - lower[d, low], upper[d, high] - upper[d, wide[d, 1]]):
-                if 0 < more < np.inf:
-                    extension += more
-            e += extension * _volume_of_others(wide, d, sizes, lower, upper)
-            wide[d, 0], wide[d, 1] = low, high
-        i = _infinite_ends(wide, sizes, lower, upper)
+            below = lines.lower[d, old_low] - lines.lower[d, low]
+            above = lines.upper[d, high] - lines.upper[d, old_high]
+            extension = (below if 0 < below < np.inf else 0.0) + (above if 0 < above < np.inf else 0.0)
+            e += extension * _volume_of_others(wide, d, lines)
+            wide[1, d, 0], wide[1, d, 1] = low, high
+        i = _infinite_ends(wide, lines)
         if i < best_i or (i == best_i and e < best_e):
             best, best_i, best_e = box, i, e
-            relaxed[:] = wide
+            copy_box(wide, 1, wide, 0)
     return best
 
 
-@jit
-def _volume_of_others(box: np.ndarray, but: int, sizes: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
+@inner
+def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
     """Product of the lengths, neither zero nor infinite, of the other dimensions of a box as widened so far."""
     volume = 1.0
-    for d in range(len(sizes)):
-        length = _length(box[d, 0], box[d, 1], sizes[d] - 1, lower[d], upper[d])
+    for d in range(len(lines.sizes)):
+        length = _length(wide[1, d, 0], wide[1, d, 1], d, lines)
         if d != but and 0 < length < np.inf:
             volume *= length
     return volume
 
 
-@jit
-def _infinite_ends(box: np.ndarray, sizes: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> int:
+@inner
+def _infinite_ends(wide: np.ndarray, lines: Lines) -> int:
     """2 (|D| - |D_c|) for the dimensions not referenced, and the infinite ends of the others."""
     ends = 0
-    for d in range(len(sizes)):
-        ends += lower[d, box[d, 0]] == -np.inf
-        ends += upper[d, box[d, 1]] == np.inf and box[d, 0] < sizes[d] - 1
+    for d in range(len(lines.sizes)):
+        ends += lines.lower[d, wide[1, d, 0]] == -np.inf
+        ends += lines.upper[d, wide[1, d, 1]] == np.inf and wide[1, d, 0] < lines.sizes[d] - 1
     return ends

@@ -6,268 +6,222 @@ loop serves them all. It stops after so many steps, or where its arrays are full
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rules_index.engines.r_tree.box_store import grown
-from rules_index.implication.dimensions import APART, IMPLIED, compare_dimensions, relation
-from rules_index.kernels.jit import inner, jit
+from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, Sorted, copy_box, cut, relation
+from rules_index.kernels.jit import inner
 
-Strategy = Literal["bfs", "dfs", "mix"]
-_BFS, _DFS, _MIX = range(3)
-_STRATEGIES: dict[Strategy, int] = {"bfs": _BFS, "dfs": _DFS, "mix": _MIX}
-_COVERED, _REST, _FULL, _PAUSED = range(4)
-_HEAD, _TAIL, _SPLITS, _MOST, _REST_BEGIN = range(5)
-_STEPS = 1 << 14
-"""Comparisons after which the clock is looked at."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much may be spent before the answer is left open.
-
-    splits: comparisons of a part with a box (runs of algorithm 9), but for the parts that were taken up together with
-    the last one; seconds: about how long.
-    """
-
-    splits: int = 1_000_000
-    seconds: float = 10.0
+BFS, DFS, MIX = range(3)
+COVERED, REST, FULL, PAUSED = range(4)
+HEAD, TAIL, SPLITS, MOST, REST_BEGIN = range(5)
 
 
 class Parts(NamedTuple):
-    """The parts that are not covered yet, from `state[_HEAD]` to `state[_TAIL]`.
+    """The parts that are not covered yet, from `state[HEAD]` to `state[TAIL]`.
 
     boxes     [., d, 2] int32
     position  [.] int32, how many boxes of the stream predicate each was compared with
     first     [.] int32, the place of the first of those that were cut off together
+    taken     [2 d + 1, d, 2] int32, those that are compared now
     state     [5] int64: head, tail, comparisons, most parts that lived at once, where the rest begins
     """
 
     boxes: np.ndarray
     position: np.ndarray
     first: np.ndarray
+    taken: np.ndarray
     state: np.ndarray
 
 
-class Tree(NamedTuple):
-    """What `nearest` reads of an R-tree over the boxes, and the boxes that are not in it as they are.
+class Nodes(NamedTuple):
+    """What a search reads of an index over the boxes, as in `engines.boxes.Tree`; no nodes stand for no index."""
 
-    beside: [.] int64; the others as in `Nodes`, `BoxArrays` and `Dimensions`
+    end: np.ndarray
+    test_start: np.ndarray
+    tests: np.ndarray
+    key_start: np.ndarray
+    keys: np.ndarray
+
+
+class Stream(NamedTuple):
+    """The stream predicate, as relaxed so far.
+
+    given   its boxes, and behind them room for more
+    order   [.] int64, the boxes in the order of work, by decreasing volume
+    place   [.] int64, the place of each box in it
+    beside  [.] int64, the boxes that the index does not have as they are
+    near    [.] int64, those that share a row with what is matched, in the order of work
+    counts  [3] int64, number of boxes, of those beside, and of those near
     """
 
-    root: int
-    level: np.ndarray
-    filled: np.ndarray
-    entries: np.ndarray
-    bounds: np.ndarray
-    key: np.ndarray
-    attributes: np.ndarray
+    given: Sorted
+    order: np.ndarray
+    place: np.ndarray
     beside: np.ndarray
+    near: np.ndarray
+    counts: np.ndarray
 
 
-@dataclass
-class Coverage:
-    """What became of a part.
-
-    covered: None where the budget was spent before it was known; rest: [., d, 2] what no box covers: with "bfs" and
-    no index all of it, else the first that was met; splits: comparisons of a part with a box; most_parts: that lived
-    at once.
-    """
-
-    covered: bool | None
-    rest: np.ndarray
-    splits: int
-    most_parts: int
-
-
-def cover(
-    part: np.ndarray,
-    boxes: np.ndarray,
-    rank: np.ndarray,
-    order: np.ndarray,
-    strategy: Strategy,
-    tree: Tree | None,
-    budget: Budget,
-) -> Coverage:
-    """Whether boxes [n, d, 2] cover a part [d, 2]; rank [n, d] int32, order [n] int64 as in `Measures`.
-
-    With a tree a part is compared with the first box in `order` that it shares a row with, and is rest as soon as
-    there is none; without, with one box after the other.
-    """
-    room = 4 * len(part) ** 2 + 16
+def make_parts(dimensions: int) -> Parts:
+    """No parts, with room for a few."""
+    room = 4 * dimensions**2 + 16
     position, first = np.zeros((2, room), np.int32)
-    parts = Parts(np.empty((room, *part.shape), np.int32), position, first, np.zeros(5, np.int64))
-    parts.boxes[0] = part
-    parts.state[[_TAIL, _MOST]] = 1
-    kernel: Any = _compare_in_turn
-    arguments: tuple[Any, ...] = (boxes, rank, order)
-    if tree is not None:
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        kernel, arguments = _compare_overlapping, (boxes, rank, place, tree)
-    ends = time.monotonic() + budget.seconds
-    while True:
-        steps = min(_STEPS, budget.splits - int(parts.state[_SPLITS]))
-        how = kernel(_STRATEGIES[strategy], parts, *arguments, steps)
-        if how == _FULL:
-            parts = _with_room(parts)
-        elif how != _PAUSED or parts.state[_SPLITS] >= budget.splits or time.monotonic() > ends:
-            break
-    begin, end = parts.state[[_REST_BEGIN, _TAIL]].tolist()
-    rest = parts.boxes[begin if how == _REST else end : end].copy()
-    covered = None if how == _PAUSED else how == _COVERED
-    return Coverage(covered, rest, *parts.state[[_SPLITS, _MOST]].tolist())
+    taken = np.empty((2 * dimensions + 1, dimensions, 2), np.int32)
+    return Parts(np.empty((room, dimensions, 2), np.int32), position, first, taken, np.zeros(5, np.int64))
 
 
-def _with_room(parts: Parts) -> Parts:
+def with_room(parts: Parts) -> Parts:
     """The parts moved to the front, with room for as many again."""
-    live = slice(*parts.state[[_HEAD, _TAIL]].tolist())
+    live = slice(*parts.state[[HEAD, TAIL]].tolist())
     count = live.stop - live.start
-    parts.state[[_HEAD, _TAIL]] = 0, count
+    parts.state[[HEAD, TAIL]] = 0, count
     boxes, position, first = (
         grown(array[live].copy(), 2 * len(array)) for array in (parts.boxes, parts.position, parts.first)
     )
     first[:count] -= live.start
-    return Parts(boxes, position, first, parts.state)
+    return parts._replace(boxes=boxes, position=position, first=first)
 
 
 @inner
-def _take(strategy: int, parts: Parts, taken: np.ndarray) -> int:
-    """Moves the next parts to `taken` [>= 2 d, d, 2] (algorithm 10: the oldest, 11: the newest, 12: all that were cut
-    off together last); how many, or -1 where there might be no room for what is cut off them."""
-    head, tail = parts.state[_HEAD], parts.state[_TAIL]
-    begin = head if strategy == _BFS else tail - 1
-    if strategy == _MIX:
-        begin = np.int64(parts.first[tail - 1])
-    count = 1 if strategy == _BFS else tail - begin
-    if tail + count * 2 * taken.shape[1] > len(parts.boxes):
+def start(parts: Parts, boxes: np.ndarray, box: int) -> None:
+    """Begins with one part, a box."""
+    state = parts.state
+    copy_box(boxes, box, parts.boxes, 0)
+    parts.position[0] = parts.first[0] = 0
+    state[HEAD], state[TAIL], state[SPLITS], state[MOST], state[REST_BEGIN] = 0, 1, 0, 1, 0
+
+
+@inner
+def _next(strategy: int, state: np.ndarray) -> int:
+    """The part that is taken next (algorithm 10: the oldest, 11 and 12: the newest)."""
+    return state[HEAD] if strategy == BFS else state[TAIL] - 1
+
+
+@inner
+def _take(strategy: int, parts: Parts) -> int:
+    """Moves the next parts to `taken` (algorithm 12: all that were cut off together last); how many, or -1 where there
+    might be no room for what is cut off them."""
+    state = parts.state
+    begin = _next(strategy, state)
+    if strategy == MIX:
+        begin = np.int64(parts.first[begin])
+    count = 1 if strategy == BFS else state[TAIL] - begin
+    if state[TAIL] + count * 2 * parts.taken.shape[1] > len(parts.boxes):
         return -1
-    taken[:count] = parts.boxes[begin : begin + count]
-    if strategy == _BFS:
-        parts.state[_HEAD] = head + 1
+    for i in range(count):
+        copy_box(parts.boxes, begin + i, parts.taken, i)
+    if strategy == BFS:
+        state[HEAD] += 1
     else:
-        parts.state[_TAIL] = begin
+        state[TAIL] = begin
     return count
 
 
 @inner
 def _add(made: int, position: int, parts: Parts) -> None:
     """Takes up parts that stand behind the last one."""
-    tail = parts.state[_TAIL]
-    parts.position[tail : tail + made] = position
-    parts.first[tail : tail + made] = tail
-    parts.state[_TAIL] = tail + made
-
-
-@jit
-def _compare_in_turn(
-    strategy: int, parts: Parts, boxes: np.ndarray, rank: np.ndarray, order: np.ndarray, steps: int
-) -> int:
-    state = parts.state
-    last = state[_SPLITS] + steps
-    taken = np.empty((2 * boxes.shape[1] + 1, boxes.shape[1], 2), np.int32)
-    while state[_HEAD] < state[_TAIL]:
-        if state[_SPLITS] >= last:
-            return _PAUSED
-        position = parts.position[state[_HEAD] if strategy == _BFS else state[_TAIL] - 1]
-        if position == len(order):
-            state[_REST_BEGIN] = state[_HEAD] if strategy == _BFS else state[_TAIL] - 1
-            return _REST
-        count = _take(strategy, parts, taken)
-        if count < 0:
-            return _FULL
-        box = order[position]
-        for i in range(count):
-            made = compare_dimensions(boxes[box], rank[box], taken[i], parts.boxes, state[_TAIL])
-            _add(made, position + 1, parts)
-        state[_SPLITS] += count
-        state[_MOST] = max(state[_MOST], state[_TAIL] - state[_HEAD])
-    return _COVERED
-
-
-@jit
-def _compare_overlapping(
-    strategy: int, parts: Parts, boxes: np.ndarray, rank: np.ndarray, place: np.ndarray, tree: Tree, steps: int
-) -> int:
-    state = parts.state
-    last = state[_SPLITS] + steps
-    taken = np.empty((2 * boxes.shape[1] + 1, boxes.shape[1], 2), np.int32)
-    stack = np.empty((tree.level[tree.root] + 1) * tree.entries.shape[1] + 1, np.int32)
-    while state[_HEAD] < state[_TAIL]:
-        if state[_SPLITS] >= last:
-            return _PAUSED
-        count = _take(strategy, parts, taken)
-        if count < 0:
-            return _FULL
-        for i in range(count):
-            how, box = nearest(taken[i], boxes, rank, place, tree, stack)
-            if how == IMPLIED:
-                continue
-            if how == APART:
-                state[_REST_BEGIN] = state[_TAIL]
-                parts.boxes[state[_TAIL]] = taken[i]
-                _add(1, 0, parts)
-                return _REST
-            made = compare_dimensions(boxes[box], rank[box], taken[i], parts.boxes, state[_TAIL])
-            _add(made, 0, parts)
-        state[_SPLITS] += count
-        state[_MOST] = max(state[_MOST], state[_TAIL] - state[_HEAD])
-    return _COVERED
-
-
-@jit
-def nearest(
-    part: np.ndarray, boxes: np.ndarray, rank: np.ndarray, place: np.ndarray, tree: Tree, stack: np.ndarray
-) -> tuple[int, int]:
-    """Algorithm 6 by an index, and the overlapping box with the least `place`.
-
-    stack: [>= levels * entries + 1] int32, scratch. `IMPLIED` comes with the box that holds the part.
-    """
-    best = -1
-    for i in range(len(tree.beside)):
-        box = int(tree.beside[i])
-        how = relation(part, boxes[box], rank[box])
-        if how == IMPLIED:
-            return IMPLIED, box
-        if how != APART and (best < 0 or place[box] < place[best]):
-            best = box
-    stack[0] = tree.root
-    waiting = 1
-    while waiting > 0:
-        waiting -= 1
-        node = stack[waiting]
-        for i in range(tree.filled[node]):
-            entry = tree.entries[node, i]
-            if tree.level[node] > 0:
-                if _meets(part, tree.bounds[entry], tree.attributes):
-                    stack[waiting] = entry
-                    waiting += 1
-                continue
-            box = int(tree.key[entry])
-            how = relation(part, boxes[box], rank[box])
-            if how == IMPLIED:
-                return IMPLIED, box
-            if how != APART and (best < 0 or place[box] < place[best]):
-                best = box
-    return (APART if best < 0 else 0), best
+    tail = parts.state[TAIL]
+    for at in range(tail, tail + made):
+        parts.position[at] = position
+        parts.first[at] = tail
+    parts.state[TAIL] = tail + made
 
 
 @inner
-def _meets(part: np.ndarray, bounds: np.ndarray, attributes: np.ndarray) -> bool:
-    for i in range(len(attributes)):
-        d = attributes[i]
-        if bounds[2 * i] > part[d, 1] or bounds[2 * i + 1] < part[d, 0]:
+def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count: int, skips: bool, steps: int) -> int:
+    """Compares parts with the first `count` boxes of an order: `COVERED`, `REST`, or why it stopped before.
+
+    A part is compared with one box after the other. Where it `skips`, it goes on to the next one that it shares a row
+    with, and is rest at once where there is none.
+    """
+    state, taken, boxes, rank = parts.state, parts.taken, given.boxes, given.rank
+    last = state[SPLITS] + steps
+    while state[HEAD] < state[TAIL]:
+        if state[SPLITS] >= last:
+            return PAUSED
+        begin = parts.position[_next(strategy, state)]
+        if begin == count:
+            state[REST_BEGIN] = _next(strategy, state)
+            if skips:
+                # those behind it were not compared with all
+                state[TAIL] = state[REST_BEGIN] + 1
+            return REST
+        several = _take(strategy, parts)
+        if several < 0:
+            return FULL
+        for i in range(several):
+            position = begin
+            while position < count and relation(taken, i, boxes, order[position], rank) == APART:
+                position += 1
+                if not skips:
+                    break
+            at = state[TAIL]
+            if position == begin or (skips and position < count):
+                made = cut(boxes, order[position], rank, taken, i, parts.boxes, at)
+                _add(made, position + 1, parts)
+                continue
+            copy_box(taken, i, parts.boxes, at)
+            _add(1, position, parts)
+            if skips:
+                state[REST_BEGIN] = at
+                return REST
+        state[SPLITS] += several
+        state[MOST] = max(state[MOST], state[TAIL] - state[HEAD])
+    return COVERED
+
+
+@inner
+def overlapping(parts: np.ndarray, part: int, stream: Stream, nodes: Nodes) -> tuple[int, int]:
+    """Algorithm 6 by an index, and how many boxes share a row with a part: these are written to `stream.near`, in the
+    order of work, unless one of them holds the part."""
+    boxes, rank, place, near = stream.given.boxes, stream.given.rank, stream.place, stream.near
+    count = 0
+    for i in range(stream.counts[1]):
+        box = int(stream.beside[i])
+        how = relation(parts, part, boxes, box, rank)
+        if how == IMPLIED:
+            return IMPLIED, 0
+        if how == OVERLAPS:
+            count = _put(box, near, count, place)
+    end, test_start, tests, key_start, keys = nodes
+    node = 0
+    while node < len(end):
+        if not _passes(parts, part, tests, test_start[node], test_start[node + 1]):
+            node = end[node]
+            continue
+        for at in range(key_start[node], key_start[node + 1]):
+            box = int(keys[at])
+            how = relation(parts, part, boxes, box, rank)
+            if how == IMPLIED:
+                return IMPLIED, 0
+            if how == OVERLAPS:
+                count = _put(box, near, count, place)
+        node += 1
+    return (OVERLAPS if count else APART), count
+
+
+@inner
+def _put(box: int, near: np.ndarray, count: int, place: np.ndarray) -> int:
+    """Puts a box among `count` that are in the order of work, unless it is there; how many there are."""
+    at = count
+    while at > 0 and place[near[at - 1]] > place[box]:
+        at -= 1
+    if at > 0 and near[at - 1] == box:
+        return count
+    for i in range(count, at, -1):
+        near[i] = near[i - 1]
+    near[at] = box
+    return count + 1
+
+
+@inner
+def _passes(parts: np.ndarray, part: int, tests: np.ndarray, begin: int, end: int) -> bool:
+    """Whether a part has codes that pass each of some tests."""
+    for test in range(begin, end):
+        d = tests[test, 0]
+        if tests[test, 1] > parts[part, d, 1] or tests[test, 2] < parts[part, d, 0]:
             return False
     return True
-
-
-def reading(tree: Any, beside: np.ndarray) -> Tree:
-    """What kernels read of an R-tree whose keys are boxes' places; `beside` are to be compared besides."""
-    nodes = tree.nodes
-    return Tree(
-        int(nodes.header[0]), nodes.level, nodes.filled, nodes.entries, nodes.bounds, tree.boxes.key,
-        tree.dimensions.attributes, beside,
-    )  # fmt: skip

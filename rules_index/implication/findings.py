@@ -11,11 +11,11 @@ import pyarrow as pa
 from rules_index.compiled import CompiledRules
 from rules_index.csr import offsets_of, places
 from rules_index.engines import Asc, Scan
-from rules_index.engines.flat import Conjunctions
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
 from rules_index.implication.examples import examples
-from rules_index.implication.region_boxes import Codes, RegionBoxes, distinct_lists, region_boxes
+from rules_index.implication.impossible import possible
+from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
 from rules_index.implication.rows import Rows
 
 CONTRADICTION = "contradiction"
@@ -59,9 +59,8 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     compiled rule: alternatives over one and the same attribute were one predicate before, and those that contradict
     themselves are gone, both of which only the rule's text can tell.
     """
-    conjunctions = Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
-    codes = Codes.of(compiled.attributes, compiled.regions)
-    boxes = region_boxes(conjunctions, codes, len(compiled))
+    conjunctions = conjunctions_of(compiled)
+    boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
     engine = Asc.build(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
     always = always_true(boxes, splits)
     never = np.diff(boxes.rule_start) == 0
@@ -84,7 +83,7 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
         _Told.of(REDUNDANT_ALTERNATIVE, boxes.rule[more], boxes.alternative[more], np.flatnonzero(more)),
         _Told.of(UNREACHABLE_ALTERNATIVE, dead[:, 0], dead[:, 1]),
     ]
-    return _table(told, Rows(compiled, codes), boxes)
+    return _table(told, Rows(compiled, boxes.codes), boxes)
 
 
 @dataclass

@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.compile import compile_rules
-from rules_index.engines.flat import Conjunctions
 from rules_index.errors import RuleError
+from rules_index.expressions.scope import Scope
 from rules_index.implication.cover import UNCOVERED, UNDECIDED, cover_boxes, rows_held
-from rules_index.implication.exact import Budget
-from rules_index.implication.gates import without_gates
-from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, region_boxes
+from rules_index.implication.impossible import impossible
+from rules_index.implication.matching import Budget
+from rules_index.implication.region_boxes import BoxArrays, RegionBoxes, boxes_of
 from rules_index.implication.rows import Rows
 
 _MOST_CONJUNCTIONS = 1 << 12
@@ -53,9 +53,10 @@ def implies(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: B
         True
 
     True: there is no row on which p is TRUE and q is FALSE or NULL. False: there is one. None: neither was shown within
-    the budget, or it hangs on what only Spark can evaluate (`hour(t) > 5`), or on how computations (`a + b > 5`) depend
-    on each other. schema: of the rows; time_zone: of timestamp literals. Raises `RuleError` for a text that does not
-    compile.
+    the budget, or it hangs on when a function that only Spark evaluates is TRUE (`hour(t) > 5`), or on how computations
+    (`a + 1 > 5`) depend on columns and each other. How comparisons of the same values do is known (`a < b AND b < c`
+    implies `a <= c`), and that a function of NULL has no value. schema: of the rows; time_zone: of timestamp literals.
+    Raises `RuleError` for a text that does not compile.
     """
     return decide(p, q, schema, time_zone, budget).implied
 
@@ -66,46 +67,48 @@ def decide(p: str, q: str, schema: pa.Schema, time_zone: str = "UTC", budget: Bu
     for reject in compiled.rejects.to_pylist():
         which = "first" if reject["rule_id"] == _P else "second"
         raise RuleError(reject["error"], f"The {which} rule: {reject['message']}", reject["position"])
-    conjunctions = Conjunctions(**compiled.index.arrays)
-    codes = Codes.of(compiled.attributes, compiled.regions)
-    plain = without_gates(conjunctions, _MOST_CONJUNCTIONS)
-    boxes = region_boxes(plain or conjunctions, codes, 2)
-    search = _Search(boxes.of_rule(_Q), budget or Budget())
-    uncovered, decided = search.uncovered(boxes.of_rule(_P), boxes.arrays)
+    boxes = boxes_of(compiled, _MOST_CONJUNCTIONS)
+    scope = Scope(schema, time_zone)
+    boxes = boxes.with_boxes(impossible(compiled.attributes, compiled.regions, boxes.codes, scope))
+    search = _Search(budget or Budget())
+    others = np.concatenate([boxes.of_rule(_Q), boxes.added])
+    uncovered, decided = search.uncovered(boxes.of_rule(_P), others, boxes.arrays)
     if not len(uncovered):
         return Decision(True if decided else None)
-    rows = Rows(compiled, codes)
+    rows = Rows(compiled, boxes.codes, scope)
     if not rows.is_plain:
         # what stays uncovered whatever the rest is comes first
         unknown = np.ones(len(boxes.arrays.sizes), bool)
         unknown[: len(rows.known)] = ~rows.known
-        certain = boxes.of_rule(_P)[~boxes.naming(unknown)[boxes.of_rule(_P)]]
-        uncovered = np.concatenate([search.uncovered(certain, boxes.without(unknown))[0], uncovered])
+        hangs = boxes.naming(unknown)
+        certain, others = (which[~hangs[which]] for which in (boxes.of_rule(_P), boxes.added))
+        others = np.concatenate([boxes.of_rule(_Q), others])
+        uncovered = np.concatenate([search.uncovered(certain, others, boxes.without(unknown))[0], uncovered])
     row = _counterexample(rows, boxes, uncovered)
     return Decision(None if row is None else False, row)
 
 
 class _Search:
-    """Looks for rows of boxes that no box of q holds, within a budget."""
+    """Looks for rows of boxes that no others hold, within a budget."""
 
-    def __init__(self, others: np.ndarray, budget: Budget) -> None:
-        self._others = others
+    def __init__(self, budget: Budget) -> None:
         self._splits = budget.splits
         self._ends = time.monotonic() + budget.seconds
 
-    def uncovered(self, boxes: np.ndarray, arrays: BoxArrays) -> tuple[np.ndarray, bool]:
-        """Codes [rows, dimensions] of a row of each box [.] int64 that is not covered, and whether all were decided.
+    def uncovered(self, boxes: np.ndarray, others: np.ndarray, arrays: BoxArrays) -> tuple[np.ndarray, bool]:
+        """Codes [rows, dimensions] of a row of each box [.] int64 that others [.] int64 do not cover, and whether all
+        were decided.
 
         Undecided boxes are tried anew with more and more comparisons as long as the next trial should end in time.
         """
         found = [np.empty((0, len(arrays.sizes)), np.int32)]
         most = _FIRST_SPLITS
-        start = np.array([0, len(self._others)], np.int64)
+        start = np.array([0, len(others)], np.int64)
         while len(boxes):
             began = time.monotonic()
             rows = np.empty((len(boxes), len(arrays.sizes)), np.int32)
             group = np.zeros(len(boxes), np.int64)
-            how = cover_boxes(boxes, group, start, self._others, min(most, self._splits), arrays, rows)
+            how = cover_boxes(boxes, group, start, others, min(most, self._splits), arrays, rows)
             found.append(rows[how == UNCOVERED])
             boxes = boxes[how == UNDECIDED]
             now = time.monotonic()

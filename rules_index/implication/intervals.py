@@ -17,8 +17,9 @@ from typing import TypeAlias
 import numpy as np
 
 from rules_index.csr import offsets_of
-from rules_index.engines.boxes import Boxes
+from rules_index.engines.boxes import Boxes, Tree
 from rules_index.engines.r_tree import RTree
+from rules_index.implication.dimensions import Lines, Sorted, measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Space:
     lower: np.ndarray
     upper: np.ndarray
     open: np.ndarray
+
+    @property
+    def lines(self) -> Lines:
+        """Where codes lie, as kernels read it."""
+        return Lines(self.sizes, self.lower, self.upper)
 
     @classmethod
     def of(cls, *predicates: Iterable[Conjunctive], whole: Collection[str] = ()) -> Space:
@@ -167,25 +173,6 @@ def _regions(constants: Sequence[float], whole: bool) -> list[tuple[float, float
 
 
 @dataclass(frozen=True)
-class Measures:
-    """What the order of work depends on (6.1), of each box.
-
-    unbounded  [boxes] int64, number of infinite ends
-    volume     [boxes] float64, product of the finite lengths
-    rank       [boxes, dimensions] int32, the dimensions by increasing length
-    """
-
-    unbounded: np.ndarray
-    volume: np.ndarray
-    rank: np.ndarray
-
-    @property
-    def order(self) -> np.ndarray:
-        """The boxes [boxes] int64 by decreasing volume: the one with more infinite ends is larger, then by volume."""
-        return np.lexsort((-self.volume, -self.unbounded))
-
-
-@dataclass(frozen=True)
 class Disjunction:
     """A disjunctive predicate: the union of its conjunctive subpredicates.
 
@@ -201,19 +188,14 @@ class Disjunction:
         return len(self.boxes)
 
     @cached_property
-    def measures(self) -> Measures:
-        """Of its boxes."""
-        space = self.space
-        dimension = np.arange(len(space.names))
-        low, high = self.boxes[:, :, 0], self.boxes[:, :, 1]
-        null = low == space.sizes - 1
-        lower = np.where(null, 0.0, space.lower[dimension, low])
-        upper = np.where(null, 0.0, space.upper[dimension, high])
-        length = upper - lower
-        finite = np.isfinite(length)
-        unbounded = np.isinf(lower).sum(axis=1) + np.isinf(upper).sum(axis=1)
-        volume = np.where(finite, length, 1.0).prod(axis=1)
-        return Measures(unbounded, volume, np.argsort(length, axis=1, kind="stable").astype(np.int32))
+    def measures(self) -> Sorted:
+        """The boxes with what the order of work depends on."""
+        return Sorted(*measured(self.boxes, self.space.lines))
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The boxes [boxes] int64 by decreasing volume (6.1): one with more infinite ends is larger, then by volume."""
+        return np.lexsort((-self.measures.volume, -self.measures.unbounded))
 
     @property
     def sparse(self) -> Boxes:
@@ -224,9 +206,9 @@ class Disjunction:
         start = offsets_of(named.sum(axis=1))
         return Boxes(self.space.sizes, start, attributes.astype(np.int32), low.copy(), high.copy())
 
-    def index(self) -> RTree:
-        """An R-tree over the boxes, whose keys are their places, packed at once."""
-        return RTree.build(self.sparse)
+    def index(self) -> Tree:
+        """The nodes of an R-tree over the boxes, whose keys are their places, packed at once."""
+        return RTree.build(self.sparse).tree()
 
     def decoded(self) -> list[dict[str, Interval | None]]:
         """The subpredicates as intervals; raises `ValueError` as `Space.decode` does."""

@@ -30,7 +30,7 @@ from rules_index.implication.findings import (
     findings,
 )
 from rules_index.implication.texts import alternatives_of, conflict_of, null_comparisons
-from rules_index.rules import Rules, read_rules
+from rules_index.rules import RuleColumns, Rules, read_rules
 
 REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
 LINT_KINDS = (
@@ -46,7 +46,8 @@ def lint(rules: Rules, schema: pa.Schema, event_time: str | None = None, time_zo
 
     It looks at the rules alone, at no rows, so it can run before any are tagged. Whatever it tells is certain. It does
     not see all: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) may be TRUE or not
-    whatever else the rule says. Rules, schema, event_time and time_zone are those of `compile_rules`.
+    whatever else is said, but for comparisons of the same values in one rule (`a < b AND b < a`). Rules, schema,
+    event_time and time_zone are those of `compile_rules`.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -60,8 +61,8 @@ def lint(rules: Rules, schema: pa.Schema, event_time: str | None = None, time_zo
         late-at-hub implied ['late'] None {'delay': 91, 'origin': 'EWR'}
         unknown null_comparison [] 0 None
         >>> print(lint(rules[2:], schema)["message"][0])
-        `origin = NULL` is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. Write IS \
-NULL or IS NOT NULL.
+        `origin = NULL` is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. \
+Write `origin IS NULL`.
 
     | column | |
     |---|---|
@@ -109,7 +110,7 @@ def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, spli
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
     told = [*_whole(found, {each.rule for each in more}, spoilt, texts, compiled.ids, scope), *with_nulls, *more]
     table = _table(told, compiled.ids, joined_examples([known, examples]))
-    return _ordered(pa.concat_tables([_rejects(compiled, table.schema), table]))
+    return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def _alternatives(
     place `first`."""
     given = alternatives_of(texts)
     found = superfluous(given, ~settled, scope.schema, scope.time_zone, splits)
-    instances = messages.example_texts(found.examples)
+    instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     told = []
     for number, (rule, at, unreachable) in enumerate(
         zip(found.rule.tolist(), found.alternative.tolist(), found.unreachable.tolist(), strict=True)
@@ -170,14 +171,14 @@ def _whole(
 ) -> Iterator[_Finding]:
     """What `findings` found, without alternatives of rules of which more is told by their texts: those that are
     reworded, and those that are spoilt by a comparison with NULL."""
-    instances = messages.example_texts(found["example"].combine_chunks())
+    instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
     explained = 0
     for number, (rule, kind, others) in enumerate(zip(*columns, strict=True)):
         names, instance = ids.take(pa.array(sorted(others), pa.int32())).to_pylist(), instances[number]
         if kind == CONTRADICTION:
             explained += 1
-            conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else None
+            conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else ()
             message = messages.contradiction(conflict, spoilt[rule][0].text if rule in spoilt else None)
         elif kind == TAUTOLOGY:
             message = messages.tautology()
@@ -214,20 +215,31 @@ def _table(told: Sequence[_Finding], ids: pa.Array, examples: pa.StructArray) ->
     )
 
 
-def _rejects(compiled: CompiledRules, schema: pa.Schema) -> pa.Table:
+def _rejects(compiled: CompiledRules, enabled: RuleColumns, schema: pa.Schema) -> pa.Table:
     """The rules that do not compile, as findings."""
     columns: dict[str, Any] = {
         name: pa.nulls(compiled.rejects.num_rows, schema.field(name).type) for name in schema.names
     }
     rejects = compiled.rejects.to_pylist()
+    ids = enabled.ids.cast(compiled.rejects["rule_id"].type)
+    texts = enabled.expressions.take(pc.index_in(compiled.rejects["rule_id"], ids)).to_pylist()
+    told = [
+        messages.rejected(each["error"], each["message"], _rest(text, each["position"]))
+        for each, text in zip(rejects, texts, strict=True)
+    ]
     columns |= {
         "rule_id": compiled.rejects["rule_id"],
         "kind": pa.array([REJECTED] * len(rejects), pa.string()),
         "other_ids": pa.array([[]] * len(rejects), schema.field("other_ids").type),
-        "message": pa.array([messages.rejected(each["error"], each["message"]) for each in rejects], pa.string()),
+        "message": pa.array(told, pa.string()),
         "position": compiled.rejects["position"],
     }
     return pa.table(columns, schema=schema)
+
+
+def _rest(text: str | None, position: int | None) -> str | None:
+    """A text from a position on; None where one is not known."""
+    return None if text is None or position is None else text[position:]
 
 
 def _ordered(table: pa.Table) -> pa.Table:

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_WITH_NULL = re.compile(r"(?is)(?P<left>.+?)(?P<is>==?|<>|!=)\s*null|null\s*(?P<was>==?|<>|!=)(?P<right>.+)")
+_ASKED = {"=": "IS NULL", "==": "IS NULL", "<>": "IS NOT NULL", "!=": "IS NOT NULL"}
 _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
 """How many other rules and columns a message names, and the letters of a text that it quotes."""
 
 
-def contradiction(conflict: tuple[str, str] | None, with_null: str | None) -> str:
-    """conflict: two of the rule's comparisons that exclude each other, where two alone do; with_null: one with NULL."""
-    if conflict is not None:
-        one, other = map(quoted, conflict)
-        return f"The rule is never TRUE: {one} and {other} exclude each other. Change one of them, or remove the rule."
+def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
+    """conflict: one of the rule's comparisons that never holds, or two that exclude each other, if they are known;
+    with_null: one with NULL."""
     if with_null is not None:
-        return f"The rule is never TRUE, and {quoted(with_null)}, which compares with NULL, cannot make it so."
-    return "The rule is never TRUE: its conditions exclude each other. Change one of them, or remove the rule."
+        return f"The rule is never TRUE. Correct {quoted(with_null)} first: a comparison with NULL is never TRUE."
+    if len(conflict) == 1:
+        return (
+            f"The rule is never TRUE, because {quoted(conflict[0])} never is: look whether the ends of a BETWEEN are "
+            "in the wrong order, or a value lies beyond what the column can hold. Correct it, or remove the rule."
+        )
+    what = "its conditions"
+    if conflict:
+        what = " and ".join(map(quoted, conflict))
+    return (
+        f"The rule is never TRUE: {what} exclude each other. Change one of them, write OR if either will do, or remove "
+        "the rule."
+    )
 
 
 def tautology() -> str:
@@ -61,7 +73,7 @@ def redundant_alternative(text: str | None, example: str | None) -> str:
             f"than what stands beside it{_instance(example)}. The rule can be written more shortly."
         )
     return (
-        f"The alternative {quoted(text)} adds nothing: wherever it is TRUE, another alternative of the rule is TRUE "
+        f"The alternative {quoted(text)} adds nothing: wherever it is TRUE, another one that it is ORed with is TRUE "
         f"too{_instance(example)}. Remove it, or correct it if it was meant to say something else."
     )
 
@@ -81,7 +93,7 @@ def null_comparison(text: str, negated: bool, always: bool) -> str:
     if always:
         return (
             f"{quoted(text)} is NULL on every row, never TRUE and never FALSE: a comparison with NULL is neither. "
-            "Write IS NULL or IS NOT NULL."
+            f"Write {_asked(text)}."
         )
     where = "never FALSE, so that its NOT is never TRUE" if negated else "never TRUE"
     return (
@@ -90,9 +102,21 @@ def null_comparison(text: str, negated: bool, always: bool) -> str:
     )
 
 
-def rejected(error: str, message: str) -> str:
-    """The rule does not compile."""
-    return f"The rule does not compile, so it matches nothing ({error}): {message}"
+def _asked(text: str) -> str:
+    """What a comparison with NULL was meant to say."""
+    found = _WITH_NULL.fullmatch(text)
+    if found is None:
+        return "IS NULL or IS NOT NULL"
+    value = (found["left"] or found["right"]).strip()
+    return quoted(f"{value} {_ASKED[found['is'] or found['was']]}")
+
+
+def rejected(error: str, message: str, rest: str | None) -> str:
+    """The rule does not compile; rest: its text from where that was found."""
+    where = ""
+    if rest is not None:
+        where = f" Correct it at {quoted(rest)}." if rest.strip() else " Correct it at its end."
+    return f"The rule does not compile, so it matches nothing ({error}): {message}{where}"
 
 
 def named(ids: Sequence[Any]) -> str:
@@ -113,16 +137,28 @@ def _instance(example: str | None) -> str:
     return f" (for instance, a row with {example})" if example is not None else ""
 
 
-def example_texts(examples: pa.StructArray) -> list[str | None]:
-    """The columns of rows that are not NULL, with their values; None for no row."""
-    columns = [(field.name, _texts(column)) for field, column in zip(examples.type, examples.flatten(), strict=True)]
+def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | None]:
+    """The columns of rows that are not NULL, with their values; None for no row. rules: the text of the rule that each
+    row is for, of which other columns are left out."""
+    columns = [
+        (field.name, _last_part(field.name), _texts(column))
+        for field, column in zip(examples.type, examples.flatten(), strict=True)
+    ]
     found: list[str | None] = []
-    for row, valid in enumerate(examples.is_valid().to_pylist()):
-        parts = [f"{name} = {text}" for name, texts in columns if (text := texts[row]) is not None]
+    for row, (valid, rule) in enumerate(zip(examples.is_valid().to_pylist(), rules, strict=True)):
+        lower = rule.lower()
+        parts = [
+            f"{name} = {text}" for name, part, texts in columns if part in lower and (text := texts[row]) is not None
+        ]
         if len(parts) > _MOST_COLUMNS:
             parts = [*parts[:_MOST_COLUMNS], "..."]
         found.append((", ".join(parts) or "NULL in all columns") if valid else None)
     return found
+
+
+def _last_part(name: str) -> str:
+    """What the text of a rule that reads a column, or a field, has in it, in small letters."""
+    return name.rsplit(".", 1)[-1].strip("`").lower()
 
 
 def _texts(column: pa.Array) -> list[str | None]:

@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.compile import compile_rules
-from rules_index.engines.flat import Conjunctions
 from rules_index.errors import RuleError
 from rules_index.expressions.tree import Leaf
 from rules_index.implication.cover import relation_of_sets
-from rules_index.implication.region_boxes import BoxArrays, Codes, region_boxes
+from rules_index.implication.region_boxes import BoxArrays, boxes_of
 from rules_index.kernels.jit import jit
 
 
@@ -35,8 +34,7 @@ def out_of_reach(
         extra = extra + "\0" if isinstance(extra, str) else extra - 1
     row = pl.DataFrame({"rule_id": [extra], "expression": [condition]}, schema_overrides={"rule_id": ids.dtype})
     compiled = compile_rules(pl.concat([rules, row], how="diagonal"), schema, "scan", event_time, time_zone)
-    conjunctions = Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
-    boxes = region_boxes(conjunctions, Codes.of(compiled.attributes, compiled.regions), len(compiled))
+    boxes = boxes_of(compiled)
     for reject in compiled.rejects.filter(pc.equal(compiled.rejects["rule_id"], extra)).to_pylist():
         raise RuleError(reject["error"], reject["message"], reject["position"])
     places = compiled.ids.to_pylist()

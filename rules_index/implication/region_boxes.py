@@ -7,18 +7,20 @@ rows that the conjunction does, and what is shown for all rows of a box holds fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import can_raise
 from rules_index.csr import counts, offsets_of, owners, places
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.expressions.tree import Expression
+from rules_index.implication.gates import without_gates
 from rules_index.implication.representatives import representatives
 from rules_index.kernels.jit import jit
 from rules_index.regions import Regions
@@ -90,7 +92,7 @@ class RegionBoxes:
     arrays       for kernels; behind the attributes one dimension of two codes for each gate, 1 for TRUE, and behind
                  the boxes one that holds every row
     codes        of the attributes
-    rule         [boxes] int32, ascending
+    rule         [boxes] int32, ascending; boxes that `with_boxes` adds are of none
     alternative  [boxes] int32, the conjunction's place among all of its rule
     rules        number of rules
     unreachable  [., 2] int32 (rule, alternative) of the conjunctions that no row satisfies
@@ -106,7 +108,12 @@ class RegionBoxes:
     @property
     def everything(self) -> int:
         """The box that holds every row."""
-        return len(self.rule)
+        return len(self.arrays.start) - 2
+
+    @property
+    def added(self) -> np.ndarray:
+        """The boxes of no rule."""
+        return np.arange(len(self.rule), self.everything)
 
     @cached_property
     def rule_start(self) -> np.ndarray:
@@ -116,6 +123,41 @@ class RegionBoxes:
     def of_rule(self, rule: int) -> np.ndarray:
         """The boxes of a rule."""
         return np.arange(self.rule_start[rule], self.rule_start[rule + 1])
+
+    def with_boxes(self, added: Sequence[Mapping[int, np.ndarray]]) -> RegionBoxes:
+        """With boxes of no rule besides, by their codes, ascending, in each dimension that they name."""
+        a = self.arrays
+        kept = [
+            {d: held for d in sorted(box) if len(held := box[d]) < a.sizes[d]}
+            for box in added
+            if all(map(len, box.values()))
+        ]
+        sets = [_intervals(held) for box in kept for held in box.values()]
+        lengths = offsets_of(np.array([len(box) for box in kept], np.int64))
+        arrays = a._replace(
+            set_start=np.concatenate(
+                [a.set_start[:-1], a.set_start[-1] + offsets_of(np.array([len(each) for each in sets], np.int64))]
+            ),
+            intervals=np.concatenate([a.intervals, *sets]),
+            start=np.concatenate([a.start[:-1], a.start[-1] + np.append(lengths[1:], lengths[-1])]),
+            dimensions=np.append(a.dimensions, [d for box in kept for d in box]).astype(np.int32),
+            sets=np.append(a.sets, len(a.set_start) - 1 + np.arange(len(sets))).astype(np.int32),
+        )
+        return replace(self, arrays=arrays)
+
+    def only(self, kept: np.ndarray) -> RegionBoxes:
+        """Without the boxes that are not kept [boxes] bool, which are unreachable then; there are to be none of no
+        rule."""
+        a = self.arrays
+        gather, start = places(a.start, np.append(np.flatnonzero(kept), self.everything))
+        dead = np.stack([self.rule[~kept], self.alternative[~kept]], axis=1)
+        return replace(
+            self,
+            arrays=a._replace(start=start, dimensions=a.dimensions[gather], sets=a.sets[gather]),
+            rule=self.rule[kept],
+            alternative=self.alternative[kept],
+            unreachable=np.concatenate([self.unreachable, dead]).astype(np.int32),
+        )
 
     def without(self, dimensions: np.ndarray) -> BoxArrays:
         """The boxes as if they did not name some dimensions [dimensions] bool: each holds more rows, or the same."""
@@ -127,6 +169,25 @@ class RegionBoxes:
     def naming(self, dimensions: np.ndarray) -> np.ndarray:
         """Which boxes [boxes] bool name one of some dimensions [dimensions] bool."""
         return counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
+
+
+def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
+    """The conjunctions of a compiled rule set."""
+    return Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
+
+
+def boxes_of(compiled: CompiledRules, most: int = 0) -> RegionBoxes:
+    """The boxes of a compiled rule set, its gates written out where that takes no more than `most` conjunctions."""
+    conjunctions = conjunctions_of(compiled)
+    codes = Codes.of(compiled.attributes, compiled.regions)
+    plain = without_gates(conjunctions, most) if most else None
+    return region_boxes(plain or conjunctions, codes, len(compiled))
+
+
+def _intervals(codes: np.ndarray) -> np.ndarray:
+    """Ascending codes as closed intervals [., 2] int32."""
+    begins = np.diff(codes, prepend=codes[:1] - 2) > 1
+    return np.stack([codes[begins], codes[np.append(begins[1:], True)]], axis=1).astype(np.int32)
 
 
 def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> RegionBoxes:

@@ -6,7 +6,7 @@ at: its columns are drawn from values near the constants that it is compared wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,27 @@ from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import leaves_of
 from rules_index.expressions.constants import domain
 from rules_index.expressions.evaluate import Evaluated, evaluate
+from rules_index.expressions.scope import Scope
 from rules_index.expressions.tree import Expression, Leaf, Operation
+from rules_index.implication.needs import needed
 from rules_index.implication.region_boxes import Codes
 
-_TEXTS = ("", "a", "b", "ab")
+_TEXTS = ("", "a", "b", "ab", "aa", "abc", "1", "42", " ", ".", "\n")
 _NULLS = 0.15
 """Share of NULL among values that are drawn."""
 
 
-class Rows:
-    """Makes rows for the attributes of a compiled rule set, from a seed."""
+NO_VALUE = -2
+"""Stands for the code of an attribute which is NULL, or could not be worked out."""
 
-    def __init__(self, compiled: CompiledRules, codes: Codes, seed: int = 0) -> None:
+
+class Rows:
+    """Makes rows for the attributes of a compiled rule set, from a seed.
+
+    scope: where what the rules read is known, the columns that only Spark's part of them needs are made, too, NULL.
+    """
+
+    def __init__(self, compiled: CompiledRules, codes: Codes, scope: Scope | None = None, seed: int = 0) -> None:
         self._compiled = compiled
         self._codes = codes
         self._random = np.random.default_rng(seed)
@@ -39,11 +48,17 @@ class Rows:
         apart = {leaf for leaf in self.columns if not any(_lies_within(other, leaf) for other in self.columns)}
         self.known = np.array([all(leaf in apart for leaf in leaves_of(each)) for each in compiled.attributes], bool)
         """Which attributes [attributes] bool follow from the columns, so that no other system need evaluate them."""
+        self._needs: dict[int, list[Leaf]] = {}
+        for number in np.flatnonzero(~self.known).tolist():
+            found = needed(compiled.attributes[number], scope) if scope is not None else ()
+            columns = sorted(found, key=lambda leaf: leaf.name)
+            self._needs[number] = [leaf for leaf in columns if leaf in apart or self._is_new(leaf)]
+            self.columns += tuple(leaf for leaf in self._needs[number] if leaf not in self.columns)
         computed = [a for a in compiled.attributes if isinstance(a, Operation)]
         self.is_plain = self.known.all() and not computed
         """Whether each attribute is a column, so that every combination of codes is a row's."""
         self._pools = {
-            leaf: self._pool(leaf, [a for a in computed if leaf in leaves_of(a)])
+            leaf: self._pool(leaf, dict.fromkeys(a for a in computed if leaf in leaves_of(a)))
             for leaf in {leaf for attribute in computed for leaf in leaves_of(attribute) if leaf.text is None}
         }
 
@@ -68,8 +83,8 @@ class Rows:
         return pa.Table.from_arrays([*columns, pa.nulls(wanted.shape[1])], [*names, ""]).select(names)
 
     def read(self, table: pa.Table, dimensions: int) -> np.ndarray:
-        """The codes [dimensions, rows] int32 of rows made here; -1 where they do not follow from the columns, and for
-        dimensions that are no attributes."""
+        """The codes [dimensions, rows] int32 of rows made here. Where they do not follow from the columns, and for
+        dimensions that are no attributes, `NO_VALUE` if a column that is needed is NULL, else -1."""
         rows = table.num_rows
         codes = np.full((dimensions, rows), -1, np.int32)
         values = {leaf.name: Evaluated(table.column(leaf.name).combine_chunks()) for leaf in self.columns}
@@ -79,7 +94,16 @@ class Rows:
             result = evaluate(self._compiled.attributes[number], values, rows, cache)
             self._compiled.regions[number].encode(_one(result.values), result.raised, found)
             codes[number] = self._codes.code[self._codes.old_start[number] + found]
+        for number, columns in self._needs.items():
+            for leaf in columns:
+                codes[number, np.asarray(table.column(leaf.name).is_null())] = NO_VALUE
         return codes
+
+    def _is_new(self, leaf: Leaf) -> bool:
+        """Whether a column is neither read otherwise, nor a part of one that is, nor the other way round."""
+        return not any(
+            leaf == other or _lies_within(leaf, other) or _lies_within(other, leaf) for other in self.columns
+        )
 
     def _region(self, number: int, codes: np.ndarray) -> np.ndarray:
         """The region codes of codes of an attribute, -1 for -1."""
@@ -93,7 +117,7 @@ class Rows:
         places = self._random.integers(0, len(pool), rows)
         return pool.take(pa.array(places, mask=self._random.random(rows) < _NULLS))
 
-    def _pool(self, leaf: Leaf, readers: Sequence[Expression]) -> pa.Array:
+    def _pool(self, leaf: Leaf, readers: Collection[Expression]) -> pa.Array:
         """Values to draw a column's from: of its own regions, and of those of the expressions that read it."""
         parts = [self._codes.values[self._number[leaf]]] if leaf in self._number else []
         near: list[Any] = []
@@ -125,14 +149,12 @@ def _like(values: pa.Array, data_type: pa.DataType) -> pa.Array | None:
     return _numbers(np.concatenate([numbers - 1, numbers, numbers + 1]), data_type)
 
 
-def _usual(data_type: pa.DataType, readers: Sequence[Expression]) -> pa.Array:
+def _usual(data_type: pa.DataType, readers: Iterable[Expression]) -> pa.Array:
     """Values that tell most expressions apart: a few neighbours, both ends, and texts that their patterns fit."""
     t = pa.types
     if t.is_string(data_type) or t.is_binary(data_type):
-        patterns = [
-            str(reader.parameters[0]) for reader in readers if isinstance(reader, Operation) and reader.parameters
-        ]
-        texts = [*_TEXTS, *(pattern.replace("%", "").replace("_", "x").replace("\\", "") for pattern in patterns)]
+        patterns = [reader.parameters for reader in readers if isinstance(reader, Operation) and reader.parameters]
+        texts = [*_TEXTS, *(_text_like(str(pattern), *map(str, rest[:1])) for pattern, *rest in patterns)]
         return pa.array([text.encode() for text in texts] if t.is_binary(data_type) else texts, data_type)
     if t.is_boolean(data_type):
         return pa.array([False, True])
@@ -143,6 +165,17 @@ def _usual(data_type: pa.DataType, readers: Sequence[Expression]) -> pa.Array:
     if t.is_nested(data_type):
         return pa.array([{}] if t.is_struct(data_type) else [[]], data_type)
     return pa.array([], data_type)
+
+
+def _text_like(pattern: str, escape: str = "\\") -> str:
+    """A text that fits a pattern of LIKE; of a regular expression what it is without its signs."""
+    found, letters = [], iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            found.append(next(letters, ""))
+        elif letter != "%":
+            found.append("x" if letter == "_" else letter)
+    return "".join(found)
 
 
 def _is_number(data_type: pa.DataType) -> bool:

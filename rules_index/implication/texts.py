@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.csr import offsets_of
 from rules_index.errors import RuleError
 from rules_index.expressions.analyser import Analyser
 from rules_index.expressions.constants import clamp
@@ -17,9 +19,11 @@ from rules_index.expressions.parser import parse
 from rules_index.expressions.predicates import Splitter
 from rules_index.expressions.scope import Scope
 from rules_index.expressions.syntax import Node
-from rules_index.expressions.tokens import Tokens, tokenise
+from rules_index.expressions.tokens import END, Tokens, tokenise
 
-_OPENING, _CLOSING = frozenset(("(", "[", "CASE")), frozenset((")", "]", "END"))
+_CLOSING_OF = {"(": ")", "[": "]", "CASE": "END"}
+_CONNECTED = frozenset((")", "AND", "OR", END))
+"""What follows brackets that are ANDed or ORed with what stands beside them."""
 _HAS_OR = r"(?i)\bor\b"
 _IS_NULL = r"(?i)\bis\s+(?:not\s+)?null\b"
 _HAS_NULL = r"(?i)null|\btry_"
@@ -28,13 +32,17 @@ _HAS_NULL = r"(?i)null|\btry_"
 
 @dataclass(frozen=True)
 class Alternatives:
-    """What stands between the ORs of rules, brackets around the whole rule left out; of a rule without OR nothing.
+    """What stands between the ORs of a rule, and of brackets in it that are ANDed or ORed with the rest: a group each.
 
-    start      [rules + 1] int64 into the others
+    rule       [groups] int64, ascending
+    is_whole   [groups] bool, whether the rule is TRUE wherever one of the group's alternatives is
+    start      [groups + 1] int64 into the others
     texts      of each alternative
     positions  [.] int64, where it begins in the rule's text
     """
 
+    rule: np.ndarray
+    is_whole: np.ndarray
     start: np.ndarray
     texts: pa.LargeStringArray
     positions: np.ndarray
@@ -42,17 +50,23 @@ class Alternatives:
 
 def alternatives_of(expressions: pa.LargeStringArray) -> Alternatives:
     """The alternatives of rules, all of which compile."""
-    count = np.zeros(len(expressions), np.int64)
+    groups: list[tuple[int, bool, int]] = []
     texts: list[str] = []
     positions: list[int] = []
     for rule in np.flatnonzero(_matching(expressions, _HAS_OR)).tolist():
         text = expressions[rule].as_py()
-        spans = _spans(tokenise(text))
-        count[rule] = len(spans)
-        texts += [text[begin:end] for begin, end in spans]
-        positions += [begin for begin, _ in spans]
-    start = np.concatenate([[0], np.cumsum(count)])
-    return Alternatives(start, pa.array(texts, pa.large_string()), np.array(positions, np.int64))
+        for is_whole, spans in _groups(tokenise(text)):
+            groups.append((rule, is_whole, len(spans)))
+            texts += [text[begin:end] for begin, end in spans]
+            positions += [begin for begin, _ in spans]
+    rules, whole, lengths = np.array(groups, np.int64).reshape(-1, 3).T
+    return Alternatives(
+        rules,
+        whole.astype(bool),
+        offsets_of(lengths),
+        pa.array(texts, pa.large_string()),
+        np.array(positions, np.int64),
+    )
 
 
 def _matching(expressions: pa.LargeStringArray, pattern: str) -> np.ndarray:
@@ -60,31 +74,53 @@ def _matching(expressions: pa.LargeStringArray, pattern: str) -> np.ndarray:
     return np.asarray(pc.match_substring_regex(expressions, pattern))
 
 
-def _spans(tokens: Tokens) -> list[tuple[int, int]]:
-    """Where each alternative begins and ends; none where there is only one."""
-    kinds = tokens.kinds
-    first, last = 0, len(kinds) - 1
-    while True:
-        found = []
-        begin, depth, closed_at = first, 0, last
-        for at in range(first, last):
-            kind = kinds[at]
-            # behind a dot a keyword is a field's name
-            if at and kinds[at - 1] == ".":
-                continue
-            if kind in _OPENING:
-                depth += 1
-            elif kind in _CLOSING and depth:
-                depth -= 1
-                closed_at = at if depth == 0 and closed_at == last else closed_at
-            elif kind == "OR" and depth == 0:
-                found.append((tokens.starts[begin], tokens.ends[at - 1]))
-                begin = at + 1
-        if found:
-            return [*found, (tokens.starts[begin], tokens.ends[last - 1])]
-        if last - first < 2 or kinds[first] != "(" or closed_at != last - 1:
-            return []
-        first, last = first + 1, last - 1
+@dataclass(slots=True)
+class _Level:
+    """Tokens between brackets, or all: whether they are ANDed or ORed with those around them, and these with the rest;
+    the first token; those behind each OR; BETWEENs whose AND is to come."""
+
+    opening: str
+    is_connected: bool
+    first: int
+    alternatives: list[int] = field(default_factory=list)
+    betweens: int = 0
+
+
+_Spans: TypeAlias = list[tuple[int, int]]
+
+
+def _groups(tokens: Tokens) -> Iterator[tuple[bool, _Spans]]:
+    """Where each alternative begins and ends, group by group, and whether the group is the rule but for brackets."""
+    kinds, connective = tokens.kinds, True
+    levels = [_Level("", True, 0)]
+    found: list[tuple[list[_Level], bool, _Spans]] = []
+    for at, kind in enumerate(kinds):
+        level = levels[-1]
+        # behind a dot a keyword is a field's name
+        if at and kinds[at - 1] == ".":
+            connective = False
+            continue
+        if kind in _CLOSING_OF:
+            levels.append(_Level(kind, kind == "(" and connective, at + 1))
+        elif kind == END or kind == _CLOSING_OF.get(level.opening):
+            level.is_connected &= kind == END or kinds[at + 1] in _CONNECTED
+            if level.alternatives:
+                first = [level.first, *level.alternatives]
+                ends = [tokens.ends[behind - 2] for behind in level.alternatives]
+                begins = [tokens.starts[place] for place in first]
+                depth = len(levels) - 1
+                is_whole = level.first == depth and at == len(kinds) - 1 - depth
+                found.append(([*levels], is_whole, list(zip(begins, [*ends, tokens.ends[at - 1]], strict=True))))
+            levels.pop()
+        elif kind == "OR":
+            level.alternatives.append(at + 1)
+        level.betweens += kind == "BETWEEN"
+        bounds = kind == "AND" and level.betweens > 0
+        level.betweens -= bounds
+        connective = kind in ("(", "AND", "OR") and not bounds
+    for around, is_whole, spans in found:
+        if all(level.is_connected for level in around):
+            yield is_whole, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +178,8 @@ def _never(formula: Formula, wanted: bool) -> bool:
     """Whether a formula is sure to be TRUE, or, if not `wanted`, FALSE, on no row."""
     truth = Truth.TRUE if wanted else Truth.FALSE
     if isinstance(formula, Predicate):
-        return (formula.true if wanted else formula.false).is_empty and formula.null is not truth
+        values = clamp(formula.true if wanted else formula.false, formula.attribute.type)
+        return values.is_empty and formula.null is not truth
     if isinstance(formula, Fixed):
         return formula.truth is not truth
     if isinstance(formula, Not):
@@ -151,8 +188,9 @@ def _never(formula: Formula, wanted: bool) -> bool:
     return any(joined) if isinstance(formula, And) == wanted else all(joined)
 
 
-def conflict_of(text: str, scope: Scope) -> tuple[str, str] | None:
-    """Two comparisons of a rule, which compiles, that must both hold and cannot; None where no two alone are such."""
+def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
+    """One comparison of a rule, which compiles, that must hold and never does, or two that must both hold and cannot;
+    nothing where it takes more."""
     node, tokens = parse(text, scope.time_zone)
     splitter = Splitter(Analyser(tokens, scope))
     met: list[tuple[str, Predicate]] = []
@@ -162,15 +200,17 @@ def conflict_of(text: str, scope: Scope) -> tuple[str, str] | None:
         if node.kind == "and":
             waiting += reversed(node.children)
             continue
+        mine = text[tokens.starts[node.first] : tokens.ends[node.last]]
         formula = splitter.formula(node)
+        if _never(formula, True):
+            return (mine,)
         if not isinstance(formula, Predicate):
             continue
-        mine = text[tokens.starts[node.first] : tokens.ends[node.last]]
         for other, known in met:
             if known.attribute == formula.attribute and _exclude(known, formula):
                 return other, mine
         met.append((mine, formula))
-    return None
+    return ()
 
 
 def _exclude(one: Predicate, other: Predicate) -> bool:

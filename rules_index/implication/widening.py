@@ -12,12 +12,10 @@ import pyarrow as pa
 from rules_index.compile import compile_rules
 from rules_index.compiled import CompiledRules
 from rules_index.csr import owners, places
-from rules_index.engines.flat import Conjunctions
 from rules_index.expressions.tree import Leaf
-from rules_index.implication.gates import without_gates
 from rules_index.implication.grouping import Shares, grouped
 from rules_index.implication.pieces import KeyRange, Pieces, pieces_of
-from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, distinct_lists, region_boxes
+from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists
 from rules_index.implication.sql import condition, has_end, lower, name_of, upper, value_of
 from rules_index.regions import Regions
 from rules_index.rules import Rules
@@ -108,10 +106,8 @@ def widen_compiled(compiled: CompiledRules, k: int = 16) -> Widened:
     """`widen` of rules that are compiled."""
     if k < 1:
         raise ValueError(f"k is {k}; it must be at least 1.")
-    conjunctions = Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
-    codes = Codes.of(compiled.attributes, compiled.regions)
-    plain = without_gates(conjunctions, _MOST_CONJUNCTIONS)
-    boxes = region_boxes(plain or conjunctions, codes, len(compiled))
+    boxes = boxes_of(compiled, _MOST_CONJUNCTIONS)
+    codes = boxes.codes
     if not len(boxes.rule):
         return Widened(())
     columns = np.array([isinstance(each, Leaf) and each.text is None for each in compiled.attributes], bool)

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.implication.exact import Budget
 from rules_index.implication.implies import decide, implies
-from rules_index.implication.region_boxes import Codes, region_boxes
+from rules_index.implication.matching import Budget
+from rules_index.implication.region_boxes import Codes, boxes_of
 from tests import random_rows
 from tests.random_expressions import Grammar
+from tests.unit.implication.oracles import CASES, SCHEMA, shows
 from tests.unit.implication.random_pairs import Pairs
 
-CASES = int(os.environ.get("DELTATAG_IMPLICATION_CASES", "300"))
-"""Random pairs of rules."""
-SCHEMA = pa.schema(
-    [
-        ("a", pa.int32()),
-        ("b", pa.int64()),
-        ("f", pa.float32()),
-        ("s", pa.string()),
-        ("c", pa.bool_()),
-        ("t", pa.timestamp("us", tz="UTC")),
-        ("n", pa.struct([("x", pa.int32())])),
-    ]
-)
 ANY_OF = "a = 1 OR b = 1 OR f = 1 OR c"
 MANY = f"({ANY_OF}) AND (a = 2 OR b = 2 OR f = 2 OR s = 'x') AND (a = 3 OR b = 3 OR s = 'y' OR n.x = 4)"
 """So many combinations that its ORs become gates."""
@@ -76,15 +60,34 @@ MANY = f"({ANY_OF}) AND (a = 2 OR b = 2 OR f = 2 OR s = 'x') AND (a = 3 OR b = 3
         ("a + 1 > 5", "a > 4", None),
         ("a > 4", "a + 1 > 5", False),
         ("a < b", "a < b OR c", True),
-        ("a < b", "a <= b", None),
         ("a <= b", "a < b", False),
+        ("a + 1 > 5", "a IS NOT NULL", True),
+        ("s IS NOT NULL", "s LIKE '%a' OR s NOT LIKE '%a'", True),
+        # comparisons of the same values
+        ("a < b", "a <= b", True),
+        ("a < b", "b > a", True),
+        ("a < b OR a > b", "a <> b", True),
+        ("a < b AND b < n.x", "a < n.x", True),
+        ("a BETWEEN b AND n.x", "b <= n.x", True),
+        ("a IS NOT NULL AND b IS NOT NULL", "a < b OR a >= b", True),
+        ("TRUE", "a < b OR a >= b", False),
+        ("a <> a", "c", True),
+        ("TRUE", "a <=> a", True),
+        ("TRUE", "a = a", False),
+        ("a + b > n.x", "a + b >= n.x", True),
+        ("a < b AND b < f", "a < f", None),
         ("s LIKE '%b'", "s LIKE '%ab'", False),
         ("s LIKE '%ab'", "s LIKE '%b'", None),
         # what only Spark can evaluate
         ("hour(t) > 5 AND a > 3", "a > 3", True),
         ("hour(t) > 5", "hour(t) > 4", True),
         ("hour(t) > 5 AND a > 3", "a > 4", None),
-        ("a > 3", "a > 3 AND hour(t) > 5", None),
+        ("hour(t) > 5", "t IS NOT NULL", True),
+        ("t IS NULL", "hour(t) IS NULL", None),
+        ("a > 3", "a > 3 AND hour(t) > 5", False),
+        ("a > 3 AND t IS NOT NULL", "a > 3 AND hour(t) > 5", None),
+        ("a > 3", "a > 3 AND coalesce(hour(t), 6) > 5", None),
+        ("n IS NOT NULL", "n.x IS NOT NULL", None),
         ("a > 3 OR hour(t) > 5", "a > 4 AND hour(t) > 5", False),
     ],
 )
@@ -177,37 +180,9 @@ def test_rules_of_every_kind_are_never_answered_wrongly() -> None:
 def test_the_same_rule_in_other_words_has_the_same_boxes() -> None:
     rules = ["a > 3 AND b = 1", "b IN (1) AND NOT (a <= 3)", "a >= 4 AND b = 1 AND (c OR c IS NOT TRUE)"]
     compiled = ri.compile_rules(list(enumerate(rules)), SCHEMA, engine="scan")
-    codes = Codes.of(compiled.attributes, compiled.regions)
-    boxes = region_boxes(ri_conjunctions(compiled), codes, 3)
+    boxes = boxes_of(compiled)
     a = boxes.arrays
     terms = [
         list(zip(a.dimensions[s:e], a.sets[s:e], strict=True)) for s, e in zip(a.start[:3], a.start[1:4], strict=True)
     ]
     assert terms[0] == terms[1] == terms[2]
-
-
-def ri_conjunctions(compiled: ri.CompiledRules) -> Any:
-    from rules_index.engines.flat import Conjunctions
-
-    return Conjunctions(**compiled.index.arrays)
-
-
-def shows(p: str, q: str, schema: pa.Schema, table: pa.Table, seed: int = 0) -> bool:
-    """Whether p is TRUE and q is not on some row; what only Spark evaluates is drawn."""
-    compiled = ri.compile_rules([("p", p), ("q", q)], schema, engine="scan")
-    assert compiled.rejects.num_rows == 0, compiled.rejects.to_pylist()
-    choice = np.random.default_rng(seed)
-    for leaf in compiled.derived:
-        table = table.append_column(leaf.name, drawn(leaf.type, table.num_rows, choice))
-    return ["p"] in compiled.match(table).to_pylist()
-
-
-def drawn(data_type: pa.DataType, rows: int, choice: np.random.Generator) -> pa.Array:
-    """A derived column: truth values with failures, or values of the type with NULL."""
-    if pa.types.is_boolean(data_type):
-        return pa.array(choice.integers(0, 4, rows).astype(np.int8))
-    names = [name for name, arrow in random_rows.ARROW.items() if arrow == data_type]
-    if not names:
-        return pa.nulls(rows, data_type)
-    values = [*random_rows.VALUES[names[0]], None]
-    return pa.array([values[place] for place in choice.integers(0, len(values), rows)], data_type)

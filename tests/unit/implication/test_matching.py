@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,15 +11,13 @@ import numpy as np
 import pytest
 
 from benchmarks.implication import Setup, inserted
-from rules_index.engines.r_tree import scan_evaluate
+from rules_index.engines.r_tree import RTree, scan_evaluate
 from rules_index.implication.dimensions import compare_dimensions
-from rules_index.implication.exact import Budget
 from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Space
-from rules_index.implication.matching import Matching, Method, match
+from rules_index.implication.matching import Budget, Matching, Method, Queries, match, match_each
 from tests.unit.implication.naive import Box, cells, widened
+from tests.unit.implication.oracles import CASES
 
-CASES = int(os.environ.get("DELTATAG_IMPLICATION_CASES", "300"))
-"""Pairs of predicates of each kind that are compared with brute force."""
 EXACT: Sequence[Method] = ("em_bfs", "em_dfs", "em_mix")
 HEURISTICS: Sequence[Method] = ("hsr", "hcr")
 
@@ -53,9 +50,8 @@ def left(box: Conjunctive, *parts: Conjunctive) -> list[dict[str, Interval | Non
     space = Space.of([box], parts)
     stream, query = space.encode([box]), space.encode(parts)
     made = []
-    for part in query.boxes:
-        out = np.empty((10, len(space.names), 2), np.int32)
-        made += list(out[: compare_dimensions(stream.boxes[0], stream.measures.rank[0], part.copy(), out, 0)])
+    for place in range(len(query)):
+        made += list(compare_dimensions(stream.boxes, 0, stream.measures.rank, query.boxes[place : place + 1]))
     return space.decode(np.array(made, np.int32).reshape(-1, len(space.names), 2))
 
 
@@ -162,9 +158,8 @@ def test_k9_the_first_case_on_region_codes() -> None:
     query, stream = encoded(P2, P1)
     # codes count from 1 in the worked case
     assert (query.boxes[0] + 1).tolist() == [[4, 10], [6, 8]]
-    out = np.empty((4, 2, 2), np.int32)
-    made = compare_dimensions(stream.boxes[0], stream.measures.rank[0], query.boxes[0].copy(), out, 0)
-    assert (out[:made] + 1).tolist() == [[[4, 5], [6, 8]]]
+    made = compare_dimensions(stream.boxes, 0, stream.measures.rank, query.boxes)
+    assert (made + 1).tolist() == [[[4, 5], [6, 8]]]
 
 
 def test_live_parts_stay_within_the_bounds_of_the_paper() -> None:
@@ -262,7 +257,7 @@ def test_widening_chooses_as_the_naive_twin_does() -> None:
         found = match(query, stream, "hcr")
         if found.implied:
             continue
-        order = stream.measures.order.tolist()
+        order = stream.order.tolist()
         trials = {place: widened(given[place], part, list(stream.space.names)) for place in order}
         best = min(order, key=lambda place: trials[place][:2])
         expected = [trials[best][2] if place == best else each for place, each in enumerate(given)]
@@ -273,11 +268,31 @@ def test_widening_chooses_as_the_naive_twin_does() -> None:
 def test_an_index_that_grew_by_insertion_answers_alike(split: str) -> None:
     for seed in range(CASES // 5):
         (query,), (stream,) = replace(PAPER, dimensions=4, unbounded=seed % 2 == 0).draw(seed)
-        index = inserted(stream, split)
+        index = inserted(stream, split).tree()
         for method in EXACT:
             expected = match(query, stream, method)
             found = match(query, stream, method, index=index)
             assert found.implied == expected.implied and np.array_equal(found.relaxed.boxes, expected.relaxed.boxes)
+
+
+def test_boxes_that_an_index_cannot_tell_apart_are_all_found() -> None:
+    same = {f"d{d}": Interval(40 + d, 41 + d) for d in range(8)}
+    stream = [{**same, "e": Interval(10 * i, 10 * i + 10)} for i in range(30)]
+    query, given = encoded([{**same, "e": Interval(5, 295)}], stream)
+    index = RTree.build(given.sparse, dimensions=np.arange(8)).tree()
+    for method in EXACT:
+        assert match(query, given, method, index=index).implied is True
+        assert match(query, query.space.encode(stream[:-1]), method).implied is False
+
+
+def test_several_queries_are_matched_as_each_alone_is() -> None:
+    queries, (stream,) = replace(PAPER, dimensions=3, queries=12, unbounded=True).draw(3)
+    for method, quick_check, index in itertools.product((*EXACT, *HEURISTICS), (True, False), (None, stream.index())):
+        found = match_each(Queries.of(queries), stream, method, quick_check=quick_check, index=index)
+        alone = [match(each, stream, method, quick_check=quick_check, index=index) for each in queries]
+        assert found.implied == [each.implied for each in alone]
+        sums = np.add.reduceat(found.splits, found.start[:-1])
+        assert sums.tolist() == [each.splits for each in alone]
 
 
 def test_a_spent_budget_leaves_the_answer_open_and_the_relaxed_predicate_right() -> None:
