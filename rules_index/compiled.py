@@ -129,4 +129,5 @@ class CompiledRules:
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
     for start in range(0, table.num_rows, CHUNK_ROWS):
-        yield table.slice(start, CHUNK_ROWS)
+        # a slice of a table without columns is as long as it is told to be
+        yield table.slice(start, min(CHUNK_ROWS, table.num_rows - start))

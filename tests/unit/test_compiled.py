@@ -215,6 +215,12 @@ def test_a_sample_lacks_what_only_spark_evaluates() -> None:
     assert ri.compile_rules(rules, SCHEMA, sample=lambda names: None).stats["sampled_rows"] == 0
 
 
+def test_rows_without_columns_are_as_many_as_they_are() -> None:
+    compiled = ri.compile_rules([("all", "TRUE")], pa.schema([("x", pa.int32())]))
+    rows = pa.table({"x": pa.array([1, 2], pa.int32())})
+    assert compiled.match(rows.select([])).to_pylist() == compiled.match(rows).to_pylist() == [["all"], ["all"]]
+
+
 def test_validity_is_half_open_on_event_time() -> None:
     at = [datetime(2024, 3, 31, hour, tzinfo=UTC) for hour in (0, 1, 2)]
     found = bounded("at").match(rows(a=[1] * 4, at=[*at, None])).to_pylist()
