@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -21,9 +22,9 @@ import numba
 import numpy as np
 
 from benchmarks.report import machine, median, print_table
+from rules_index.engines.choice import CHUNK_ROWS, Costs
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
-from rules_index.engines.placement import CHUNK_ROWS, Costs
 from rules_index.engines.trees import BETree
 from rules_index.kernels import bitmaps, lists, scan, sift, slices
 from rules_index.kernels.vectors import SIGNS
@@ -57,6 +58,7 @@ def _rows(costs: Costs) -> list[tuple[str, str]]:
 def measure(repeat: int) -> Costs:
     """The costs on this machine."""
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
+    left = WORDS * -math.expm1(-64 * 0.05**2)
     sign, probe, slot = _look_ups(repeat)
     sort, gather = _slices(repeat)
     return Costs(
@@ -64,12 +66,16 @@ def measure(repeat: int) -> Costs:
         bitmap=_bitmap(repeat),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
-        survivor=_survivor(repeat),
+        word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
+        slice=_scan(repeat, share=0.05, terms=5, words=slices.SLICE_WORDS) / 5,
+        survivor=_survivor(repeat, 20_000, 2),
+        dense=_survivor(repeat, 2_000, 1),
         sign=sign,
         probe=probe,
         slot=slot,
         candidate=_candidate(repeat, 3),
         copied=_candidate(repeat, 2),
+        fetch=_fetch(repeat),
         sort=sort,
         gather=gather,
         order=_order(repeat),
@@ -117,11 +123,11 @@ def _bitmap(repeat: int) -> float:
     return taken / BLOCK_ROWS / (len(attribute) - 2)
 
 
-def _scan(repeat: int, share: float, terms: int, conjunctions: int = 20_000) -> float:
+def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunctions: int = 400_000) -> float:
     """A row in one conjunction whose terms hold this share of the rows each; what is left is not counted."""
     kinds = 2_000
-    held = np.zeros((kinds + 2, BLOCK_ROWS), np.uint8)
-    held[2:] = _draw.random((kinds, BLOCK_ROWS)) < share
+    held = np.zeros((kinds + 2, words << 6), np.uint8)
+    held[2:] = _draw.random((kinds, words << 6)) < share
     held[1] = 1
     bits = np.packbits(held, axis=1, bitorder="little").view(np.uint64).reshape(-1)
     pairs = np.zeros((conjunctions * terms, 2), np.int32)
@@ -130,12 +136,15 @@ def _scan(repeat: int, share: float, terms: int, conjunctions: int = 20_000) -> 
 
     @numba.njit(nogil=True)
     def run(starts: Any, pairs: Any, bits: Any) -> int:
-        current, out, found = np.empty(WORDS, np.uint64), np.empty(BLOCK_ROWS, np.int32), 0
+        current, out, found = np.empty(words, np.uint64), np.empty(words << 6, np.int32), 0
         for conjunction in range(len(starts) - 1):
-            found += scan.rows_of(conjunction, WORDS, bits, starts, pairs, current, out)
+            if words <= scan.SMALL_WORDS:
+                found += scan.rows_of_all(conjunction, words, bits, starts, pairs, current, out)
+            else:
+                found += scan.rows_of(conjunction, words, bits, starts, pairs, current, out)
         return found
 
-    return _nanoseconds(repeat, run, starts, pairs, bits) / BLOCK_ROWS / conjunctions
+    return _nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions
 
 
 def _conjunctions(rules: int, named: int) -> Conjunctions:
@@ -154,13 +163,13 @@ def _conjunctions(rules: int, named: int) -> Conjunctions:
     )
 
 
-def _survivor(repeat: int) -> float:
-    """A match of a scanned conjunction: rules of one equality each, against the same without any matching row."""
-    c = _conjunctions(2_000, 1)
-    engine = BETree(c, placement=Placement(*(np.full(2_000, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
+def _survivor(repeat: int, rules: int, named: int) -> float:
+    """A match of a scanned conjunction: rules of so many equalities each, against the same without any matching row."""
+    c = _conjunctions(rules, named)
+    engine = BETree(c, placement=Placement(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
     matches = len(engine.match(CODES)[1])
-    nothing = np.full_like(CODES, VALUES)
-    return (_nanoseconds(repeat, engine.match, CODES) - _nanoseconds(repeat, engine.match, nothing)) / matches
+    taken = _nanoseconds(repeat, engine.match, CODES)
+    return max(0.1, (taken - _nanoseconds(repeat, engine.match, np.full_like(CODES, VALUES))) / matches)
 
 
 def _look_ups(repeat: int) -> tuple[float, float, float]:
@@ -192,6 +201,21 @@ def _candidate(repeat: int, named: int) -> float:
     return max(0.1, per_row / (80_000 / VALUES**2))
 
 
+def _fetch(repeat: int) -> float:
+    """An entry read from memory that no cache has, of several at once."""
+    entries = np.zeros((1 << 23, 4), np.int32)
+    places = _draw.permutation(len(entries))[: 1 << 18]
+
+    @numba.njit(nogil=True)
+    def run(entries: Any, places: Any) -> int:
+        total = 0
+        for place in places:
+            total += entries[place, 0]
+        return total
+
+    return _nanoseconds(repeat, run, entries, places) / len(places)
+
+
 def _keyed(rules: int, width: int, named: int) -> BETree:
     """Rules of equalities on `named` of the same attributes, filed under the first `width` of them in one table."""
     c = _conjunctions(rules, named)
@@ -202,7 +226,7 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
 
 
-def _order(repeat: int, matches: int = 32) -> float:
+def _order(repeat: int, matches: int = 4) -> float:
     """A match in lists of so many a row, all of a chunk in no order, against those of a block in order."""
 
     @numba.njit(nogil=True)

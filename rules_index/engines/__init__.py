@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.engines.asc import Asc
+from rules_index.engines.choice import plans
 from rules_index.engines.engine import Engine
 from rules_index.engines.flat import Conjunctions, InvalidArraysError
-from rules_index.engines.placement import plans
 from rules_index.engines.scan import Scan
 from rules_index.engines.trees import BETree, Cei, GridFile, RTree
 

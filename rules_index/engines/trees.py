@@ -16,11 +16,11 @@ import numpy as np
 from rules_index.engines.be_tree import BETree as BETreeStructure
 from rules_index.engines.boxes import Structure, Tree
 from rules_index.engines.cei import Cei as CeiStructure
+from rules_index.engines.choice import plans
 from rules_index.engines.engine import BoxEngine
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.grid_file import GridFile as GridFileStructure
 from rules_index.engines.layout import Placement, scan_all
-from rules_index.engines.placement import plans
 from rules_index.engines.r_tree import RTree as RTreeStructure
 
 

@@ -15,12 +15,12 @@ from rules_index.kernels.vectors import LOOKED_UP, SIGNS
 DTYPES = {
     "bitmap_start": np.int64, "term_start": np.int64, "check_start": np.int64, "key_start": np.int64,
     "key_factors": np.int64, "slot_at": np.int64, "filter_at": np.int64, "sign_at": np.int64,
-    "group_code_at": np.int64, "slice_bucket_start": np.int64, "slice_low": np.uint8, "signs": np.uint8,
-    "slice_high": np.uint8, "tree_test_start": np.int64, "tree_key_start": np.int64, "scalars": np.int64,
+    "group_code_at": np.int64, "slice_level_start": np.int64, "signs": np.uint8,
+    "tree_test_start": np.int64, "tree_key_start": np.int64, "scalars": np.int64,
 }  # fmt: skip
 """Of the kernel's arrays that are not int32."""
 WIDTHS = {
-    "bitmap_intervals": 2, "terms": 2, "checks": 4, "groups": 2, "posted": 1 + QUICK, "slice_buckets": 4,
+    "bitmap_intervals": 2, "terms": 2, "checks": 4, "groups": 2, "posted": 1 + QUICK, "slice_places": COARSE_CODES + 2,
     "tree_tests": 3,
 }  # fmt: skip
 """Columns of the kernel's arrays that have several."""
@@ -177,8 +177,6 @@ class _Kernel:
         require_range(checks[~gate, 3], min(NEAR, FAR), len(self.c.set_start) - 1, "checks")
         near = ~gate & (checks[:, 3] == NEAR)
         require(bool((a["shift"][checks[near, 0]] == 0).all()), "checks")
-        for name in ("slice_low", "slice_high"):
-            require(len(a[name]) == conjunctions, name)
 
     def _tables(self) -> None:
         a = self.a
@@ -245,11 +243,13 @@ class _Kernel:
     def _slices(self) -> None:
         a = self.a
         self._require_coarse(a["slice_attribute"], "slice_attribute")
-        require(len(a["slice_bucket_start"]) == len(a["slice_attribute"]) + 1, "slice_bucket_start")
-        require_offsets(a["slice_bucket_start"], len(a["slice_buckets"]), "slice_bucket_start")
-        members = a["slice_buckets"][:, 2:]
-        require_range(members, int(self.c.gate_start[-1]), len(a["target"]) + 1, "slice_buckets")
-        require(bool((members[:, 0] <= members[:, 1]).all()), "slice_buckets")
+        levels, places = len(a["slice_reach"]), a["slice_places"]
+        require(len(a["slice_level_start"]) == len(a["slice_attribute"]) + 1, "slice_level_start")
+        require_offsets(a["slice_level_start"], levels, "slice_level_start")
+        require_range(a["slice_reach"], 1, 2 * COARSE_CODES, "slice_reach")
+        require(len(places) == levels, "slice_places")
+        require_range(places, int(self.c.gate_start[-1]), len(a["target"]) + 1, "slice_places")
+        require(bool((np.diff(places, axis=1) >= 0).all()), "slice_places")
 
     def _tree(self) -> None:
         a, nodes = self.a, len(self.a["tree_end"])

@@ -16,8 +16,8 @@ from rules_index.kernels.scan import FAR, passes, rows_of, word_of, words_of
 from rules_index.kernels.vectors import add_numbers, codes_within, count_bits, trailing_zeros, transpose
 
 GROUP_BITS = 6
-"""Rules of a group, as a power of two."""
-_RULES = 1 << GROUP_BITS
+RULES = 1 << GROUP_BITS
+"""Rules of a group."""
 SURE_CHECKS = 8
 """A conjunction of no more checks is looked at for rows of which coarse codes tell enough."""
 DENSE = 0.12
@@ -65,7 +65,7 @@ def scan_dense(
     for conjunction in range(begin, end):
         rule = target[conjunction]
         _hold(
-            conjunction, rule & (_RULES - 1), codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+            conjunction, rule & (RULES - 1), codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
             term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
         )  # fmt: skip
         if conjunction + 1 == end or target[conjunction + 1] >> GROUP_BITS != rule >> GROUP_BITS:

@@ -87,10 +87,9 @@ class Index(NamedTuple):
     posted: np.ndarray
     plain: np.ndarray
     slice_attribute: np.ndarray
-    slice_bucket_start: np.ndarray
-    slice_buckets: np.ndarray
-    slice_low: np.ndarray
-    slice_high: np.ndarray
+    slice_level_start: np.ndarray
+    slice_reach: np.ndarray
+    slice_places: np.ndarray
     tree_end: np.ndarray
     tree_test_start: np.ndarray
     tree_tests: np.ndarray
@@ -195,9 +194,9 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
                 block = min(words << 6, count - start)
                 _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
                 hit_rows, hit_rules, hits = scan(
-                    begin, begin + index.scanned, 0, 0, codes, first, coarse, start, words, chunk_words,
+                    begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
                     bits, gate_bits, in_order, index.term_start, index.terms, index.check_start, index.checks,
-                    index.set_start, index.set_intervals, index.slice_low, index.slice_high, index.target,
+                    index.set_start, index.set_intervals, index.target,
                     hit_rows, hit_rules, hits,
                 )  # fmt: skip
                 if len(index.tree_keys) > 0:

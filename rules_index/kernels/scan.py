@@ -7,10 +7,12 @@ import numpy as np
 from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
-from rules_index.kernels.vectors import GROUP, also_between, between, both, count_bits, trailing_zeros
+from rules_index.kernels.vectors import GROUP, all_between, also_between, between, both, count_bits, trailing_zeros
 
 FEW_WORDS = np.uint64(16)
 """Up to so many words with a row left, the remaining terms are looked at word by word."""
+SMALL_WORDS = 8
+"""Up to so many words of a block, all terms are looked at in all of them."""
 _GROUP = np.uint64(GROUP)
 FAR, NEAR = -1, -2
 """In a check that is an interval, the place of the set: its codes are read from the code matrix, or as coarse ones."""
@@ -105,6 +107,27 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
 
 
 @bare
+def rows_of_all(conjunction, words, bits, term_start, terms, current, out):
+    """Like `rows_of`, where the block has so few words that to look at all terms of all of them is quicker than to find
+    out when enough is known."""
+    begin, end = np.uint64(term_start[conjunction]), np.uint64(term_start[conjunction + 1])
+    count = np.uint64(words)
+    left = np.uint64(0)
+    for at in range(np.uint64(0), count, _GROUP):
+        left |= all_between(bits, terms, begin, end, count, np.uint64(ALL), current, at)
+    found = 0
+    while left != 0:
+        word = trailing_zeros(left)
+        left &= left - ONE
+        rows = current[word]
+        while rows != 0:
+            out[found] = np.int32((word << np.uint64(6)) + trailing_zeros(rows))
+            found += 1
+            rows &= rows - ONE
+    return found
+
+
+@bare
 def passes(
     conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start, set_intervals
 ):
@@ -148,15 +171,11 @@ def check_rows(
 
 @inner
 def scan(
-    begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules, hits,
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
-    chunk.
-
-    Conjunctions whose interval [low, high] does not reach [least_code, most_code] are passed over. Arrays come one by
-    one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
-    """
+    chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does."""
     current = np.empty(words, np.uint64)
     scratch = np.empty(words << 6, np.int32)
     while begin < end:
@@ -164,8 +183,8 @@ def scan(
             hit_rows = grown(hit_rows, hits + (words << 6))
             hit_rules = grown(hit_rules, hits + (words << 6))
         begin, hits = _scan_while_room(
-            begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-            term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules,
+            begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+            term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules,
             hits, current, scratch,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
@@ -173,8 +192,8 @@ def scan(
 
 @bare
 def _scan_while_room(
-    begin, end, least_code, most_code, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    term_start, terms, check_start, checks, set_start, set_intervals, low, high, target, hit_rows, hit_rules, hits,
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
     current, scratch,
 ):  # fmt: skip
     """Like `scan`, up to the conjunction whose hits might not fit any more: that one, and the number of hits. Arrays
@@ -183,9 +202,10 @@ def _scan_while_room(
     for conjunction in range(begin, end):
         if hits > room:
             return conjunction, hits
-        if low[conjunction] > most_code or high[conjunction] < least_code:
-            continue
-        found = rows_of(conjunction, words, bits, term_start, terms, current, scratch)
+        if words <= SMALL_WORDS:
+            found = rows_of_all(conjunction, words, bits, term_start, terms, current, scratch)
+        else:
+            found = rows_of(conjunction, words, bits, term_start, terms, current, scratch)
         if found == 0:
             continue
         if check_start[conjunction + 1] > check_start[conjunction]:

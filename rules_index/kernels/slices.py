@@ -1,13 +1,15 @@
 """Sliced conjunctions: the chunk's rows are sorted by an attribute, so that a block of them spans few of its codes.
 
-For each slicing attribute the chunk is sorted by its coarse code and cut into blocks; the bitmaps of such a block are
-filled anew, and of the conjunctions sliced by the attribute only those are scanned whose interval reaches the codes
-of the block. They stand in buckets: dyadic intervals of coarse codes, each conjunction in the smallest around its own.
+For each slicing attribute the chunk is sorted by its coarse code and cut into small blocks; the bitmaps of such a block
+are filled anew, and of the conjunctions sliced by the attribute only those are scanned whose interval may reach the
+codes of the block. They stand by *levels*: a level has those whose intervals have hardly fewer codes than its `reach`,
+and none more, by their lowest code; so those that may reach a block follow each other.
 
-slice_attribute     [slicings] int32
-slice_bucket_start  [slicings + 1] int64 into slice_buckets
-slice_buckets       [., 4] int32 (low, high, begin, end): coarse codes, and the conjunctions filed there
-slice_low, slice_high  [conjunctions] uint8, the coarse interval of a sliced conjunction; [0, 255] of all others
+slice_attribute    [slicings] int32
+slice_level_start  [slicings + 1] int64 into the levels
+slice_reach        [levels] int32
+slice_places       [levels, `COARSE_CODES` + 2] int32: the first conjunction of the level whose lowest coarse code is at
+                   least so much, and where the level ends
 """
 
 from __future__ import annotations
@@ -18,6 +20,10 @@ from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP, fill_bitmaps
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 
+SLICE_WORDS = 8
+"""Words of a block of sorted rows, at most: so few that the rows have few codes, and that all terms of a conjunction
+are looked at in all of them without asking in between."""
+
 
 @inner
 def match_sliced(
@@ -26,6 +32,7 @@ def match_sliced(
 ):  # fmt: skip
     """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
     slicings = len(index.slice_attribute)
+    words = min(words, SLICE_WORDS)
     block_rows = words << 6
     order = np.empty(chunk_rows if slicings else 0, np.int32)
     sorted_block = np.empty(len(index.shift) * block_rows if slicings else 0, np.uint8)
@@ -42,14 +49,13 @@ def match_sliced(
             )  # fmt: skip
             least = column[order[start]]
             most = column[order[start + block - 1]]
-            for bucket in range(index.slice_bucket_start[slicing], index.slice_bucket_start[slicing + 1]):
-                if index.slice_buckets[bucket, 0] > most or index.slice_buckets[bucket, 1] < least:
-                    continue
+            for level in range(index.slice_level_start[slicing], index.slice_level_start[slicing + 1]):
+                lowest = max(0, np.int64(least) - index.slice_reach[level] + 1)
                 hit_rows, hit_rules, hits = scan(
-                    index.slice_buckets[bucket, 2], index.slice_buckets[bucket, 3], least, most,
+                    index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
                     codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
-                    index.set_intervals, index.slice_low, index.slice_high, index.target, hit_rows, hit_rules, hits,
+                    index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip
     return hit_rows, hit_rules, hits
 

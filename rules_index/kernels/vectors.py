@@ -105,6 +105,35 @@ def also_between(
 
 
 @intrinsic
+def all_between(
+    typing_context: Any, bits: Any, terms: Any, begin: Any, end: Any, count: Any, every: Any, current: Any, at: Any
+) -> Any:
+    """Writes to `current[at]`, `GROUP` words, what all pairs (low, high) of `terms[begin:end]` leave of bitmap `every`:
+    `bits[high * count + at] & ~bits[low * count + at]`. The words that are not 0, as bits from `at` on."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        begin, end, count, every, at = arguments[2], arguments[3], arguments[4], arguments[5], arguments[7]
+
+        def bitmap(number: Any) -> Any:
+            return _load(context, builder, signature, arguments, 0, builder.add(builder.mul(number, count), at))
+
+        def words_at(place: Any) -> Any:
+            number = builder.load(_pointer(context, builder, signature, arguments, 1, place, _WORD), align=4)
+            return bitmap(builder.zext(number, _LONG))
+
+        held = numba.core.cgutils.alloca_once_value(builder, bitmap(every))
+
+        with numba.core.cgutils.for_range_slice(builder, begin, end, ir.Constant(_LONG, 1), _LONG) as (term, _):
+            place = builder.mul(term, ir.Constant(_LONG, 2))
+            low, high = words_at(place), words_at(builder.add(place, ir.Constant(_LONG, 1)))
+            builder.store(builder.and_(builder.load(held), builder.and_(high, builder.not_(low))), held)
+        left = _store(context, builder, signature, arguments, builder.load(held), 6)
+        return builder.shl(left, at)
+
+    return _U64(bits, terms, _U64, _U64, _U64, _U64, current, _U64), codegen
+
+
+@intrinsic
 def count_bits(typing_context: Any, bits: Any) -> Any:
     """Number of set bits of a uint64."""
 

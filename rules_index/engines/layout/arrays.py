@@ -101,10 +101,6 @@ def _in_order(
     sliced = np.flatnonzero(by_slice & (placement.slicing >= 0))
     sliced, slices = _slices(c, placement, sliced, shift, first, first + len(scanned) + len(keyed))
     order = _Order(first, scanned, keyed, sliced, walked)
-    for name, widest in (("slice_low", 0), ("slice_high", COARSE_CODES)):
-        of_all = np.full(len(c.target), widest, np.uint8)
-        of_all[order.of_sliced] = slices[name]
-        slices[name] = of_all
     return order, filed, slices
 
 
@@ -194,23 +190,21 @@ def _slices(
     low, high = (np.zeros(len(sliced), np.int64) for _ in range(2))
     low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]
     low, high = low >> shift[attribute], high >> shift[attribute]
-    level = np.zeros(len(sliced), np.int64)
-    while (apart := low >> level != high >> level).any():
-        level[apart] += 1
+    reach = high - low + 1
+    # to the next of four steps from one power of two to the next
+    step = 1 << np.maximum(0, np.floor(np.log2(reach)).astype(np.int64) - 2)
+    reach = -(-reach // step) * step
     rank = np.searchsorted(placement.slicings, attribute) if len(placement.slicings) else attribute
-    order = np.lexsort((low, low >> level, level, rank))
-    key = np.stack([rank, level, low >> level], 1)[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (key[1:] != key[:-1]).any(1)
-    begins = np.flatnonzero(new)
+    order = np.lexsort((low, reach, rank))
+    levels, begins = np.unique(np.stack([rank, reach], 1)[order], axis=0, return_index=True)
     ends = np.append(begins, len(order))[1:]
-    bucket_level, place = key[begins, 1], key[begins, 2]
-    buckets = np.stack([place << bucket_level, ((place + 1) << bucket_level) - 1, first + begins, first + ends], 1)
-    starts = np.searchsorted(key[begins, 0], np.arange(len(placement.slicings) + 1))
+    places = [
+        first + begin + np.searchsorted(low[order[begin:end]], np.arange(COARSE_CODES + 2))
+        for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
+    ]
     return sliced[order], {
         "slice_attribute": np.array(placement.slicings, np.int32),
-        "slice_bucket_start": starts.astype(np.int64),
-        "slice_buckets": buckets.astype(np.int32).reshape(-1, 4),
-        "slice_low": low[order].astype(np.uint8),
-        "slice_high": high[order].astype(np.uint8),
+        "slice_level_start": np.searchsorted(levels[:, 0], np.arange(len(placement.slicings) + 1)).astype(np.int64),
+        "slice_reach": levels[:, 1].astype(np.int32),
+        "slice_places": np.array(places, np.int32).reshape(-1, COARSE_CODES + 2),
     }

@@ -124,7 +124,7 @@ def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
         engine.draw = draw
         assert_equal(engine.match(codes), Scan.build(conjunctions).match(codes), seed)
         keyed += len(engine.arrays["kernel_posted"])
-        sliced += len(engine.arrays["kernel_slice_buckets"])
+        sliced += len(engine.arrays["kernel_slice_reach"])
     assert keyed > 500 and sliced > 200
 
 

@@ -1,0 +1,58 @@
+"""What the steps of the kernel cost, as measured (`benchmarks/calibrate.py`)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds of one core.
+
+    coarsen    a row's code made coarse, of one attribute
+    bitmap     a row's bit in one bitmap
+    scan       a row in a conjunction's first two terms
+    narrow     a row in two further terms
+    word       a word of a block with a row that two terms leave, looked at in the further ones
+    slice      a row in a term of a conjunction, in a block of sorted rows
+    survivor   a row that is left by a conjunction's terms
+    dense      the same, where rows satisfy so many rules that lists are made from bitmaps
+    sign       a row looked up in one plane of a table's signs
+    probe      a row looked up in a table's filter
+    slot       a row's slot in a table, where neither tells that it is empty
+    candidate  a row and a conjunction in its slot
+    copied     the same, where nothing but the codes is to be checked
+    fetch      an entry of a table that a row of the chunk meets first, and brings into the nearer caches
+    sort       a row sorted for slicing
+    gather     a row's coarse code brought into that order, of one attribute
+    order      a match that is not scanned, brought into the order of the lists; where all come from a single table
+               they stand in it
+    """
+
+    coarsen: float
+    bitmap: float
+    scan: float
+    narrow: float
+    word: float
+    slice: float
+    survivor: float
+    dense: float
+    sign: float
+    probe: float
+    slot: float
+    candidate: float
+    copied: float
+    fetch: float
+    sort: float
+    gather: float
+    order: float
+
+
+@cache
+def measured_costs() -> Costs:
+    """The costs that are kept with the code."""
+    text = resources.files("rules_index.engines").joinpath("costs.json").read_text("utf-8")
+    return Costs(**json.loads(text)["nanoseconds"])

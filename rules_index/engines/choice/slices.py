@@ -1,0 +1,60 @@
+"""Which attributes conjunctions are sliced by, and what they are expected to cost there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rules_index.engines.choice.expected import CHUNK_ROWS, Expected
+from rules_index.kernels.slices import SLICE_WORDS
+
+
+class Slices:
+    """Expected costs of slicings."""
+
+    def __init__(self, of: Expected) -> None:
+        self.of = of
+
+    def choose(self, cost: np.ndarray) -> list[int]:
+        """The attributes by which slicing saves most, each only where it saves more than it costs."""
+        chosen: list[int] = []
+        best = cost.copy()
+        attributes = len(self.of.c.sizes)
+        each = self.of.costs.sort + self.of.costs.gather * attributes + self.of.costs.bitmap * self.of.bitmaps(cost > 0)
+        each /= self.of.scale
+        saved = {a: self._saved(a, cost, best) for a in range(attributes)}
+        while saved:
+            attribute = max(saved, key=lambda a: saved[a])
+            saved[attribute] = self._saved(attribute, cost, best)
+            if saved[attribute] < max(saved.values()):
+                continue
+            if saved.pop(attribute) <= each:
+                break
+            chosen.append(attribute)
+            owner, sliced = self._slice_cost(attribute, cost)
+            best[owner] = np.minimum(best[owner], sliced)
+        return sorted(chosen)
+
+    def _saved(self, attribute: int, cost: np.ndarray, best: np.ndarray) -> float:
+        owner, sliced = self._slice_cost(attribute, cost)
+        return float(np.maximum(0, best[owner] - sliced).sum())
+
+    def _slice_cost(self, attribute: int, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        at = np.flatnonzero((self.of.terms.attribute == attribute) & (self.of.terms.pieces > 0))
+        owner = self.of.terms.owner[at]
+        # where the interval begins and where it ends, a block has other rows too
+        reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * SLICE_WORDS / CHUNK_ROWS))
+        sliced = (
+            reached * self.of.costs.slice * self.of.lengths[owner] + self.of.costs.survivor * self.of.matches[owner]
+        )
+        return owner, np.where(cost[owner] > 0, sliced, 0).astype(np.float32)
+
+    def place(self, slicings: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The slicing attribute of every conjunction, -1 where it costs less without, and what it costs there."""
+        slicing, best = np.full(self.of.count, -1, np.int32), cost.copy()
+        for attribute in slicings:
+            owner, sliced = self._slice_cost(attribute, cost)
+            better = sliced < best[owner]
+            slicing[owner[better]], best[owner[better]] = attribute, sliced[better]
+        return slicing, best
