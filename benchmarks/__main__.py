@@ -11,12 +11,16 @@ import sys
 
 RUNS = (
     ("benchmarks.kernel", "--repeat", "3", "--seconds", "1", "--accounts", "30000"),
+    (
+        "benchmarks.engines", "--rules", "1000", "10000", "--matches", "1", "--engines", "asc", "be_tree", "auto",
+        "--repeat", "3", "--seconds", "0.2",
+    ),
     ("benchmarks.tag", "--rows", "1000000", "--repeat", "3"),
-)
+)  # fmt: skip
 
 
 def main() -> int:
-    """Runs each in a process of its own: the first keeps to one core, the second starts a JVM."""
+    """Runs each in a process of its own: some keep to one core, one starts a JVM."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--plots", help="folder for the plots")
     options = parser.parse_args()

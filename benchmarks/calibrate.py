@@ -61,6 +61,7 @@ def measure(repeat: int) -> Costs:
     left = WORDS * -math.expm1(-64 * 0.05**2)
     sign, probe, slot = _look_ups(repeat)
     sort, gather = _slices(repeat)
+    survivor, found = _survivor(repeat)
     return Costs(
         coarsen=_coarsen(repeat),
         bitmap=_bitmap(repeat),
@@ -68,8 +69,9 @@ def measure(repeat: int) -> Costs:
         narrow=max(0.0, narrowed - scanned),
         word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
         slice=_scan(repeat, share=0.05, terms=5, words=slices.SLICE_WORDS) / 5,
-        survivor=_survivor(repeat, 20_000, 2),
-        dense=_survivor(repeat, 2_000, 1),
+        survivor=survivor,
+        found=found,
+        dense=_match(repeat, 2_000, 1),
         sign=sign,
         probe=probe,
         slot=slot,
@@ -78,7 +80,8 @@ def measure(repeat: int) -> Costs:
         fetch=_fetch(repeat),
         sort=sort,
         gather=gather,
-        order=_order(repeat),
+        order=_order(repeat, 4),
+        many=_order(repeat, 2 * lists.MANY),
     )
 
 
@@ -147,10 +150,10 @@ def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunction
     return _nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions
 
 
-def _conjunctions(rules: int, named: int) -> Conjunctions:
-    """Rules of equalities on `named` attributes each."""
+def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
+    """Rules of equalities on `named` attributes each, with one of the first values."""
     attributes = np.argsort(_draw.random((rules, ATTRIBUTES)), axis=1)[:, :named]
-    sets = np.sort(attributes, axis=1) * VALUES + _draw.integers(0, VALUES, (rules, named))
+    sets = np.sort(attributes, axis=1) * VALUES + _draw.integers(0, values, (rules, named))
     code = np.tile(np.arange(VALUES), ATTRIBUTES).astype(np.int32)
     return Conjunctions(
         sizes=np.full(ATTRIBUTES, VALUES + 2, np.int32),
@@ -163,13 +166,25 @@ def _conjunctions(rules: int, named: int) -> Conjunctions:
     )
 
 
-def _survivor(repeat: int, rules: int, named: int) -> float:
+def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
     """A match of a scanned conjunction: rules of so many equalities each, against the same without any matching row."""
-    c = _conjunctions(rules, named)
+    c, codes = _conjunctions(rules, named, values), CODES % values
     engine = BETree(c, placement=Placement(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
-    matches = len(engine.match(CODES)[1])
-    taken = _nanoseconds(repeat, engine.match, CODES)
-    return max(0.1, (taken - _nanoseconds(repeat, engine.match, np.full_like(CODES, VALUES))) / matches)
+    matches = len(engine.match(codes)[1])
+    taken = _nanoseconds(repeat, engine.match, codes)
+    return max(0.1, (taken - _nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
+
+
+def _survivor(repeat: int) -> tuple[float, float]:
+    """A match beside others of its conjunction in a block, and what the first one there costs more."""
+    each = []
+    for rules, values in ((20_000, VALUES), (2_000, 32)):
+        rows = BLOCK_ROWS / values**2
+        # how many matches of a conjunction are the first ones
+        each.append((_match(repeat, rules, 2, values), -math.expm1(-rows) / rows))
+    (alone, most), (together, few) = each
+    found = max(0.0, (alone - together) / (most - few))
+    return max(0.1, alone - most * found), found
 
 
 def _look_ups(repeat: int) -> tuple[float, float, float]:
@@ -226,7 +241,7 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
 
 
-def _order(repeat: int, matches: int = 4) -> float:
+def _order(repeat: int, matches: int) -> float:
     """A match in lists of so many a row, all of a chunk in no order, against those of a block in order."""
 
     @numba.njit(nogil=True)

@@ -19,7 +19,8 @@ class Costs:
     word       a word of a block with a row that two terms leave, looked at in the further ones
     slice      a row in a term of a conjunction, in a block of sorted rows
     survivor   a row that is left by a conjunction's terms
-    dense      the same, where rows satisfy so many rules that lists are made from bitmaps
+    found      a conjunction whose terms leave some row of a block
+    dense      a row that they leave, where rows satisfy so many rules that lists are made from bitmaps
     sign       a row looked up in one plane of a table's signs
     probe      a row looked up in a table's filter
     slot       a row's slot in a table, where neither tells that it is empty
@@ -28,8 +29,9 @@ class Costs:
     fetch      an entry of a table that a row of the chunk meets first, and brings into the nearer caches
     sort       a row sorted for slicing
     gather     a row's coarse code brought into that order, of one attribute
-    order      a match that is not scanned, brought into the order of the lists; where all come from a single table
-               they stand in it
+    order      a match brought into the order of the lists; where all are scanned or come from a single table they
+               stand in it
+    many       the same, in lists of more than half of `lists.MANY`
     """
 
     coarsen: float
@@ -39,6 +41,7 @@ class Costs:
     word: float
     slice: float
     survivor: float
+    found: float
     dense: float
     sign: float
     probe: float
@@ -49,6 +52,7 @@ class Costs:
     sort: float
     gather: float
     order: float
+    many: float
 
 
 @cache

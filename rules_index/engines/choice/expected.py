@@ -71,7 +71,9 @@ class Expected:
         words = BLOCK_ROWS / 64
         left = words * -np.expm1(-64.0 * first * second)
         further = np.where(left > FEW_WORDS, self.costs.narrow, left * self.costs.word / BLOCK_ROWS)
-        cost = self.costs.scan + further * (lengths > 2) + self.costs.survivor * self.matches
+        found = -np.expm1(-BLOCK_ROWS * self.matches) / BLOCK_ROWS
+        cost = self.costs.scan + further * (lengths > 2)
+        cost += self.costs.survivor * self.matches + self.costs.found * found
         return np.asarray(cost, np.float32)
 
     def _expected_matches(self) -> np.ndarray:

@@ -14,6 +14,7 @@ from rules_index.engines.choice.slices import Slices
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import Placement
 from rules_index.kernels.dense import DENSE, RULES
+from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
@@ -105,11 +106,14 @@ class _Planner:
         slicing, slice_cost = self.slices.place(slicings, self.of.scan_cost)
         scanned = rest & (slicing < 0)
         total = key_cost[~rest].sum() + slice_cost[rest].sum()
-        if len(tables) != 1 or slicings or scanned.any():
-            total += self.of.costs.order * self.of.matches[~scanned].sum()
         matches = float(self.of.matches.sum())
-        if scanned.all() and matches * RULES > DENSE * self.of.count:
-            total -= (self.of.costs.survivor - self.of.costs.dense) * matches
+        if scanned.all():
+            if matches * RULES > DENSE * self.of.count:
+                total -= (self.of.costs.survivor - self.of.costs.dense) * matches
+        elif len(tables) != 1 or slicings or scanned.any():
+            # then those that are scanned are put into order with all others
+            many = matches * self.of.scale > MANY / 2
+            total += (self.of.costs.many if many else self.of.costs.order) * matches
         total = float(total) * self.of.scale + self._fixed(tables, (table, entries), slicings, scanned, rest & ~scanned)
         return _Choice(tables, slicings, bool(scanned.any()), total, eagerness)
 

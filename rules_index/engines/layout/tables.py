@@ -285,9 +285,10 @@ def _packed(codes: np.ndarray) -> np.ndarray:
 
 
 def _multipliers(count: int) -> np.ndarray:
-    """Odd numbers [count] int64 whose bits look random: multiples of the golden ratio's."""
+    """Odd numbers [count] int64 whose bits look random: powers of the golden ratio's. Multiples of it would have as
+    many different sums as the codes have sums."""
     golden = 0x9E3779B97F4A7C15
-    return np.array([(golden * (2 * i + 1)) % (1 << 64) | 1 for i in range(count)], np.uint64).view(np.int64)
+    return np.array([pow(golden, i, 1 << 64) for i in range(1, count + 1)], np.uint64).view(np.int64)
 
 
 def with_quick_checks(
