@@ -82,7 +82,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
 def current_versions(workspace: "Workspace") -> dict[str, int | None]:
     """The versions of the rules table and of every source; None where there is no such table."""
     from pipelines.errors import PipelineError
-    from pipelines.tag import newest_source_version
+    from pipelines.source import newest_source_version
 
     versions: dict[str, int | None] = {}
     try:

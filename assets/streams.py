@@ -30,7 +30,7 @@ def source_asset(stream: Stream) -> Any:
     )
     def look_at_source(context: dg.AssetExecutionContext) -> dg.DataVersion:
         from pipelines.errors import SourceError
-        from pipelines.tag import newest_source_version
+        from pipelines.source import newest_source_version
 
         try:
             version = str(newest_source_version(context.resources.lake.workspace(), stream))

@@ -18,8 +18,7 @@ from pipelines.errors import PipelineError
 from pipelines.joiner import Joiner, Planned
 from pipelines.placed_rows import PlacedRows
 from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Source, open_source, position_from_plan
-from pipelines.tag import newest_source_version
+from pipelines.source import Source, newest_source_version, open_source, position_from_plan
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 
@@ -144,16 +143,13 @@ class _Run:
                 with self._step(joiner.join.name):
                     planned = joiner.plan(skip_changes)
                     if planned is not None:
-                        joiner.index(planned)
                         due.append((joiner, planned))
         return due
 
     def _execute(self, together: Sequence[tuple[Joiner, Planned]]) -> None:
         """Write micro-batches that read the same rows."""
-        joiner, planned = together[0]
-        placed = PlacedRows(
-            self.workspace, self.widest, joiner.rows(planned), [joiner.index(planned) for joiner, planned in together]
-        )
+        indexes = [(planned.index, planned.matcher) for _, planned in together]
+        placed = PlacedRows(self.workspace, self.widest, together[0][1].rows, indexes)
         try:
             for joiner, planned in together:
                 with self._step(joiner.join.name):

@@ -50,10 +50,13 @@ from rules_index.join.worker import JoinTask
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A micro-batch that `runs` has, and the files that it reads; `resumed`: some of it may be written already."""
+    """A micro-batch that `runs` has, the rows that it reads, and the rules that it matches them with; `resumed`: some
+    of it may be written already."""
 
     batch: MicroBatch
-    sides: list[SideFiles]
+    rows: JoinRows
+    index: JoinIndex
+    matcher: Matcher
     resumed: bool = False
 
 
@@ -94,7 +97,7 @@ class Joiner:
                 f"join everything anew with: deltatag join {self.join.name} --restart"
             )
         if last is not None and last.state == PLANNED:
-            return Planned(last, self._files(last.plan["sides"], least_time(last.plan)), resumed=True)
+            return self._planned(last, self._files(last.plan["sides"], least_time(last.plan)), resumed=True)
         before = {} if last is None else last.plan["sides"]
         sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
         if all(side["slice"] is None for side in sides.values()):
@@ -132,8 +135,13 @@ class Joiner:
             started_at=datetime.now(UTC),
         )
         recorded = record_plan(self.lake, batch)
-        ours = recorded.plan == plan
-        return Planned(recorded, files if ours else self._files(recorded.plan["sides"], least_time(recorded.plan)))
+        if recorded.plan != plan:
+            files = self._files(recorded.plan["sides"], least_time(recorded.plan))
+        return self._planned(recorded, files)
+
+    def _planned(self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False) -> Planned:
+        _, index, matcher = self._index(str(batch.fingerprint))
+        return Planned(batch, JoinRows(self.widest, files, batch.plan), index, matcher, resumed)
 
     def _definition(self) -> dict[str, Any]:
         """What decides which rows join, as JSON values."""
@@ -166,25 +174,15 @@ class Joiner:
         zone = self.workspace.configuration.rules.time_zone
         return side_files(self.widest, self.streams, self.sources, sides, zone, least)
 
-    def rows(self, planned: Planned) -> JoinRows:
-        """The rows that a micro-batch reads."""
-        return JoinRows(self.widest, planned.sides, planned.batch.plan)
-
-    def index(self, planned: Planned) -> tuple[JoinIndex, Matcher]:
-        """The rules that a micro-batch is matched with."""
-        assert planned.batch.fingerprint is not None
-        _, index, matcher = self._index(planned.batch.fingerprint)
-        return index, matcher
-
     def execute(self, planned: Planned, placed: PlacedRows) -> MicroBatch:
         """Write what the plan says and record it as done."""
         started = time.perf_counter()
         batch, plan = planned.batch, planned.batch.plan
-        files = sum(len(side.new.files) for side in planned.sides if side.new is not None)
+        files = sum(len(side.new.files) for side in planned.rows.sides if side.new is not None)
         self.workspace.progress(f"{self.join.name}: micro-batch {batch.batch}, {files} new files")
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
-            self._prepare(planned.sides, plan["id_type"])
+            self._prepare(planned.rows.sides, plan["id_type"])
             figures = self._write(planned, placed)
         done = replace(
             batch,
@@ -203,7 +201,7 @@ class Joiner:
         """The late rows first, the joined ones last."""
         batch = planned.batch
         stored, _, _ = self._index(str(batch.fingerprint))
-        quarantined, latest = self._quarantine(placed.rows, planned)
+        quarantined, latest = self._quarantine(planned)
         joined = self._joined(planned, placed).select(
             *(functions.col(quoted(name)) for name in self.join.streams),
             "rule_ids",
@@ -219,7 +217,7 @@ class Joiner:
         sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
         counted = written.agg(*sums).first() if written is not None else None
         return {
-            "rows": placed.rows.new_count(),
+            "rows": planned.rows.new_count(),
             "joined": int(counted[0]) if counted is not None else 0,
             "matches": int(counted[1] or 0) if counted is not None else 0,
             "quarantined": quarantined,
@@ -228,18 +226,17 @@ class Joiner:
 
     def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
         """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""
-        index, matcher = self.index(planned)
         rows, keys = placed.placed
         id_type = planned.batch.plan["id_type"]
         task = JoinTask(
             self.join.streams,
-            tuple(tuple(field.name for field in side.schema.fields) for side in planned.sides),
+            tuple(tuple(field.name for field in side.schema.fields) for side in planned.rows.sides),
             tuple(self.join.window[name] for name in self.join.streams),
             keys,
             {"string": pa.string(), "bigint": pa.int64()}[id_type],
         )
-        found = matched(rows, matcher.file, task, joined_schema(planned.sides, id_type))
-        return found if index.exact else self._decided(found, matcher)
+        found = matched(rows, planned.matcher.file, task, joined_schema(planned.rows.sides, id_type))
+        return found if planned.index.exact else self._decided(found, planned.matcher)
 
     def _decided(self, candidates: DataFrame, matcher: Matcher) -> DataFrame:
         """Of candidates the joined rows that satisfy a rule, where only Spark can tell."""
@@ -250,9 +247,9 @@ class Joiner:
         rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
         return rows.withColumn("rule_ids", matcher.rule_ids()).filter(functions.size("rule_ids") > 0)
 
-    def _quarantine(self, rows: JoinRows, planned: Planned) -> tuple[int, int | None]:
+    def _quarantine(self, planned: Planned) -> tuple[int, int | None]:
         """Write the rows that came too late; their number, and the latest event time that was ever taken."""
-        batch = planned.batch
+        batch, rows = planned.batch, planned.rows
         if batch.plan["lateness"] is None:
             return 0, None
         latest, late = rows.latest_and_late()

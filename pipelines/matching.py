@@ -11,13 +11,20 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from pipelines.errors import IndexOutdatedError
-from pipelines.session import tested_column
+from pipelines.session import BATCH_BYTES, UNWATCHED, tested_column
+from pipelines.source import Add, rows_of
 from rules_index.inputs import path_parts
 from rules_index.spark_worker import Figures
 
 if TYPE_CHECKING:
     import rules_index as ri
+    from pipelines.workspace import Workspace
     from rules_index.expressions.tree import Leaf
+
+
+_NARROW_ROW = 512
+"""Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
+_MOST_BATCH_BYTES = 64 << 20
 
 
 class Matcher:
@@ -81,6 +88,14 @@ class Matcher:
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
         # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
         return function.asNondeterministic()(*self.columns())
+
+
+def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
+    """Have Spark watch the memory of each batch of rows of these files that it hands to Python, where rows are long."""
+    rows = rows_of(files)
+    if BATCH_BYTES not in workspace.configuration.spark:
+        narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
+        workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
 
 
 def _tagger(

@@ -15,12 +15,12 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.storagelevel import StorageLevel
 
+from pipelines.matching import bound_batches
 from pipelines.quarantine import quoted
 from pipelines.sample import source_sample
 from pipelines.schema import arrow_schema_of
 from pipelines.session import tested_column
 from pipelines.shuffle import flat, partitions, shuffled, slice_widths, united
-from pipelines.tag import bound_batches
 from rules_index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 

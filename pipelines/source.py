@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+    from pipelines.workspace import Workspace
+
 MAX_FILES = 10_000
 """Most files in one slice, so that a source of tiny files is planned in bounded memory."""
 
@@ -103,6 +105,7 @@ class Source:
             raise SourceError(f"The stream {name} has no source yet: there is no Delta table at {log.uri}.")
         self.table_id = str(self._newest.metadata().id())
         self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
+        self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
 
     def first_position(self, start: Start) -> Position:
         """Where the first run begins."""
@@ -184,13 +187,20 @@ class Source:
 
     def _files_at(self, version: int) -> list[dict[str, Any]]:
         """The `add` actions of a version's files; where none was removed since, without asking for the version."""
-        later = set()
+        later: set[str] = set()
         for commit in range(version + 1, self.version + 1):
-            actions = self.log.commit(commit)
-            if actions is None or any("remove" in action for action in actions):
+            added = self._paths_added_by(commit)
+            if added is None:
                 return self.log.files(self.log.snapshot(version))
-            later |= {action["add"]["path"] for action in actions if "add" in action}
+            later |= added
         return [add for path, add in self.current_files.items() if path not in later]
+
+    def _paths_added(self, version: int) -> frozenset[str] | None:
+        """The paths of the files that a commit added; None where it removed some, or the log does not hold it."""
+        actions = self.log.commit(version)
+        if actions is None or any("remove" in action for action in actions):
+            return None
+        return frozenset(action["add"]["path"] for action in actions if "add" in action)
 
     def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
         files = self._files_of(position.version)
@@ -331,6 +341,23 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     from pipelines.delta_internals import TableLog
 
     return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command)
+
+
+def newest_source_version(workspace: Workspace, stream: Stream) -> int:
+    """The newest version of the stream's source, without a JVM where possible; SourceError if there is no table."""
+    from pipelines.errors import MissingTableError, TableError
+    from pipelines.lake import open_delta
+
+    if not is_catalog_name(stream.source):
+        try:
+            return int(open_delta(stream.source, None, "a source", "").version())
+        except MissingTableError:
+            raise SourceError(
+                f"The stream {stream.name} has no source: there is no Delta table at {stream.source}."
+            ) from None
+        except TableError:
+            pass
+    return open_source(workspace.spark, stream).version
 
 
 def slice_schema(source: Source, schema_version: int) -> StructType:

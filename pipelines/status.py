@@ -14,8 +14,8 @@ from pipelines.index_store import StoredIndex, newest_index
 from pipelines.join import notices
 from pipelines.lake import open_delta
 from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Position, position_from_plan
-from pipelines.tag import newest_source_version, next_position
+from pipelines.source import Position, newest_source_version, position_from_plan
+from pipelines.tag import next_position
 from pipelines.workspace import Workspace
 
 

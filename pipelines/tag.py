@@ -20,8 +20,8 @@ from pipelines.columns import check_columns
 from pipelines.config import Stream
 from pipelines.errors import QuarantineShareError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
-from pipelines.matching import Matcher, check_inputs
-from pipelines.pushdown import matchable_condition, matchable_files
+from pipelines.matching import Matcher, bound_batches, check_inputs
+from pipelines.pushdown import Matchable
 from pipelines.quarantine import check_conditions, count_refused
 from pipelines.runs import (
     DONE,
@@ -35,12 +35,11 @@ from pipelines.runs import (
     record_reset,
 )
 from pipelines.schema import arrow_schema_of
-from pipelines.session import BATCH_BYTES, UNWATCHED
 from pipelines.source import (
-    Add,
     Position,
     Slice,
     Source,
+    newest_source_version,
     open_source,
     position_from_plan,
     rows_of,
@@ -53,10 +52,6 @@ from pipelines.writing import Output, StreamTables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
-
-_NARROW_ROW = 512
-"""Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
-_MOST_BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,35 +108,9 @@ def tag_is_due(workspace: Workspace, name: str) -> bool:
     return next_position(last).version <= version
 
 
-def newest_source_version(workspace: Workspace, stream: Stream) -> int:
-    """The newest version of the stream's source, without a JVM where possible; SourceError if there is no table."""
-    from pipelines.config import is_catalog_name
-    from pipelines.errors import MissingTableError, SourceError, TableError
-    from pipelines.lake import open_delta
-
-    if not is_catalog_name(stream.source):
-        try:
-            return int(open_delta(stream.source, None, "a source", "").version())
-        except MissingTableError:
-            raise SourceError(
-                f"The stream {stream.name} has no source: there is no Delta table at {stream.source}."
-            ) from None
-        except TableError:
-            pass
-    return open_source(workspace.spark, stream).version
-
-
 def next_position(last: MicroBatch) -> Position:
     """Where the source goes on behind a micro-batch."""
     return position_from_plan(last.plan["end"])
-
-
-def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
-    """Have Spark watch the memory of each batch of rows of these files that it hands to Python, where rows are long."""
-    rows = rows_of(files)
-    if BATCH_BYTES not in workspace.configuration.spark:
-        narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
-        workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
 
 
 class _Tagger:
@@ -151,7 +120,7 @@ class _Tagger:
         self.workspace, self.stream = workspace, stream
         self.lake, self.spark = workspace.lake, workspace.spark
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Matcher]] = {}
-        self._conditions: dict[str, str | None] = {}
+        self._matchables: dict[str, Matchable] = {}
         self._prepared: tuple[StructType, str] | None = None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
@@ -268,22 +237,19 @@ class _Tagger:
         """The slice without files and rows that no rule can match, where only matched rows are written; else None."""
         if batch.plan["output"] != "matched" or rows_of(taken.files) is None:
             return None
-        condition = self._condition(str(batch.fingerprint))
-        if condition is None:
+        fingerprint = str(batch.fingerprint)
+        if fingerprint not in self._matchables:
+            self._matchables[fingerprint] = Matchable(self.spark, source, self._index(fingerprint)[1])
+        matchable = self._matchables[fingerprint]
+        if matchable.condition is None:
             return None
-        files = matchable_files(self.spark, source, taken, condition)
+        files = matchable.files(taken)
         size = sum(int(add["size"]) for _, add in files)
         self.workspace.progress(
             f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files)} of "
             f"{len(taken.files)} files, {size / 2**20:,.1f} MiB"
         )
-        return slice_frame(source, replace(taken, files=files)).filter(condition)
-
-    def _condition(self, fingerprint: str) -> str | None:
-        """What every row satisfies that a rule of an index matches; None where nothing can be said."""
-        if fingerprint not in self._conditions:
-            self._conditions[fingerprint] = matchable_condition(self._index(fingerprint)[1])
-        return self._conditions[fingerprint]
+        return slice_frame(source, replace(taken, files=files)).filter(matchable.condition)
 
     def _tables(self, schema: StructType, id_type: str) -> StreamTables:
         """The stream's tables, made and checked against the source's columns once for each set of columns."""

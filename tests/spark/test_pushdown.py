@@ -8,9 +8,9 @@ import pytest
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
-from pipelines.pushdown import matchable_condition, matchable_files
+from pipelines.pushdown import Matchable
 from pipelines.schema import arrow_schema_of
-from pipelines.source import open_source
+from pipelines.source import open_source, slice_schema
 from pipelines.tag import tag_stream
 
 VALUES = """
@@ -43,7 +43,7 @@ def test_what_is_left_out_satisfies_no_rule(spark) -> None:
         for text in (one, f"({one}) AND ({other})", f"NOT ({one}) OR ({other})"):
             compiled = ri.compile_rules([("rule", text)], schema, time_zone="America/New_York")
             assert not compiled.rejects.num_rows
-            condition = matchable_condition(compiled)
+            condition = Matchable(session, None, compiled).condition
             if condition is not None:
                 said += 1
                 assert rows.filter(f"({text}) AND NOT coalesce(({condition}), false)").count() == 0, (text, condition)
@@ -101,8 +101,10 @@ def test_files_that_were_rewritten_since_are_read(clustered, spark) -> None:
     taken = before.take(before.first_position(source.start), None, 1 << 30)
     spark.sql(f"OPTIMIZE delta.`{source.source}`")
     now = open_source(workspace.spark, source)
-    assert len(matchable_files(workspace.spark, before, taken, "origin = 'JFK' AND t < '2024-01-03'")) == 2
-    assert len(matchable_files(workspace.spark, now, taken, "origin = 'JFK' AND t < '2024-01-03'")) == 40
+    schema = arrow_schema_of(slice_schema(before, before.version).json())
+    compiled = ri.compile_rules([("early", "origin = 'JFK' AND t < timestamp'2024-01-03'")], schema)
+    assert len(Matchable(workspace.spark, before, compiled).files(taken)) == 2
+    assert len(Matchable(workspace.spark, now, compiled).files(taken)) == 40
 
 
 def test_rules_of_no_column_alone_leave_nothing_out(clustered, add_rules) -> None:

@@ -68,8 +68,9 @@ class Steps(OpenGates):
 
     def _join(self, _: Any, names: list[str]) -> tuple[list[JoinResult], dict[str, Exception]]:
         self.calls += [f"join {name}" for name in names]
-        failures = {name: self.wrong[f"join {name}"] for name in names if f"join {name}" in self.wrong}
-        return [JoinResult(name) for name in names if name not in failures], failures  # type: ignore[return-value]
+        wrong = {name: self.wrong.get(f"join {name}") for name in names}
+        failures = {name: error for name, error in wrong.items() if isinstance(error, Exception)}
+        return [JoinResult(name) for name in names if name not in failures], failures
 
     def _compile(self, _: Any, scopes: list[str]) -> list[ScopeResult]:
         self.calls.append(f"compile {' '.join(scopes)}")
