@@ -15,12 +15,13 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.storagelevel import StorageLevel
 
+from pipelines.hot_keys import hot_keys
 from pipelines.matching import bound_batches
 from pipelines.quarantine import quoted
 from pipelines.sample import source_sample
 from pipelines.schema import arrow_schema_of
 from pipelines.session import tested_column
-from pipelines.shuffle import flat, partitions, shuffled, slice_widths, united
+from pipelines.shuffle import flat, partitions, shuffled, united
 from rules_index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 
@@ -55,13 +56,13 @@ class PlacedRows:
         known = [side.rows for side in rows.sides]
         total = None if None in known else sum(count or 0 for count in known)
         count = partitions(self.workspace.spark, total)
-        widths, filters = [], {}
+        hot, filters = [], {}
         if count > 1:
             self.workspace.progress(f"{self.join.name}: counting the rows of each key")
-            widths = slice_widths([frame for _, frame in parts], self.join, len(rows.types), count, total)
+            hot = hot_keys([frame for _, frame in parts], self.join, len(rows.types), count, total)
             filters = {side.stream.name: self._filter(side) for side in rows.sides}
         frames = [self._frame(side, frame, filters.get(side.stream.name)) for side, frame in parts]
-        placed, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, widths)
+        placed, keys = shuffled(united(frames, self._columns()), self.join, len(rows.types), count, hot)
         if len(self.indexes) > 1:
             placed = placed.persist(StorageLevel.MEMORY_AND_DISK)
         return placed, keys

@@ -24,7 +24,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pipelines import hot_keys
 from pipelines.errors import SourceError
+from pipelines.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.quarantine import quoted
 from pipelines.schema import plain_schema
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
@@ -35,13 +37,6 @@ if TYPE_CHECKING:
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""
-FEW_ROWS = 1 << 14
-"""Rows that are not worth a partition of their own."""
-PARTS = 4
-"""A key with more than one of so many parts of a partition's share of all rows is cut into slices."""
-COPIES = 4
-"""Copies of a row that slices may cost, about: a slice is at least so small a part of the longest window."""
-_WIDTH, _HASH = "#width", "#hash"
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
@@ -100,71 +95,18 @@ def partitions(spark: SparkSession, rows: int | None) -> int:
     if rows is None:
         return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     cores = int(spark.sparkContext.defaultParallelism)
-    return max(min(cores, -(-rows // FEW_ROWS)), -(-rows // ROWS), 1)
+    return max(min(cores, -(-rows // hot_keys.FEW_ROWS)), -(-rows // ROWS), 1)
 
 
-def shuffled(
-    rows: DataFrame, join: Join, keys: int, count: int, widths: Sequence[tuple[int, int]] = ()
-) -> tuple[DataFrame, int]:
+def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[HotKey] = ()) -> tuple[DataFrame, int]:
     """The rows in `count` partitions, each by time, where every joined row can be found in just one; and how many
-    columns the key has now: the slice of a row is one more where there are `slice_widths`."""
-    if widths:
-        rows, keys = _sliced(rows, join, keys, widths)
+    columns the key has now: the slice of a row is one more where there are `hot_keys`."""
+    if hot:
+        placed, keys = placed_slices(rows, join, keys, count, hot)
     else:
         rows = rows.withColumn(OWNED, functions.lit(True))
-    placed = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
+        placed = rows.repartition(count, *key_columns(keys)) if count > 1 else rows.coalesce(1)
     return placed.sortWithinPartitions(quoted(TIME)), keys
-
-
-def key_columns(keys: int) -> list[Column]:
-    """The columns of the key."""
-    return [functions.col(quoted(f"{KEY}{place}")) for place in range(keys)]
-
-
-def _sliced(rows: DataFrame, join: Join, keys: int, widths: Sequence[tuple[int, int]]) -> tuple[DataFrame, int]:
-    """The rows, once for each slice that needs them; `owned` in that of their own time."""
-    part = f"{KEY}{keys}"
-    spark = rows.sparkSession
-    known = spark.createDataFrame(widths, f"`{_HASH}` bigint, `{_WIDTH}` bigint")
-    rows = rows.withColumn(_HASH, functions.xxhash64(*key_columns(keys)))
-    rows = rows.join(functions.broadcast(known), _HASH, "left")
-    windows = ", ".join(f"{join.window[name]}L" for name in join.streams)
-    first, last = (
-        _slice_of(time) for time in (f"`{TIME}`", f"(`{TIME}` + element_at(array({windows}), `{STREAM}` + 1))")
-    )
-    slices = f"IF(`{_WIDTH}` IS NULL, array(0L), sequence({first}, {last}))"
-    rows = rows.withColumn(part, functions.explode(functions.expr(slices)))
-    owned = functions.expr(f"`{_WIDTH}` IS NULL OR `{part}` = {first}")
-    return rows.withColumn(OWNED, owned).drop(_HASH, _WIDTH), keys + 1
-
-
-def _slice_of(time: str) -> str:
-    """SQL for the number of a time's slice, rounded down before 1970 too."""
-    return f"({time} - pmod({time}, `{_WIDTH}`)) div `{_WIDTH}`"
-
-
-def slice_widths(
-    frames: Sequence[DataFrame], join: Join, keys: int, count: int, total: int | None
-) -> list[tuple[int, int]]:
-    """The hashes of keys with too many rows for one of `count` partitions, and for each the microseconds of a slice.
-
-    Of the rows in all frames only keys and times are read; `total` is their number where it is known.
-    """
-    time = functions.col(quoted(TIME))
-    rows = reduce(DataFrame.union, [frame.select(time, *key_columns(keys)) for frame in frames])
-    counted = rows.groupBy(functions.xxhash64(*key_columns(keys)).alias(_HASH)).agg(
-        functions.count(functions.lit(1)).alias("rows"),
-        functions.min(time).alias("low"),
-        functions.max(time).alias("high"),
-    )
-    most = max(FEW_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
-    longest = max(join.window.values())
-    widths = []
-    for row in counted.filter(functions.col("rows") > most).collect():
-        slices = -(-int(row["rows"]) // most)
-        width = max(-(-(int(row["high"]) - int(row["low"]) + 1) // slices), longest // COPIES, 1)
-        widths.append((int(row[_HASH]), width))
-    return widths
 
 
 def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines import hot_keys, placed_rows, shuffle
 from pipelines import joiner as joiner_module
-from pipelines import placed_rows, shuffle
 from pipelines.compile import compile_scopes
 from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError
 from pipelines.join import join_is_due, join_streams, join_together
@@ -72,7 +72,7 @@ def test_whatever_arrives_when_the_table_is_the_join(new_workspace, add_rules, m
     assert [(each.error, each.rejects) for each in compile_scopes(workspace, list(joins))] == [(None, 0)] * len(joins)
     if seed % 2:
         # slices and several partitions, as if the rows were many
-        monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
+        monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
     for batch in scenario.arrivals():
         for name, table in batch.items():
             write_deltalake(workspace.configuration.streams[name].source, table, mode="append")
@@ -225,7 +225,7 @@ def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch
     }
     workspace = new_workspace(STREAMS, joins=joins)
     # several partitions and slices, as if the rows were many
-    monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
+    monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
     append(workspace, "a", *((1, second, second) for second in range(0, 40, 4)))
     append(workspace, "b", *((1, second, second) for second in range(40)))
     add_rules(workspace, ("n", "near", "a.v > 10 AND b.v % 2 = 0"), ("f", "far", "soundex(CAST(b.v AS STRING)) = '39'"))
@@ -242,7 +242,7 @@ def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch
 
 
 def test_rows_that_no_rule_can_want_do_not_travel(prepared, monkeypatch) -> None:
-    monkeypatch.setattr(shuffle, "FEW_ROWS", 4)
+    monkeypatch.setattr(hot_keys, "FEW_ROWS", 4)
     travelled = []
     shuffled = shuffle.shuffled
 

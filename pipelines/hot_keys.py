@@ -1,0 +1,138 @@
+"""Keys of a join with more rows than a partition should have, cut into slices of time.
+
+Each slice owns the rows within it, and gets copies of those before it that a window reaches from there. Slices have
+about equal numbers of rows however these crowd in time, and are dealt out so that no partition gets many of them.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, functions
+
+from pipelines.quarantine import quoted
+from rules_index.join.worker import KEY, OWNED, STREAM, TIME
+
+if TYPE_CHECKING:
+    from pipelines.config import Join
+
+FEW_ROWS = 1 << 14
+"""Rows that are not worth a partition of their own."""
+PARTS = 4
+"""A key with more than one of so many parts of a partition's share of all rows is cut into slices."""
+COPIES = 4
+"""Copies of a row that slices may cost, about: a slice is at least so small a part of the longest window."""
+_HASH, _PLACE = "#hash", "#place"
+_SLICES, _BOUNDS, _PLACES = "#slices", "#bounds", "#places"
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    """A key's hash; the event times, in microseconds and ascending, at which a slice ends and the next one begins; and
+    the partition of each slice, of which there is one more."""
+
+    hash: int
+    bounds: list[int]
+    places: list[int]
+
+
+def key_columns(keys: int) -> list[Column]:
+    """The columns of the key."""
+    return [functions.col(quoted(f"{KEY}{place}")) for place in range(keys)]
+
+
+def hot_keys(frames: Sequence[DataFrame], join: Join, keys: int, count: int, total: int | None) -> list[HotKey]:
+    """The keys with too many rows for one of `count` partitions.
+
+    Of the rows in all frames only keys and times are read; `total` is their number where it is known.
+    """
+    hashed = functions.xxhash64(*key_columns(keys)).alias(_HASH)
+    rows = reduce(DataFrame.union, [frame.select(functions.col(quoted(TIME)), hashed) for frame in frames])
+    most = max(FEW_ROWS // PARTS, (rows.count() if total is None else total) // (count * PARTS))
+    counted = rows.groupBy(_HASH).agg(functions.count(functions.lit(1)).alias("rows")).filter(f"rows > {most}")
+    found = {int(row[_HASH]): int(row["rows"]) for row in counted.collect()}
+    if not found:
+        return []
+    even = _even_bounds(rows, {hashed: -(-size // most) for hashed, size in found.items()})
+    least = max(join.window.values()) // COPIES
+    bounds = {hashed: _apart(times, least) for hashed, times in even.items()}
+    sizes = {hashed: _sizes(even[hashed], bounds[hashed], found[hashed]) for hashed in found}
+    places = _dealt_out(sizes, count)
+    return [HotKey(hashed, bounds[hashed].tolist(), places[hashed]) for hashed in found]
+
+
+def _even_bounds(rows: DataFrame, slices: dict[int, int]) -> dict[int, np.ndarray]:
+    """The event times that part each key's rows into so many slices of about equal numbers of rows."""
+    known = rows.sparkSession.createDataFrame(list(slices.items()), f"`{_HASH}` bigint, `{_SLICES}` bigint")
+    finest = max(slices.values())
+    shares = [number / finest for number in range(1, finest)]
+    times = functions.percentile_approx(functions.col(quoted(TIME)), shares, max(4 * finest, 1000))
+    parted = rows.join(functions.broadcast(known), _HASH).groupBy(_HASH, _SLICES).agg(times.alias(_BOUNDS))
+    of_key = (
+        f"transform(sequence(1, `{_SLICES}` - 1), n -> get(`{_BOUNDS}`, CAST(n * {finest} div `{_SLICES}` AS INT) - 1))"
+    )
+    found = parted.select(_HASH, functions.expr(of_key).alias(_BOUNDS)).collect()
+    return {int(row[_HASH]): np.array(row[_BOUNDS], np.int64) for row in found}
+
+
+def _apart(bounds: np.ndarray, least: int) -> np.ndarray:
+    """Of ascending bounds as many as are at least so far apart."""
+    kept = [bounds[0]]
+    for bound in bounds[1:]:
+        if bound - kept[-1] >= max(least, 1):
+            kept.append(bound)
+    return np.array(kept)
+
+
+def _sizes(even: np.ndarray, bounds: np.ndarray, rows: int) -> np.ndarray:
+    """About how many of a key's rows are in each slice between bounds, some of those that part them evenly."""
+    parts = np.bincount(np.searchsorted(bounds, even, side="right"), minlength=len(bounds) + 1)
+    # each even bound begins a part, and one more begins before all of them
+    parts[0] += 1
+    return parts * rows / (len(even) + 1)
+
+
+def _dealt_out(sizes: dict[int, np.ndarray], count: int) -> dict[int, list[int]]:
+    """The partition of each slice: the largest one first, each to that which has the fewest rows by then."""
+    places = {hashed: [0] * len(rows) for hashed, rows in sizes.items()}
+    waiting = [(-float(size), hashed, number) for hashed, rows in sizes.items() for number, size in enumerate(rows)]
+    loads = [(0.0, place) for place in range(count)]
+    for size, hashed, number in sorted(waiting):
+        load, place = loads[0]
+        places[hashed][number] = place
+        heapq.heapreplace(loads, (load - size, place))
+    return places
+
+
+def placed_slices(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[HotKey]) -> tuple[DataFrame, int]:
+    """The rows in `count` partitions, once for each slice that needs them, owned in that of their own time; and how
+    many columns the key has now, the slice being one of them."""
+    part, spark = f"{KEY}{keys}", rows.sparkSession
+    schema = f"`{_HASH}` bigint, `{_BOUNDS}` array<bigint>, `{_PLACES}` array<int>"
+    known = spark.createDataFrame([astuple(each) for each in hot], schema)
+    rows = rows.withColumn(_HASH, functions.xxhash64(*key_columns(keys)))
+    rows = rows.join(functions.broadcast(known), _HASH, "left")
+    windows = ", ".join(f"{join.window[name]}L" for name in join.streams)
+    most = max(len(each.bounds) for each in hot)
+    first = _slice_of(f"`{TIME}`", most)
+    last = _slice_of(f"`{TIME}` + element_at(array({windows}), `{STREAM}` + 1)", most)
+    slices = f"IF(`{_BOUNDS}` IS NULL, array(0), sequence({first}, {last}))"
+    rows = rows.withColumn(part, functions.explode(functions.expr(slices)))
+    rows = rows.withColumn(OWNED, functions.expr(f"`{_BOUNDS}` IS NULL OR `{part}` = {first}"))
+    place = f"coalesce(get(`{_PLACES}`, `{part}`), CAST(pmod(`{_HASH}`, {count}L) AS INT))"
+    rows = rows.withColumn(_PLACE, functions.expr(place)).drop(_HASH, _BOUNDS, _PLACES)
+    return rows.repartitionById(count, quoted(_PLACE)).drop(_PLACE), keys + 1
+
+
+def _slice_of(time: str, most: int) -> str:
+    """SQL for the number of the slice that a time is in: of the bounds, `most` at most, that are not later."""
+    steps = ", ".join(str(1 << power) for power in reversed(range(most.bit_length())))
+    return (
+        f"aggregate(array({steps}), 0, (slice, step) -> "
+        f"IF(get(`{_BOUNDS}`, slice + step - 1) <= {time}, slice + step, slice))"
+    )
