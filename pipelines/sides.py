@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -46,7 +47,7 @@ class SideFiles:
     known: tuple[Add, ...]
     schema_version: int
 
-    @property
+    @cached_property
     def schema(self) -> StructType:
         """The source's columns as the micro-batch sees them."""
         return slice_schema(self.source, self.schema_version)
