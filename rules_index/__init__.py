@@ -6,6 +6,7 @@ from rules_index.compiled import CompiledRules
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError
 from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
+from rules_index.implication.union import implied_by_union
 from rules_index.implication.widening import ColumnRange, WideConjunction, Widened, widen
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "WideConjunction",
     "Widened",
     "compile_rules",
+    "implied_by_union",
     "implies",
     "lint",
     "load",

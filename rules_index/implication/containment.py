@@ -29,6 +29,8 @@ _LEAST_SAMPLED = 1 << 12
 _MOST_CODES, _MOST_HITS = 1 << 24, 1 << 25
 """Codes and matches that are held at once."""
 _FIRST_RULES = 1 << 8
+_MOST_UNIONS = 1 << 12
+"""Rules of which unions are looked for at once."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Others:
         """The rules that are chosen [n] bool."""
         gather, start = places(self.start, np.flatnonzero(chosen))
         return Others(self.rules[chosen], start, self.others[gather])
+
+    def of_all(self, rules: np.ndarray) -> Others:
+        """Of rules [.] of which these are some, in this order; the rest has no others."""
+        lengths = np.zeros(len(rules), np.int64)
+        lengths[np.isin(rules, self.rules)] = np.diff(self.start)
+        return Others(rules, offsets_of(lengths), self.others)
 
     def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
         """With the first count[i] of `added` [n, .] besides."""
@@ -109,9 +117,40 @@ class Containment:
                 is_open = ~np.isin(chosen, implied.rules)
                 left.append(chosen[is_open & ~crowded])
                 unions.append(candidates.only(np.isin(candidates.rules, chosen[is_open & crowded])))
-            together.append(self._spared(self._unions(engine, joined(unions), others)))
+            together.append(self._spared(self._unions(engine, joined(unions), others)[0]))
             rules = np.concatenate([rules[:0], *left])
         return joined(single), joined(together)
+
+    def implied(
+        self, rules: np.ndarray, others: np.ndarray, always: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of rules [n] int64, each of which has boxes, those that others [rules] bool imply, alone or together; and
+        those that have a row which none of them holds, with its codes [., attributes]. The rest took too long.
+
+        always: [.] int32, rules without conjunctions whose boxes count among the others' for each rule.
+        """
+        order = np.random.default_rng(0).permutation(np.flatnonzero(others))
+        light = np.ones(2 * len(self._kept), bool)
+        found, left, rows = [rules[:0]], [rules[:0]], [np.empty((0, self._attributes), np.int32)]
+        for sample in _SAMPLES if len(order) > _LEAST_SAMPLED else _SAMPLES[-1:]:
+            some = np.zeros_like(others)
+            some[order[: len(order) // sample]] = True
+            engine = Asc.build(_of_rules(self._conjunctions, some))
+            unions = []
+            for chosen, alone, candidates, _ in self._held(engine, rules, some, light, len(others)):
+                implied = self._one_of(alone).rules
+                found.append(implied)
+                unions.append(candidates.of_all(chosen).only(~np.isin(chosen, implied)))
+            rules = np.concatenate([rules[:0], *(each.rules for each in unions)])
+        for begin in range(0, len(rules), _MOST_UNIONS):
+            candidates = joined(unions).only(np.arange(len(rules)) // _MOST_UNIONS == begin // _MOST_UNIONS)
+            each = len(candidates.rules)
+            candidates = candidates.with_more(np.tile(always, (each, 1)), np.full(each, len(always)))
+            covered, open_rules, uncovered = self._unions(engine, candidates, others)
+            found.append(covered.rules)
+            left.append(open_rules)
+            rows.append(uncovered)
+        return np.concatenate(found), np.concatenate(left), np.concatenate(rows)
 
     def _held(
         self, engine: Engine | Scan, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
@@ -164,22 +203,28 @@ class Containment:
         others = alone.others[alone.start[implied] + which[implied]]
         return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
 
-    def _unions(self, engine: Engine | Scan, candidates: Others, eligible: np.ndarray) -> Others:
-        """The rules that several others imply together."""
-        found = []
+    def _unions(
+        self, engine: Engine | Scan, candidates: Others, eligible: np.ndarray
+    ) -> tuple[Others, np.ndarray, np.ndarray]:
+        """The rules that several others imply together; and those [n] that have a row which no rule of the engine
+        holds, with its codes [n, attributes]."""
+        found, left, left_over = [], [np.empty(0, np.int64)], [np.empty((0, self._attributes), np.int32)]
         for _ in range(ROUNDS):
             if not len(candidates.rules):
                 break
             how, rows = self._covers(candidates)
             found.append(candidates.only(how == COVERED))
-            candidates = candidates.only(how == UNCOVERED)
-            offsets, hits = self._matched(engine, rows[how == UNCOVERED])
+            candidates, rows = candidates.only(how == UNCOVERED), rows[how == UNCOVERED]
+            offsets, hits = self._matched(engine, rows)
             added, count = further_holders(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
             # a row that others hold which were there before hangs on a gate
+            held = np.diff(offsets) > 0
+            left.append(candidates.rules[~held])
+            left_over.append(rows[~held])
             candidates = candidates.with_more(added, count).only(count > 0)
-        return joined(found)
+        return joined(found), np.concatenate(left), np.concatenate(left_over)
 
     def _spared(self, covered: Others) -> Others:
         """Leaves out one other after the other where the rest still covers the rule."""

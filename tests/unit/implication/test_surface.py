@@ -1,4 +1,4 @@
-"""The library's face: `implies`, `lint` and `widen` do what their docstrings show."""
+"""The library's face: `implies`, `implied_by_union`, `lint` and `widen` do what their docstrings show."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import doctest
 import pytest
 
 import rules_index as ri
-from rules_index.implication import implies, lint, widening
+from rules_index.implication import implies, lint, union, widening
 
 
-@pytest.mark.parametrize("module", [implies, lint, widening])
+@pytest.mark.parametrize("module", [implies, lint, union, widening])
 def test_docstrings_show_what_happens(module: object) -> None:
     failed, tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert tried > 3 and failed == 0
@@ -18,4 +18,4 @@ def test_docstrings_show_what_happens(module: object) -> None:
 
 def test_all_names_are_there() -> None:
     assert all(hasattr(ri, name) for name in ri.__all__)
-    assert {"implies", "lint", "widen"} <= set(ri.__all__)
+    assert {"implied_by_union", "implies", "lint", "widen"} <= set(ri.__all__)

@@ -1,0 +1,122 @@
+"""Do rules imply others together: is every row on which a rule is TRUE a row on which one of the others is?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compile import compile_rules
+from rules_index.compiled import CompiledRules
+from rules_index.csr import counts
+from rules_index.expressions.scope import Scope
+from rules_index.implication.containment import Containment
+from rules_index.implication.cover import rows_held
+from rules_index.implication.impossible import impossible, possible
+from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of
+from rules_index.implication.rows import Rows
+from rules_index.rules import RuleColumns, Rules, read_rules
+
+_SPLITS = 1 << 16
+"""Comparisons of a part with a box after which a rule is left undecided."""
+_MOST_CONJUNCTIONS = 1 << 14
+"""So many conjunctions all rules may become by writing out their gates."""
+_MOST_IMPOSSIBLE = 1 << 9
+"""Boxes without rows that are compared with every rule."""
+_TRIES = 1 << 12
+"""Rows that are made, at least, to show that rules are not implied, where expressions must be aimed at."""
+
+
+def implied_by_union(
+    rules: Rules, others: Rules, schema: pa.Schema, event_time: str | None = None, time_zone: str = "UTC"
+) -> pa.Table:
+    """Whether others imply each rule together: whether each row that matches the rule matches one of `others`.
+
+        >>> import pyarrow as pa
+        >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
+        >>> others = [("early", "delay < 20"), ("late", "delay >= 20")]
+        >>> rules = [("delayed", "delay BETWEEN 10 AND 40"), ("at-hub", "origin IN ('EWR', 'JFK')")]
+        >>> implied_by_union(rules, others, schema).to_pylist()
+        [{'rule_id': 'at-hub', 'implied': False}, {'rule_id': 'delayed', 'implied': True}]
+
+    | column | |
+    |---|---|
+    | rule_id | of each of `rules` that compiles; by it the table is ordered |
+    | implied | bool, as `implies` tells: NULL where neither was shown |
+
+    Where every row that a rule of `rules` can match must be found among the rows that `others` matched, this is the
+    question. A rule that does not compile matches nothing: among `rules` it is left out, among `others` it adds
+    nothing. Validity counts, as bounds on `event_time`. Ids may stand in both. Each of `rules` and `others`, schema,
+    event_time and time_zone are those of `compile_rules`, and `RulesIndexError` is raised as there.
+    """
+    asked, _ = read_rules(rules, time_zone)
+    given, _ = read_rules(others, time_zone)
+    both = pa.concat_tables([_numbered(asked, 0), _numbered(given, len(asked))])
+    compiled = compile_rules(both, schema, "scan", event_time, time_zone)
+    numbers = compiled.ids.to_numpy()
+    implied = _decided(compiled, numbers < len(asked), Scope(schema, time_zone))
+    ids = asked.ids.take(pa.array(numbers[numbers < len(asked)]))
+    return pa.table({"rule_id": ids, "implied": pa.array(implied == 1, mask=implied < 0)})
+
+
+def _numbered(rules: RuleColumns, first: int) -> pa.Table:
+    """The rules as a table, with the integers from `first` on as their ids."""
+    columns = {"rule_id": pa.array(np.arange(first, first + len(rules))), "expression": rules.expressions}
+    for name, bounds in (("valid_from", rules.valid_from), ("valid_to", rules.valid_to)):
+        known = pa.nulls(len(rules), pa.int64()) if bounds is None else bounds
+        columns[name] = known.cast(pa.timestamp("us", "UTC"))
+    return pa.table(columns)
+
+
+def _decided(compiled: CompiledRules, asked: np.ndarray, scope: Scope) -> np.ndarray:
+    """Of the first rules, those that are asked [rules] bool, whether the rest implies each: 1, 0, -1 for not known."""
+    boxes = possible(boxes_of(compiled, _MOST_CONJUNCTIONS), compiled.attributes, compiled.regions)
+    rules = np.flatnonzero(asked & (np.diff(boxes.rule_start) > 0))
+    implied = np.ones(int(asked.sum()), np.int8)
+    implied[rules] = -1
+    with_more, always = _with_impossible(boxes, compiled, scope)
+    kept = np.arange(len(with_more.rule))
+    containment = Containment(with_more, kept, conjunctions_of(compiled), compiled.index, _SPLITS)
+    others = np.append(~asked, np.zeros(len(always), bool))
+    covered, left, rows = containment.implied(rules, others, always)
+    implied[covered] = 1
+    implied[left[_shown(compiled, boxes, asked, left, rows, scope)]] = 0
+    return implied
+
+
+def _with_impossible(boxes: RegionBoxes, compiled: CompiledRules, scope: Scope) -> tuple[RegionBoxes, np.ndarray]:
+    """The boxes with those that hold no row as a last rule, and that rule [1] int32; none [0] where they are many."""
+    found = impossible(compiled.attributes, compiled.regions, boxes.codes, scope)
+    added = boxes.with_boxes(found)
+    count = len(added.added)
+    if not 0 < count <= _MOST_IMPOSSIBLE:
+        return boxes, np.empty(0, np.int32)
+    rule = np.append(boxes.rule, np.full(count, boxes.rules)).astype(np.int32)
+    alternative = np.append(boxes.alternative, np.arange(count)).astype(np.int32)
+    return replace(added, rule=rule, alternative=alternative, rules=boxes.rules + 1), np.array([boxes.rules], np.int32)
+
+
+def _shown(
+    compiled: CompiledRules, boxes: RegionBoxes, asked: np.ndarray, left: np.ndarray, codes: np.ndarray, scope: Scope
+) -> np.ndarray:
+    """Which rules left [n] are shown not to be implied [n] bool: by a row of real values that was made from codes [n,
+    attributes], on which the rule is certain to be TRUE and none of those that are not asked is."""
+    rows = Rows(compiled, boxes.codes, scope)
+    if rows.is_plain and len(boxes.arrays.sizes) == len(compiled.attributes):
+        return np.ones(len(left), bool)
+    tries = max(1, _TRIES // max(len(left), 1))
+    wanted = np.repeat(codes.T, tries, axis=1)
+    found = rows.read(rows.table(wanted, np.arange(wanted.shape[1]) % 2 == 1), len(boxes.arrays.sizes))
+    holds = np.concatenate(
+        [
+            np.empty(0, bool),
+            *(
+                rows_held(boxes.of_rule(rule), found[:, place * tries : (place + 1) * tries], False, boxes.arrays)
+                for place, rule in enumerate(left.tolist())
+            ),
+        ]
+    )
+    given = np.flatnonzero(~asked[boxes.rule])
+    holds[holds] = ~rows_held(given, found[:, holds], True, boxes.arrays)
+    return counts(holds, np.arange(len(left) + 1) * tries) > 0
