@@ -98,7 +98,10 @@ def current_versions(workspace: "Workspace") -> dict[str, int | None]:
 
 
 def due_scopes(workspace: "Workspace") -> list[str]:
-    """Streams and joins with something to be done; one that cannot be judged is due, so that a run tells why."""
+    """Streams and joins with something to be done; one that cannot be judged is due, so that a run tells why.
+
+    A stream is due, too, where the one whose tagged rows it reads is.
+    """
     from pipelines.compile import compile_is_due
     from pipelines.errors import PipelineError
     from pipelines.join import join_is_due
@@ -107,8 +110,12 @@ def due_scopes(workspace: "Workspace") -> list[str]:
     configuration = workspace.configuration
     steps = [(name, tag_is_due) for name in configuration.streams]
     steps += [(name, join_is_due) for name in configuration.joins]
-    due = []
+    due: list[str] = []
     for name, step_is_due in steps:
+        stream = configuration.streams.get(name)
+        if stream is not None and stream.source_stream in due:
+            due.append(name)
+            continue
         try:
             if compile_is_due(workspace, name) or step_is_due(workspace, name):
                 due.append(name)

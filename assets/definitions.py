@@ -55,7 +55,8 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
         assets=[
             rules_asset(configuration),
             *(source_asset(stream) for stream in streams),
-            *(index_assets(scope) for scope in [*configuration.streams, *configuration.joins]),
+            *(index_assets(stream.name, stream.source_stream) for stream in streams),
+            *(index_assets(join.name) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
         ],

@@ -45,19 +45,23 @@ def rules_asset(configuration: Configuration) -> Any:
     return look_at_rules
 
 
-def index_assets(scope: str) -> dg.AssetsDefinition:
-    """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint."""
+def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
+    """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint.
+
+    origin: the stream whose tagged rows the scope reads, whose rules must imply the scope's.
+    """
+    implying = [] if origin is None else [index_key(origin)]
     specs = [
         dg.AssetSpec(
             rejects_key(scope),
-            deps=[RULES],
+            deps=[RULES, *implying],
             group_name="rules",
             description=f"Rules of {scope} that did not compile, each with the reason and its position.",
             kinds={"deltalake"},
         ),
         dg.AssetSpec(
             index_key(scope),
-            deps=[RULES],
+            deps=[RULES, *implying],
             group_name="rules",
             description=f"The rules of {scope}, compiled. It changes only when what decides a match has changed.",
             kinds={"deltalake"},

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.names import RESOURCE, index_key, source_key
+from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
 from assets.tables import BATCHES, Written, rates, written_assets
 from pipelines.config import Stream
@@ -18,7 +18,12 @@ _ERRORS_SHOWN = 20
 
 
 def source_asset(stream: Stream) -> Any:
-    """`<stream>`: the source table; its data version is the table's Delta version."""
+    """`<stream>`: the source table; its data version is the table's Delta version.
+
+    Where another stream tags it, it follows from that one's tagged table.
+    """
+    if stream.source_stream is not None:
+        return _origin_asset(stream, stream.source_stream)
 
     @dg.observable_source_asset(
         key=source_key(stream.name),
@@ -29,16 +34,37 @@ def source_asset(stream: Stream) -> Any:
         required_resource_keys={RESOURCE},
     )
     def look_at_source(context: dg.AssetExecutionContext) -> dg.DataVersion:
-        from pipelines.errors import SourceError
-        from pipelines.source import newest_source_version
-
-        try:
-            version = str(newest_source_version(context.resources.lake.workspace(), stream))
-        except SourceError:
-            version = MISSING
-        return dg.DataVersion(version)
+        return _version(context, stream)
 
     return look_at_source
+
+
+def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
+    """The source of a stream that reads what another one, the origin, has tagged: looked at once that is done."""
+
+    @dg.asset(
+        key=source_key(stream.name),
+        deps=[table_key(tagged_table(origin))],
+        group_name=stream.name,
+        description=f"What {origin} has tagged, whose rows {stream.name} tags by its own rules: {stream.source}",
+        metadata={"dagster/uri": stream.source},
+        kinds={"deltalake"},
+        required_resource_keys={RESOURCE},
+    )
+    def look_at_origin(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        return dg.MaterializeResult(data_version=_version(context, stream))
+
+    return look_at_origin
+
+
+def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersion:
+    from pipelines.errors import SourceError
+    from pipelines.source import newest_source_version
+
+    try:
+        return dg.DataVersion(str(newest_source_version(context.resources.lake.workspace(), stream)))
+    except SourceError:
+        return dg.DataVersion(MISSING)
 
 
 def stream_tables(stream: Stream) -> dict[str, str]:

@@ -9,7 +9,8 @@ import pyarrow as pa
 from pipelines.config import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, Stream, is_catalog_name
 from pipelines.errors import MissingTableError, SourceError, TableError
 from pipelines.lake import open_delta
-from pipelines.schema import arrow_schema_of
+from pipelines.schema import arrow_schema_of, nullable
+from pipelines.tables import tagged_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -20,8 +21,18 @@ _LOG_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     """The source's columns as Arrow types; SourceError if there is no such table.
 
-    Read without a JVM where delta-rs knows the table's features, else through Spark.
+    Read without a JVM where delta-rs knows the table's features, else through Spark. Of what another stream has tagged
+    they are its source's, also before it has tagged anything.
     """
+    if stream.source_stream is None:
+        return _table_columns(workspace, stream)
+    if not workspace.lake.exists(tagged_table(stream.source_stream)):
+        return nullable(source_columns(workspace, workspace.configuration.stream(stream.source_stream)))
+    found = _table_columns(workspace, stream)
+    return pa.schema([field for field in found if field.name not in TAGGED_COLUMNS])
+
+
+def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     if not is_catalog_name(stream.source):
         try:
             return arrow_schema_of(open_delta(stream.source, None, "a source", "").schema().to_json())

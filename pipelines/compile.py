@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
 import os
@@ -21,6 +20,8 @@ from pipelines.analyse import spark_analyser
 from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.origin import origin_of
+from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, read_rules
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _REJECT_COLUMNS = ["scope", "rule_id", "error", "message", "position"]
-_REJECT_SCHEMA = {
-    "scope": pl.String,
-    "rule_id": pl.String,
-    "error": pl.String,
-    "message": pl.String,
-    "position": pl.Int32,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +53,6 @@ class ScopeResult:
     bytes: int = 0
     seconds: float = 0.0
     error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RuleSet:
-    """The enabled rules of one version of `rules`.
-
-    `sound` has the columns rule_id, scope, expression, valid_from, valid_to and no NULL, repeated id or
-    unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others.
-    """
-
-    version: int
-    sound: pl.DataFrame
-    rejects: pl.DataFrame
-
-    def of_scope(self, scope: str) -> pl.DataFrame:
-        """The sound rules of a scope, by ascending id."""
-        found = self.sound.filter(pl.col("scope") == scope)
-        return found if found["rule_id"].is_sorted() else found.sort("rule_id")
-
-    def enabled(self, scope: str) -> int:
-        """How many enabled rules the scope has, sound or not."""
-        return sum(frame.filter(pl.col("scope") == scope).height for frame in (self.sound, self.rejects))
 
 
 def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False) -> list[ScopeResult]:
@@ -117,76 +89,6 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
     return not _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
 
 
-def read_rules(lake: Lake, scopes: Sequence[str]) -> RuleSet:
-    """The enabled rules of the newest version of `rules`; TableError if the table has not the columns it needs."""
-    table = lake.delta("rules")
-    version = int(table.version())
-    columns = {field.name.lower(): field.name for field in table.schema().fields}
-    for name in ("rule_id", "scope", "expression"):
-        if name not in columns:
-            raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
-    wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
-    found = [columns[name] for name in wanted if name in columns]
-    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, version=version)))
-    frame = frame.rename({columns[name]: name for name in wanted if name in columns})
-    for name in wanted[3:]:
-        if name not in frame.columns:
-            frame = frame.with_columns(pl.lit(None, pl.Boolean if name == "enabled" else None).alias(name))
-    _check_types(lake, frame)
-    enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
-    return _sort_out(version, enabled, scopes)
-
-
-def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
-    expected = {"scope": pl.String, "expression": pl.String, "enabled": pl.Boolean}
-    for name, kind in expected.items():
-        if frame.schema[name] != kind:
-            raise TableError(f"The column {name} of {lake.uri('rules')} is {frame.schema[name]}; it must be {kind}.")
-    if frame.schema["rule_id"] not in (pl.String, pl.Int64):
-        kind_found = frame.schema["rule_id"]
-        raise TableError(f"The column rule_id of {lake.uri('rules')} is {kind_found}; it must be STRING or BIGINT.")
-
-
-def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:
-    """Part the rules that can be handed to the library from those that are refused for their row alone."""
-    missing = pl.any_horizontal(pl.col("rule_id", "scope", "expression").is_null())
-    ids = enabled["rule_id"].drop_nulls().sort()
-    repeated = pl.col("rule_id").is_in(ids.filter(ids == ids.shift(1)).unique().implode())
-    unknown = ~pl.col("scope").is_in(list(scopes))
-    error = (
-        pl.when(repeated)
-        .then(pl.lit("DUPLICATE_ID"))
-        .when(missing)
-        .then(pl.lit("MISSING_VALUE"))
-        .when(unknown)
-        .then(pl.lit("UNKNOWN_SCOPE"))
-    )
-    judged = enabled.with_columns(error=error)
-    names = {name: pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in ("rule_id", "scope", "expression")}
-    listed = pl.concat_str(list(names.values()), separator=", ", ignore_nulls=True)
-    refused = judged.filter(pl.col("error").is_not_null())
-    refused = refused.with_columns(listed=listed, count=pl.len().over("rule_id"))
-    messages = {
-        "DUPLICATE_ID": pl.format(
-            "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
-        ),
-        "MISSING_VALUE": pl.format("The rule has NULL as its {}; every rule needs one.", "listed"),
-        "UNKNOWN_SCOPE": pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
-    }
-    message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
-    rejects = refused.select(
-        "scope", pl.col("rule_id").cast(pl.String), "error", message=message, position=pl.lit(None, pl.Int32)
-    ).cast(_REJECT_SCHEMA)  # type: ignore[arg-type]
-    sound = judged.filter(pl.col("error").is_null()).drop("error")
-    return RuleSet(version, sound, rejects)
-
-
-def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
-    close = difflib.get_close_matches(scope, scopes, 1)
-    hint = f"did you mean {close[0]}?" if close else f"the scopes are: {', '.join(sorted(scopes)) or 'none'}."
-    return f"There is no stream or join named {scope}; {hint}"
-
-
 def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool) -> tuple[ScopeResult, pl.DataFrame]:
     """The scope's result, and those of its rules that the library refused."""
     started = time.perf_counter()
@@ -207,10 +109,13 @@ def _bring_up_to_date(
     content = _rules_hash(scope, rules)
     refused = rules.rejects.filter(pl.col("scope") == name).height
     stored = None if force else _sound_index(lake, name)
+    origin, known = origin_of(scope), stored.statistics.get("implied_by") if stored is not None else None
     if stored is not None and _still_holds(stored, content, schema, kept.height):
+        if origin is not None:
+            origin.implies_now(rules.accepted(name, kept), known)
         return _result("unchanged", stored, rules, name, refused + kept.height), kept
     compiled = ri.compile_rules(
-        rules.of_scope(name).select("rule_id", "expression", "valid_from", "valid_to").to_arrow(),
+        rules.of_scope(name).select(RULE_COLUMNS).to_arrow(),
         schema,
         event_time=scope.event_time,
         time_zone=settings.time_zone,
@@ -227,13 +132,18 @@ def _bring_up_to_date(
         if stored is None:
             return held, rejected
         return replace(held, fingerprint=stored.fingerprint, engine=stored.engine, bytes=stored.bytes), rejected
-    if stored is not None and stored.fingerprint == compiled.fingerprint:
+    same = stored is not None and stored.fingerprint == compiled.fingerprint
+    implied_by = None
+    if origin is not None:
+        implied_by = origin.implies_now(rules.accepted(name, rejected), known if same else None)
+    if stored is not None and same:
         return _result("unchanged", stored, rules, name, count), rejected
     statistics = {
         **compiled.stats,
         "format_version": FORMAT_VERSION,
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
+        **({"implied_by": implied_by} if implied_by is not None else {}),
     }
     written = _store(lake, compiled, name, rules.version, statistics, force)
     return _result("compiled", written, rules, name, count), rejected
@@ -327,12 +237,12 @@ def _library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
     found = pl.DataFrame(pl.from_arrow(compiled.rejects))
     return found.select(
         pl.lit(scope).alias("scope"), pl.col("rule_id").cast(pl.String), "error", "message", "position"
-    ).cast(_REJECT_SCHEMA)  # type: ignore[arg-type]
+    ).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
 
 
 def _stored_rejects(lake: Lake) -> pl.DataFrame:
     table = lake.arrow("rule_rejects", _REJECT_COLUMNS)
-    return pl.DataFrame(pl.from_arrow(table)).cast(_REJECT_SCHEMA)  # type: ignore[arg-type]
+    return pl.DataFrame(pl.from_arrow(table)).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
 
 
 def _compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipelines.config_section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.errors import ConfigurationError
+from pipelines.source_streams import with_sources
 
 FILE_NAME = "deltatag.toml"
 TAGGED_COLUMNS = (
@@ -42,6 +43,10 @@ class LakeSettings:
     root: str | None
     catalog: str | None
 
+    def place(self, table: str) -> str:
+        """Path, URI or catalog name of a table."""
+        return f"{self.catalog}.{table}" if self.root is None else f"{self.root.rstrip('/')}/{table}"
+
 
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
@@ -65,10 +70,14 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One source table whose rows are tagged; `name` is the scope of its rules."""
+    """One source table whose rows are tagged; `name` is the scope of its rules.
+
+    Where `source_stream` names another stream, the source is that one's tagged table, without what tagging added.
+    """
 
     name: str
     source: str
+    source_stream: str | None = None
     start: Start = Start()
     key: tuple[str, ...] = ()
     event_time: str | None = None
@@ -163,7 +172,9 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     lake = _lake(top.section("lake"), path)
     spark = {name: _spark_value(value) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
-    streams = {name: _stream(name, top.section("streams").section(name)) for name in top.table("streams")}
+    sections = top.section("streams")
+    streams = {name: _stream(name, sections.section(name)) for name in top.table("streams")}
+    streams = with_sources(sections, lake, streams)
     joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
     top.finish("lake", "spark", "rules", "streams", "joins")
     _refuse_collisions(path, streams, joins)
@@ -212,9 +223,11 @@ def _rules(section: Section) -> RulesSettings:
 
 
 def _stream(name: str, section: Section) -> Stream:
-    source = section.text("source")
-    if source is None:
+    source, source_stream = section.text("source"), section.text("source_stream")
+    if source is None and source_stream is None:
         raise section.error("source", "the path, URI or catalog name of the source table is missing")
+    if source is not None and source_stream is not None:
+        raise section.error("source_stream", "give either source or source_stream, not both")
     try:
         size = parse_size(section.values.get("max_bytes_per_batch", "1g"))
     except ValueError as error:
@@ -225,7 +238,8 @@ def _stream(name: str, section: Section) -> Stream:
             raise section.error(f"checks.{check}", 'expected a condition such as "amount > 0"')
     stream = Stream(
         name=name,
-        source=_source(section.path, source),
+        source=_source(section.path, source) if source is not None else "",
+        source_stream=source_stream,
         start=_start(section),
         key=section.texts("key"),
         event_time=section.text("event_time"),
@@ -238,6 +252,7 @@ def _stream(name: str, section: Section) -> Stream:
     )
     known = (
         "source",
+        "source_stream",
         "start",
         "key",
         "event_time",
@@ -297,6 +312,9 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     for member in members:
         if member not in streams:
             raise section.error("streams", f"there is no stream {member!r}")
+        if (origin := streams[member].source_stream) is not None:
+            message = f"{member} has only what {origin} has tagged, and a join reads whole sources"
+            raise section.error("streams", f"{message}: join {origin}, or give {member} a source")
         if streams[member].event_time is None:
             raise section.error(
                 "streams",

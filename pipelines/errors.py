@@ -43,6 +43,10 @@ class SourceChangedError(SourceError):
     """The source changed in a way that a stream of appended rows cannot follow."""
 
 
+class NotImpliedError(SourceError):
+    """A stream reads what another one has tagged, and has rules that can match rows which are not there."""
+
+
 class JoinChangedError(PipelineError):
     """A join is defined otherwise than when its earlier rows were joined."""
 

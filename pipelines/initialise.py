@@ -26,7 +26,7 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # max_reject_share = 1.0            # above it the scope's compile fails
 
 # [streams.flights]
-# source = "lake/flights"           # path, URI or catalog name of a Delta table
+# source = "lake/flights"           # path, URI or catalog name of a Delta table; or: source_stream = "another_stream"
 # start = "earliest"                # or a version, or a timestamp: where the first run begins
 # key = ["flight_id"]               # names a row for people, for flights_matches and for quarantine
 # event_time = "departed_at"        # TIMESTAMP, TIMESTAMP_NTZ (in time_zone) or DATE

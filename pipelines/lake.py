@@ -42,7 +42,7 @@ class Lake:
     def uri(self, name: str) -> str:
         """Path or URI of the table's folder; of a catalog's table MissingTableError if it does not exist."""
         if self.settings.root is not None:
-            return f"{self.settings.root.rstrip('/')}/{name}"
+            return self.settings.place(name)
         if name not in self._locations:
             self._locations[name] = catalog_location(self._spark(), self.sql_name(name))
         return self._locations[name]
@@ -51,7 +51,7 @@ class Lake:
         """How a Spark SQL statement names the table."""
         if self.settings.root is not None:
             return f"delta.`{self.uri(name)}`"
-        return f"{self.settings.catalog}.{name}"
+        return self.settings.place(name)
 
     def exists(self, name: str) -> bool:
         """True if the table is there."""

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 import rules_index as ri
-from pipelines.compile import RuleSet, read_rules
 from pipelines.errors import PipelineError
+from pipelines.rule_set import RULE_COLUMNS, RuleSet, read_rules
 from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.source_ranges import SourceRange, source_ranges
@@ -75,7 +75,7 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
     try:
         found = [*_rejected(scope, rules)]
         refused = [each.rule_id for each in found]
-        sound = rules.of_scope(scope.name).select("rule_id", "expression", "valid_from", "valid_to")
+        sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
         usable = sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
         found += _of_rules(scope, usable)
         found += _of_source(scope, usable)

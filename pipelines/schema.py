@@ -65,6 +65,22 @@ def _type(kind: Any) -> pa.DataType:
     return OPAQUE
 
 
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The columns with NULL allowed everywhere, as deltatag's tables have them."""
+    return pa.schema([_nullable_field(field) for field in schema])
+
+
+def _nullable_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable_field(each) for each in kind])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable_field(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(_nullable_field(kind.key_field).type, _nullable_field(kind.item_field).type)
+    return pa.field(field.name, kind)
+
+
 def plain_schema(schema: StructType) -> StructType:
     """The columns as another table can have them: NULL allowed, and of the metadata only what the type needs."""
     from pyspark.sql.types import StructField, StructType

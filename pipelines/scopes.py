@@ -11,6 +11,7 @@ from pipelines.columns import check_columns, source_columns
 from pipelines.config import Join, Stream
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.sample import source_sample
+from pipelines.tables import tagged_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -164,7 +165,9 @@ def _without_files(workspace: Workspace, stream: Stream) -> DataFrame:
     from pipelines.delta_internals import COMMIT_VERSION
     from pipelines.source import open_source
 
+    if stream.source_stream is not None and not workspace.lake.exists(tagged_table(stream.source_stream)):
+        return _without_files(workspace, workspace.configuration.stream(stream.source_stream))
     source = open_source(workspace.spark, stream)
     assert hasattr(source.log, "frame")
     rows: DataFrame = source.log.frame(source.log.latest(), [])
-    return rows.drop(COMMIT_VERSION)
+    return rows.drop(COMMIT_VERSION, *source.left_out)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pipelines.config import Start, Stream, is_catalog_name
+from pipelines.config import TAGGED_COLUMNS, Start, Stream, is_catalog_name
 from pipelines.errors import SourceChangedError, SourceError
+from pipelines.source_streams import no_source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -93,16 +94,18 @@ class Log(Protocol):
 class Source:
     """The source table of one stream, as it is when this object is made."""
 
-    def __init__(self, name: str, log: Log, command: str | None = None) -> None:
-        """`name` is the stream's; `command` takes what is new, by default its tagging. SourceError where there is no
-        table."""
+    def __init__(self, name: str, log: Log, command: str | None = None, origin: str | None = None) -> None:
+        """`name` is the stream's; `command` takes what is new, by default its tagging; `origin` is the stream that
+        tagged the rows, if one did. SourceError where there is no table."""
         self.name = name
+        self.origin = origin
+        self.left_out = () if origin is None else TAGGED_COLUMNS
         self._command = command or f"deltatag tag {name}"
         self.log = log
         self._newest = log.latest()
         self.version = int(self._newest.version())
         if self.version < 0:
-            raise SourceError(f"The stream {name} has no source yet: there is no Delta table at {log.uri}.")
+            raise SourceError(no_source(name, log.uri, origin))
         self.table_id = str(self._newest.metadata().id())
         self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
         self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
@@ -127,7 +130,7 @@ class Source:
         if table_id is not None and table_id != self.table_id:
             raise SourceChangedError(
                 f"The source of the stream {self.name} at {self.log.uri} is not the table that was tagged until now: "
-                f"it was dropped and made again. {self._way_out()}"
+                f"it was dropped and made again. {self._retagged()}{self._way_out()}"
             )
         if position.snapshot:
             return self._take_from_snapshot(position, max_bytes)
@@ -254,8 +257,15 @@ class Source:
         operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), None)
         return SourceChangedError(
             f"Version {version} of the source of the stream {self.name} at {self.log.uri} is no plain append: "
-            f"{operation or 'a commit'} changed or removed rows that are already there. {self._way_out()}"
+            f"{operation or 'a commit'} changed or removed rows that are already there. {self._retagged()}"
+            f"{self._way_out()}"
         )
+
+    def _retagged(self) -> str:
+        """Who may have changed the rows, where another stream has tagged them."""
+        if self.origin is None:
+            return ""
+        return f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. "
 
     def _way_out(self, skip: bool = True) -> str:
         go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""
@@ -340,7 +350,7 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     """The stream's source through Spark, taken by a command; SourceError says what is missing."""
     from pipelines.delta_internals import TableLog
 
-    return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command)
+    return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
 
 
 def newest_source_version(workspace: Workspace, stream: Stream) -> int:
@@ -352,9 +362,7 @@ def newest_source_version(workspace: Workspace, stream: Stream) -> int:
         try:
             return int(open_delta(stream.source, None, "a source", "").version())
         except MissingTableError:
-            raise SourceError(
-                f"The stream {stream.name} has no source: there is no Delta table at {stream.source}."
-            ) from None
+            raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
         except TableError:
             pass
     return open_source(workspace.spark, stream).version
@@ -362,9 +370,12 @@ def newest_source_version(workspace: Workspace, stream: Stream) -> int:
 
 def slice_schema(source: Source, schema_version: int) -> StructType:
     """The source's columns at a version."""
+    from pyspark.sql.types import StructType
+
     from pipelines.delta_internals import snapshot_schema
 
-    return snapshot_schema(source.log.snapshot(schema_version))
+    fields = snapshot_schema(source.log.snapshot(schema_version)).fields
+    return StructType([field for field in fields if field.name not in source.left_out])
 
 
 def slice_frame(source: Source, taken: Slice) -> DataFrame:
@@ -373,7 +384,7 @@ def slice_frame(source: Source, taken: Slice) -> DataFrame:
 
     assert isinstance(source.log, TableLog)
     frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
-    return frame.withColumnRenamed(COMMIT_VERSION, "source_version")
+    return frame.drop(*source.left_out).withColumnRenamed(COMMIT_VERSION, "source_version")
 
 
 def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:

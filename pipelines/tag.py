@@ -21,6 +21,7 @@ from pipelines.config import Stream
 from pipelines.errors import QuarantineShareError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
 from pipelines.matching import Matcher, bound_batches, check_inputs
+from pipelines.origin import Origin
 from pipelines.pushdown import Matchable
 from pipelines.quarantine import check_conditions, count_refused
 from pipelines.runs import (
@@ -46,6 +47,7 @@ from pipelines.source import (
     slice_frame,
     slice_schema,
 )
+from pipelines.tables import tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing import Output, StreamTables
 
@@ -100,7 +102,13 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
 
 
 def tag_is_due(workspace: Workspace, name: str) -> bool:
-    """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished."""
+    """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished.
+
+    Nothing is due of what another stream is to tag, as long as it has not begun.
+    """
+    origin = workspace.configuration.stream(name).source_stream
+    if origin is not None and not workspace.lake.exists(tagged_table(origin)):
+        return False
     last = last_batch(workspace.lake, name)
     if last is None or last.state != DONE or last.plan.get("reset"):
         return True
@@ -175,6 +183,8 @@ class _Tagger:
             "rows": rows,
             "quarantined": refused,
         }
+        if stream.source_stream is not None:
+            plan["implied_by"] = self._implied_by(source, taken, stored, last)
         batch = MicroBatch(
             scope=stream.name,
             batch=0 if last is None else last.batch + 1,
@@ -187,6 +197,13 @@ class _Tagger:
         )
         recorded = record_plan(self.lake, batch)
         return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
+
+    def _implied_by(self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None) -> list[str]:
+        """The indexes that tagged the rows which another stream gives, found to leave out none that a rule matches."""
+        same = last is not None and last.fingerprint == stored.fingerprint
+        before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
+        known = {*before, stored.statistics.get("implied_by")}
+        return Origin(self.workspace, self.stream).implies_taken(source, taken, stored, known) or before
 
     def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
         """Rows of the slice (None where nobody needs to count) and those of them for quarantine."""

@@ -25,6 +25,10 @@ event_time = "departed_at"
 [streams.weather]
 source = "lake/weather"
 event_time = "observed_at"
+[streams.early]
+source_stream = "flights"
+key = ["flight_id"]
+checks = { sane = "delay > -120", long = "delay < 9999" }
 [joins.both]
 streams = ["flights", "weather"]
 on = ["origin"]
@@ -36,6 +40,12 @@ GRAPH = """
 both_tagged <- flights rule_index/both weather
   ids_exist keys_equal matches_recorded quarantine_share row_count rule_ids_ascending rule_ids_not_empty
   rule_ids_not_null sample_agrees times_in_window versions_recorded
+early <- flights_tagged
+  check_long_holds check_sane_holds checks_valid columns followed key_flight_id_not_null quarantine_share
+early_matches <- early rule_index/early
+early_tagged <- early rule_index/early
+  ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
+  versions_recorded
 flights <-
   check_sane_holds check_two_words_holds checks_valid columns event_time_type followed key_flight_id_not_null
   quarantine_share
@@ -44,20 +54,25 @@ flights_tagged <- flights rule_index/flights
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
 quarantine_both <- flights rule_index/both weather
+quarantine_early <- early rule_index/early
 quarantine_flights <- flights rule_index/flights
 rule_index/both <- rules
+  nothing_odd
+rule_index/early <- rule_index/flights rules
   nothing_odd
 rule_index/flights <- rules
   nothing_odd
 rule_index/weather <- rules
   nothing_odd
 rule_rejects/both <- rules
+rule_rejects/early <- rule_index/flights rules
 rule_rejects/flights <- rules
 rule_rejects/weather <- rules
 rules <-
   description_type enabled_type expression_not_null expression_type labels_type owner_type priority_type reject_share
   rule_id_not_null rule_id_type rule_id_unique scope_known scope_not_null scope_type table valid_from_type valid_to_type
 runs/both <- flights rule_index/both weather
+runs/early <- early rule_index/early
 runs/flights <- flights rule_index/flights
 runs/weather <- rule_index/weather weather
 weather <-

@@ -19,6 +19,7 @@ from assets.names import RESOURCE
 from assets.resources import LakeResource
 from pipelines.lake import arrow_schema
 from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
 pytestmark = pytest.mark.spark
@@ -331,3 +332,43 @@ def test_a_missing_source_stops_the_join_and_not_the_other_stream(
     assert not result.success
     assert {"flights_tagged", "rule_index/flights"} <= set(made(result))
     assert not {"both_tagged", "weather_tagged"} & set(made(result))
+
+
+READER = (
+    CONFIGURATION.replace("[streams.flights]", '[streams.flights]\noutput = "matched"')
+    + """
+[streams.long]
+source_stream = "flights"
+output = "matched"
+key = ["flight_id"]
+checks = { sane = "delay > -120" }
+"""
+)
+
+
+def test_a_stream_that_reads_what_another_one_has_tagged_runs_behind_it(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    workspace.configuration.path.write_text(READER)
+    both = Workspace.open(workspace.configuration.path, workspace.spark)
+    add_rules(both, [("long", "delay > 80")], "long")
+    result = run_once(both, instance)
+    assert result.success, failed_checks(result)
+    steps = [event.step_key for event in result.all_events if event.is_step_success]
+    wanted = ["tag_flights", "judge_flights_tagged", "long", "judge_long", "tag_long", "judge_long_tagged"]
+    assert [step for step in steps if step in wanted] == wanted
+    assert steps.index("compile_flights") < steps.index("compile_long")
+    assert both.lake.arrow("long_tagged").num_rows == sum(row["delay"] > 80 for row in flights(0, 100).to_pylist())
+    assert due_scopes(both) == []
+
+    # New rows of the source make both due; new rows of the tagged table alone only the stream that reads it.
+    append_flights(both, 100, 200)
+    assert due_scopes(both) == ["flights", "long"]
+    tag_stream(both, "flights")
+    assert due_scopes(both) == ["long"]
+    (request,) = tick_sensor(both, instance, None).run_requests
+    keys = {key.to_user_string() for key in request.asset_selection}
+    assert {"long", "long_tagged"} <= keys and not {"flights", "flights_tagged"} & keys
+    result = run_once(both, instance, ["long"])
+    assert result.success, failed_checks(result)
+    assert both.lake.arrow("long_tagged").num_rows == sum(row["delay"] > 80 for row in flights(0, 200).to_pylist())

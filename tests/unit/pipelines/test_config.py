@@ -143,6 +143,55 @@ def test_a_mistake_names_the_file_and_the_key(tmp_path: Path, text: str, where: 
     assert what in message
 
 
+A = MINIMAL + '[streams.a]\nsource = "x"\n'
+B = '[streams.b]\nsource_stream = "a"\n'
+
+
+def test_a_stream_may_read_what_another_one_has_tagged_and_stands_behind_it(tmp_path: Path) -> None:
+    middle = B + 'key = ["ID", "other"]\noutput = "matched"\nchecks = { positive = "x > 0 ", even = "x % 2 = 0" }\n'
+    first = '[streams.c]\nsource_stream = "b"\noutput = "matched"\nkey = ["id", "other"]\n'
+    first += 'checks = { even = "x % 2 = 0", some = "x > 0" }\n'
+    last = 'output = "matched"\nkey = ["id"]\nchecks = { sane = "x > 0" }\n'
+    found = load(tmp_path, MINIMAL + first + middle + A.removeprefix(MINIMAL) + last)
+    assert list(found.streams) == ["a", "b", "c"]
+    assert found.streams["a"].source_stream is None
+    assert (found.streams["b"].source_stream, found.streams["c"].source_stream) == ("a", "b")
+    assert found.streams["b"].source == str(tmp_path / "lake" / "a_tagged")
+    assert found.streams["c"].source == str(tmp_path / "lake" / "b_tagged")
+    assert load(tmp_path, A + B).streams["b"].output == "all"
+    cataloged = load(tmp_path, (A + B).replace('root = "lake"', 'catalog = "main.deltatag"'))
+    assert cataloged.streams["b"].source == "main.deltatag.a_tagged"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        (A + B + 'source = "x"\n', "[streams.b] source_stream", "either source or source_stream"),
+        (A + B.replace('"a"', '"d"'), "[streams.b] source_stream", "no stream 'd'"),
+        (A + B.replace('"a"', '"b"'), "[streams.b] source_stream", "in a circle"),
+        (A + B.replace('"a"', '"c"') + '[streams.c]\nsource_stream = "b"\n', "source_stream", "in a circle"),
+        (A + 'output = "matched"\n' + B, "[streams.b] output", 'write output = "matched" here'),
+        (A + 'key = ["id"]\n' + B + 'key = ["k"]\n', "[streams.b] key", 'write key = ["k", "id"]'),
+        (A + 'checks = { sane = "x > 0" }\n' + B, "[streams.b] checks", 'add sane = "x > 0" to the checks'),
+        (
+            A + 'checks = { sane = "x > 0" }\n' + B + 'checks = { sane = "x > 1" }\n',
+            "[streams.b] checks",
+            'add sane = "x > 0" to the checks',
+        ),
+        (
+            PAIR + '[streams.some]\nsource_stream = "flights"\nevent_time = "t"\n'
+            '[joins.j]\nstreams = ["some", "weather"]\non = ["o"]\nwindow = "1 h"\n',
+            "[joins.j] streams",
+            "join flights, or give some a source",
+        ),
+    ],
+)
+def test_what_a_stream_cannot_read_of_another_one_is_refused(tmp_path: Path, text: str, where: str, what: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        load(tmp_path, text)
+    assert where in str(raised.value) and what in str(raised.value)
+
+
 def test_a_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="deltatag init"):
         load_configuration(tmp_path / "deltatag.toml")

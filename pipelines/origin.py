@@ -1,0 +1,201 @@
+"""Whether what another stream, the origin, has tagged holds every row that a stream's rules can match.
+
+The origin's tagged table may hold only rows that matched the rules it had when it tagged them. So whatever a stream
+takes from there, each of its rules must be implied by all those rules together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.config import Stream
+from pipelines.errors import NotImpliedError, PipelineError, SourceError
+from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.rule_set import RULE_COLUMNS, read_rules
+from pipelines.runs import MicroBatch, batches
+from pipelines.scopes import Scope, StreamScope, scopes_of
+from pipelines.source import Slice, Source
+from pipelines.source_streams import not_asked
+from pipelines.tables import tagged_table
+from pipelines.workspace import Workspace
+
+_NAMED = 5
+"""Rules that a message names, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedRules:
+    """The rules that are in an index.
+
+    rules: rule_id, expression, valid_from and valid_to; event_time and time_zone are those that it was compiled with.
+    """
+
+    rules: pl.DataFrame
+    rules_version: int
+    event_time: str | None
+    time_zone: str
+
+    @classmethod
+    def of(cls, workspace: Workspace, stored: StoredIndex) -> IndexedRules:
+        """Those of an index, as they stood in `rules`; SourceError where these are gone."""
+        try:
+            compiled = ri.load(fetch_index(workspace.lake, stored))
+            rules = read_rules(workspace.lake, scopes_of(workspace), stored.rules_version).of_scope(stored.scope)
+        except (PipelineError, ri.RulesIndexError) as error:
+            raise SourceError(
+                f"The rules of {stored.scope} that stood in version {stored.rules_version} of rules cannot be read any "
+                f"more, so that nothing is known of the rows that they matched: {error}"
+            ) from error
+        ids = pl.Series(compiled.ids.to_pylist(), dtype=rules["rule_id"].dtype)
+        found = rules.filter(pl.col("rule_id").is_in(ids.implode())).select(RULE_COLUMNS)
+        return cls(found, stored.rules_version, compiled.event_time, compiled.time_zone)
+
+
+class Origin:
+    """The stream whose tagged rows another one reads."""
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        assert stream.source_stream is not None
+        self.workspace, self.stream = workspace, stream
+        self.origin = workspace.configuration.stream(stream.source_stream)
+
+    def implies_now(self, rules: pl.DataFrame, known: str | None) -> str | None:
+        """The fingerprint of the index that the origin tags with, whose rules imply these; None where it need not.
+
+        rules: as `IndexedRules` has them, of the stream; known: a fingerprint of which that has been found before.
+        Raises `NotImpliedError`, or `NoIndexError` where the origin has none.
+        """
+        if self.origin.output != "matched":
+            return None
+        stored = index_to_tag_with(self.workspace.lake, self.origin.name)
+        if stored.fingerprint != known:
+            zone = self.workspace.configuration.rules.time_zone
+            mine = IndexedRules(rules, stored.rules_version, self.stream.event_time, zone)
+            self._refuse_unless_implied(mine, stored, "")
+        return stored.fingerprint
+
+    def implies_taken(
+        self, source: Source, taken: Slice, stored: StoredIndex, known: Collection[str | None]
+    ) -> list[str]:
+        """The fingerprints of the indexes that tagged the slice's rows, whose rules imply those of the stream's index.
+
+        Where the origin kept only rows that matched. known: fingerprints of which that has been found before. Raises
+        `NotImpliedError`, and `SourceError` where rows are missing for another reason or nothing can be shown.
+        """
+        found = dict.fromkeys(
+            str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)
+        )
+        for fingerprint in found:
+            if fingerprint not in known:
+                before = newest_index(self.workspace.lake, self.origin.name, fingerprint)
+                if before is None:
+                    raise self._unknown(f"the index {fingerprint[:12]} that tagged them is no longer in rule_index")
+                self._refuse_unless_implied(IndexedRules.of(self.workspace, stored), before, self._anew())
+        return sorted(found)
+
+    def _batches(self, source: Source, taken: Slice) -> Iterator[MicroBatch]:
+        """The origin's micro-batches that the slice's rows, or the lack of them, are from."""
+        if taken.skipped:
+            return
+        known = {batch.batch: batch for batch in batches(self.workspace.lake, self.origin.name)}
+        for number in self._numbers_in(source, taken, known):
+            if number not in known:
+                raise self._unknown(f"its micro-batch {number} is no longer in runs")
+            if known[number].plan.get("reset"):
+                return
+            if known[number].plan["files"]:
+                yield known[number]
+
+    def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
+        """The numbers of the micro-batches of a slice; of a snapshot all up to it, the last one first."""
+        if taken.start.snapshot:
+            later = self._numbers(source, range(taken.start.version + 1, source.version + 1))
+            return range(min(later, default=max(known, default=-1) + 1) - 1, -1, -1)
+        return self._numbers(source, range(taken.start.version, taken.end.version + (1 if taken.end.index else 0)))
+
+    def _numbers(self, source: Source, versions: Iterable[int]) -> list[int]:
+        """The numbers of the micro-batches that these commits of the tagged table are of."""
+        ending = f"/{tagged_table(self.origin)}"
+        marks: Iterator[dict[str, Any]] = (
+            action["txn"] for version in versions for action in source.log.commit(version) or () if "txn" in action
+        )
+        return [int(mark["version"]) for mark in marks if str(mark["appId"]).endswith(ending)]
+
+    def _kept_only_matched(self, batch: MicroBatch) -> bool:
+        """Whether the origin's micro-batch wrote only rows that matched; SourceError where it refused other rows than
+        the stream does."""
+        plan, name, origin = batch.plan, self.stream.name, self.origin.name
+        only_matched = bool(plan["output"] == "matched")
+        if only_matched and self.stream.output != "matched":
+            raise SourceError(
+                f"Micro-batch {batch.batch} of {origin} wrote only rows that matched its rules, and {name} would lack "
+                f'the others: write output = "matched" in [streams.{name}]. {self._anew()}'
+            )
+        keys, checks = not_asked(self.stream, plan["key"], plan["checks"])
+        if keys or checks:
+            listed = [*(f"NULL in the key {key}" for key in keys), *(f"the check {check}" for check in checks)]
+            raise SourceError(
+                f"Micro-batch {batch.batch} of {origin} refused rows by {', '.join(listed)}, which {name} does not "
+                f"have, so that {name} would lack them: add it to [streams.{name}]. {self._anew()}"
+            )
+        return only_matched
+
+    def _refuse_unless_implied(self, mine: IndexedRules, stored: StoredIndex, else_do: str) -> None:
+        """NotImpliedError, with a further way out, unless the rules of the origin's index imply mine together."""
+        theirs = IndexedRules.of(self.workspace, stored)
+        if theirs.time_zone != mine.time_zone:
+            raise self._unknown(f"they were tagged by rules in the time zone {theirs.time_zone}, not {mine.time_zone}")
+        self.workspace.progress(f"{self.stream.name}: do the rules of {self.origin.name} imply its {len(mine.rules)}?")
+        found = implied_by(mine, theirs, StreamScope(self.workspace, self.origin).columns())
+        refused = found.filter(~pl.col("implied").fill_null(False))
+        if refused.height:
+            raise NotImpliedError(f"{self._told(refused, found.height, theirs.rules_version)} {else_do}".rstrip())
+
+    def _told(self, refused: pl.DataFrame, count: int, rules_version: int) -> str:
+        name, origin = self.stream.name, self.origin.name
+        unknown = refused.filter(pl.col("implied").is_null()).height
+        listed = ", ".join(map(str, refused.sort(pl.col("implied").is_null(), "rule_id")["rule_id"][:_NAMED]))
+        more = f" and {refused.height - _NAMED} more" if refused.height > _NAMED else ""
+        undecided = f" ({unknown} of them may be, which could not be shown)" if unknown else ""
+        return (
+            f"{name} reads what {origin} has tagged, and {refused.height} of the {count} rules of {name} are not "
+            f"implied by the rules of {origin} in version {rules_version} of rules{undecided}, so that rows which they "
+            f"match would be missing: {listed}{more}. Mend the rules of {name} or {origin}, or let {name} read the "
+            "source itself: source in place of source_stream."
+        )
+
+    def _unknown(self, reason: str) -> SourceError:
+        name, origin = self.stream.name, self.origin.name
+        return SourceError(
+            f"Whether the rows that {origin} has tagged are all that {name} needs cannot be told: {reason}. "
+            f"Let {name} read the source itself (source in place of source_stream). {self._anew()}"
+        )
+
+    def _anew(self) -> str:
+        """How rows that are tagged already get other tags."""
+        name, origin = self.stream.name, self.origin.name
+        return f"Or tag all rows anew: deltatag tag {origin} --restart, then deltatag tag {name} --restart"
+
+
+def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> pl.DataFrame:
+    """rule_id and implied of each of my rules beside theirs, as `rules_index.implied_by_union` tells."""
+    others, event_time = theirs.rules, mine.event_time or theirs.event_time
+    if event_time is not None and (theirs.event_time or event_time).lower() != event_time.lower():
+        # bounds on another event time say nothing of mine
+        others = others.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
+    found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone)
+    # of a rule that does not compile with these columns nothing is known
+    return mine.rules.select("rule_id").join(pl.DataFrame(pl.from_arrow(found)), on="rule_id", how="left")
+
+
+def origin_of(scope: Scope) -> Origin | None:
+    """The origin of a stream that reads what another one has tagged."""
+    if not isinstance(scope, StreamScope) or scope.stream.source_stream is None:
+        return None
+    return Origin(scope.workspace, scope.stream)

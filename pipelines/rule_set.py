@@ -1,0 +1,121 @@
+"""The enabled rules of one version of `rules`, and those that are refused for their row alone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from pipelines.errors import TableError
+from pipelines.lake import Lake
+
+RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
+"""What is compiled of a rule."""
+REJECT_SCHEMA = {
+    "scope": pl.String,
+    "rule_id": pl.String,
+    "error": pl.String,
+    "message": pl.String,
+    "position": pl.Int32,
+}
+"""Columns of rejects; a rule's id as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSet:
+    """The enabled rules of one version of `rules`.
+
+    `sound` has the columns rule_id, scope, expression, valid_from, valid_to and no NULL, repeated id or
+    unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others.
+    """
+
+    version: int
+    sound: pl.DataFrame
+    rejects: pl.DataFrame
+
+    def of_scope(self, scope: str) -> pl.DataFrame:
+        """The sound rules of a scope, by ascending id."""
+        found = self.sound.filter(pl.col("scope") == scope)
+        return found if found["rule_id"].is_sorted() else found.sort("rule_id")
+
+    def accepted(self, scope: str, rejected: pl.DataFrame) -> pl.DataFrame:
+        """The sound rules of a scope without those that the library rejected, in the columns that are compiled."""
+        refused = pl.col("rule_id").cast(pl.String).is_in(rejected["rule_id"].implode())
+        return self.of_scope(scope).filter(~refused).select(RULE_COLUMNS)
+
+    def enabled(self, scope: str) -> int:
+        """How many enabled rules the scope has, sound or not."""
+        return sum(frame.filter(pl.col("scope") == scope).height for frame in (self.sound, self.rejects))
+
+
+def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) -> RuleSet:
+    """The enabled rules of a version of `rules`, by default the newest; TableError if the table has not the columns it
+    needs."""
+    table = lake.delta("rules", version)
+    version = int(table.version())
+    columns = {field.name.lower(): field.name for field in table.schema().fields}
+    for name in ("rule_id", "scope", "expression"):
+        if name not in columns:
+            raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
+    wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
+    found = [columns[name] for name in wanted if name in columns]
+    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, version=version)))
+    frame = frame.rename({columns[name]: name for name in wanted if name in columns})
+    for name in wanted[3:]:
+        if name not in frame.columns:
+            frame = frame.with_columns(pl.lit(None, pl.Boolean if name == "enabled" else None).alias(name))
+    _check_types(lake, frame)
+    enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
+    return _sort_out(version, enabled, scopes)
+
+
+def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
+    expected = {"scope": pl.String, "expression": pl.String, "enabled": pl.Boolean}
+    for name, kind in expected.items():
+        if frame.schema[name] != kind:
+            raise TableError(f"The column {name} of {lake.uri('rules')} is {frame.schema[name]}; it must be {kind}.")
+    if frame.schema["rule_id"] not in (pl.String, pl.Int64):
+        kind_found = frame.schema["rule_id"]
+        raise TableError(f"The column rule_id of {lake.uri('rules')} is {kind_found}; it must be STRING or BIGINT.")
+
+
+def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:
+    """Part the rules that can be handed to the library from those that are refused for their row alone."""
+    missing = pl.any_horizontal(pl.col("rule_id", "scope", "expression").is_null())
+    ids = enabled["rule_id"].drop_nulls().sort()
+    repeated = pl.col("rule_id").is_in(ids.filter(ids == ids.shift(1)).unique().implode())
+    unknown = ~pl.col("scope").is_in(list(scopes))
+    error = (
+        pl.when(repeated)
+        .then(pl.lit("DUPLICATE_ID"))
+        .when(missing)
+        .then(pl.lit("MISSING_VALUE"))
+        .when(unknown)
+        .then(pl.lit("UNKNOWN_SCOPE"))
+    )
+    judged = enabled.with_columns(error=error)
+    names = {name: pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in ("rule_id", "scope", "expression")}
+    listed = pl.concat_str(list(names.values()), separator=", ", ignore_nulls=True)
+    refused = judged.filter(pl.col("error").is_not_null())
+    refused = refused.with_columns(listed=listed, count=pl.len().over("rule_id"))
+    messages = {
+        "DUPLICATE_ID": pl.format(
+            "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
+        ),
+        "MISSING_VALUE": pl.format("The rule has NULL as its {}; every rule needs one.", "listed"),
+        "UNKNOWN_SCOPE": pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
+    }
+    message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
+    rejects = refused.select(
+        "scope", pl.col("rule_id").cast(pl.String), "error", message=message, position=pl.lit(None, pl.Int32)
+    ).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
+    sound = judged.filter(pl.col("error").is_null()).drop("error")
+    return RuleSet(version, sound, rejects)
+
+
+def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:
+    close = difflib.get_close_matches(scope, scopes, 1)
+    hint = f"did you mean {close[0]}?" if close else f"the scopes are: {', '.join(sorted(scopes)) or 'none'}."
+    return f"There is no stream or join named {scope}; {hint}"

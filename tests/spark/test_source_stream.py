@@ -1,0 +1,238 @@
+"""A stream that reads what another one has tagged: its tables are those of a stream that reads the source itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from pipelines import writing
+from pipelines.compile import compile_scopes
+from pipelines.errors import NotImpliedError, SourceChangedError, SourceError
+from pipelines.run import OpenGates, run_due
+from pipelines.runs import batches
+from pipelines.status import status
+from pipelines.tag import tag_is_due, tag_stream
+
+BASE: dict[str, Any] = {"key": ["id"], "event_time": "t", "output": "matched", "checks": {"sane": "x > -50"}}
+STREAMS: dict[str, Any] = {
+    "late": {**BASE, "source_stream": "all"},
+    "all": {**BASE, "source": "lake/source"},
+}
+DIRECT: dict[str, Any] = {"direct": {**BASE, "source": "lake/source"}}
+ORIGIN = {
+    "low": "x < 20",
+    "high": "x >= 70",
+    "named": "name LIKE 'n%' AND x > 60",
+    "sound": "soundex(name) = 'N000' AND x < 30",
+}
+READER = {
+    "both": "x < 10 OR x > 80",
+    "n1": "name = 'n1' AND x BETWEEN 65 AND 90",
+    "s": "soundex(name) = 'N000' AND x BETWEEN 2 AND 29",
+}
+
+
+class Lake:
+    """A workspace with the streams; `direct`, where it is one, always has the rules of `late`."""
+
+    def __init__(self, workspace, add_rules) -> None:
+        self.workspace, self._add_rules = workspace, add_rules
+
+    def set_rules(self, origin: dict[str, str], reader: dict[str, str]) -> None:
+        """Replace all rules; ids begin with the scope's name."""
+        sql = self.workspace.spark.sql
+        sql(f"DELETE FROM {self.workspace.lake.sql_name('rules')}").collect()
+        scopes = {name: origin if name == "all" else reader for name in self.workspace.configuration.streams}
+        listed = [(f"{scope}:{name}", scope, text) for scope, rules in scopes.items() for name, text in rules.items()]
+        self._add_rules(self.workspace, *listed)
+
+    def append(self, start: int, stop: int) -> None:
+        rows = self.workspace.spark.range(start, stop, 1, 2).selectExpr(
+            "IF(id % 20 = 7, NULL, id) AS id",
+            "IF(id % 30 = 9, -100, id % 97) AS x",
+            "IF(id % 11 = 0, NULL, concat('n', id % 5)) AS name",
+            "timestamp'2024-01-01 00:00:00' + make_interval(0, 0, 0, 0, 0, id) AS t",
+            "named_struct('city', id % 3, 'seq', id) AS place",
+        )
+        rows.write.format("delta").mode("append").save(self.workspace.configuration.stream("all").source)
+
+    def run(self) -> dict[str, str]:
+        """One run of everything; gives its failures."""
+        return run_due(self.workspace, OpenGates()).failures
+
+    def rows(self, stream: str) -> Counter[str]:
+        """The stream's tagged rows, by their columns and the rules that they satisfy."""
+        table = self.read(f"{stream}_tagged").drop("rules_version", "index_fingerprint", "source_version", "tagged_at")
+        return Counter(repr(row.asDict(True)).replace(f"{stream}:", "") for row in table.collect())
+
+    def pairs(self, stream: str) -> Counter[str]:
+        pairs = self.read(f"{stream}_matches").select("rule_id", "id", "t").collect()
+        return Counter(repr(row).replace(f"{stream}:", "") for row in pairs)
+
+    def read(self, name: str):
+        return self.workspace.spark.read.format("delta").load(self.workspace.lake.uri(name))
+
+    def assert_exact(self, where: str = "TRUE") -> None:
+        """`late` has what Spark's own WHERE finds in (a part of) the source by its first rules, each row once."""
+        ids = ", ".join(f"IF({text}, '{name}', NULL)" for name, text in sorted(READER.items()))
+        found = self.workspace.spark.sql(
+            f"SELECT *, array_compact(array({ids})) AS rule_ids FROM "
+            f"delta.`{self.workspace.configuration.stream('all').source}` WHERE id IS NOT NULL AND x > -50 AND {where}"
+        )
+        expected = Counter(repr(row.asDict(True)) for row in found.filter("size(rule_ids) > 0").collect())
+        assert expected and self.rows("late") == expected
+        assert sum(self.pairs("late").values()) == found.selectExpr("sum(size(rule_ids))").first()[0]
+
+
+@pytest.fixture
+def lake(new_workspace, add_rules) -> Lake:
+    made = Lake(new_workspace(STREAMS), add_rules)
+    made.append(0, 100)
+    made.set_rules(ORIGIN, READER)
+    return made
+
+
+def test_rows_and_tags_are_those_of_the_source_over_runs_and_edits(new_workspace, add_rules) -> None:
+    lake = Lake(new_workspace({**STREAMS, **DIRECT}), add_rules)
+    lake.append(0, 100)
+    lake.set_rules(ORIGIN, READER)
+    assert lake.run() == {}  # one run from nothing compiles and tags all
+    (batch,) = batches(lake.workspace.lake, "late")
+    assert batch.rows == lake.read("all_tagged").count() < 80
+    assert lake.run() == {} and not tag_is_due(lake.workspace, "late")
+    # other rules of the origin that imply the reader's as well, together
+    lake.set_rules({"rest": "x <= 90 OR name IS NULL", "top": "x > 90", "sound": "soundex(name) = 'N000'"}, READER)
+    lake.append(100, 160)
+    assert lake.run() == {}
+    lake.set_rules({"any": "TRUE"}, {**READER, "more": "x = 33"})
+    lake.append(230, 340)
+    assert lake.run() == {}
+    for stream in ("late", "direct"):
+        assert any("'more'" in row for row in lake.rows(stream))
+    assert lake.rows("late") == lake.rows("direct")
+    assert lake.pairs("late") == lake.pairs("direct")
+    assert lake.read("late_tagged").columns == lake.read("direct_tagged").columns
+
+
+def test_a_rule_of_the_reader_that_is_not_implied_stops_it_until_it_is_mended(lake: Lake) -> None:
+    assert lake.run() == {}
+    lake.set_rules(ORIGIN, {**READER, "wide": "x > 30", "odd": "soundex(name) = 'M000'"})
+    lake.append(100, 200)
+    failures = lake.run()
+    assert set(failures) == {"late"}
+    assert "2 of the 5 rules of late are not implied" in failures["late"]
+    assert "(1 of them may be, which could not be shown)" in failures["late"]
+    assert "missing: late:wide, late:odd. Mend" in failures["late"]
+    assert "source in place of source_stream" in failures["late"] and "--restart" not in failures["late"]
+    assert len(batches(lake.workspace.lake, "late")) == 1
+    # while it waits, the origin goes on
+    assert lake.read("all_tagged").agg({"place.seq": "max"}).first()[0] > 190
+    standing = {each.scope: each for each in status(lake.workspace)}
+    assert (standing["all"].lag_versions, standing["late"].lag_versions) == (0, 1)
+    assert standing["late"].source_version == lake.workspace.lake.version("all_tagged")
+    lake.set_rules(ORIGIN, READER)
+    lake.append(200, 240)
+    assert lake.run() == {}
+    lake.assert_exact()
+
+
+@pytest.mark.parametrize("matching", [True, False])
+def test_rules_of_the_origin_that_leave_rows_out_stop_the_reader(lake: Lake, matching: bool) -> None:
+    assert lake.run() == {}
+    # rows are tagged, or all left out, by rules that do not imply the reader's
+    lake.set_rules({"low": "x < 20"} if matching else {"none": "x < -1000"}, READER)
+    lake.append(100, 200)
+    failures = lake.run()
+    assert set(failures) == {"late"} and "late:both" in failures["late"]
+    # rules that imply them come too late for the rows that were left out
+    lake.set_rules(ORIGIN, READER)
+    lake.append(200, 240)
+    failures = lake.run()
+    assert set(failures) == {"late"} and "late:both" in failures["late"]
+    assert "deltatag tag all --restart, then deltatag tag late --restart" in failures["late"]
+    assert len(batches(lake.workspace.lake, "late")) == 1
+    # a reader that begins with the table as it is meets the same rows
+    with pytest.raises(NotImpliedError, match="late:both"):
+        tag_stream(lake.workspace, "late", restart=True)
+    if matching:
+        tag_stream(lake.workspace, "all", restart=True)
+        tag_stream(lake.workspace, "late", restart=True)
+        lake.assert_exact()
+
+
+def test_a_reader_narrowed_to_what_the_origin_kept_goes_on(lake: Lake) -> None:
+    assert lake.run() == {}
+    lake.set_rules({"low": "x < 20"}, READER)
+    lake.append(100, 200)
+    assert set(lake.run()) == {"late"}
+    lake.set_rules({"low": "x < 20"}, {"few": "x < 5", "n1": "name = 'n1' AND x < 19"})
+    assert lake.run() == {}
+    *_, second = batches(lake.workspace.lake, "late")
+    kept = lake.read("all_tagged").filter("place.seq >= 100")
+    assert second.rows == kept.count()
+    assert second.matches == kept.filter("x < 5").count() + kept.filter("name = 'n1' AND x < 19").count() > 4
+
+
+class DiedError(BaseException):
+    """Stands for the end of the process: no `except Exception` may catch it."""
+
+
+def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkeypatch) -> None:
+    enter = writing.Output._enter
+
+    def enter_then_die(self, name, *arguments):
+        enter(self, name, *arguments)
+        if name == "late_matches":
+            raise DiedError
+
+    compile_scopes(lake.workspace)
+    tag_stream(lake.workspace, "all")
+    monkeypatch.setattr(writing.Output, "_enter", enter_then_die)
+    with pytest.raises(DiedError):
+        tag_stream(lake.workspace, "late")
+    monkeypatch.undo()
+    (planned,) = batches(lake.workspace.lake, "late")
+    assert planned.state == "planned"
+    lake.set_rules({"none": "x < -1000"}, {"none": "x < -2000"})
+    lake.append(100, 150)
+    assert lake.run() == {}
+    first, second = batches(lake.workspace.lake, "late")
+    assert dict(first.plan) == dict(planned.plan) and first.fingerprint != second.fingerprint
+    lake.assert_exact("place.seq < 100")
+
+
+def test_a_restart_of_the_origin_stops_the_reader_with_the_way_out(lake: Lake) -> None:
+    assert lake.run() == {}
+    tag_stream(lake.workspace, "all", restart=True)
+    with pytest.raises(SourceChangedError, match=r"which deltatag tag all --restart tags anew\..*tag late --restart"):
+        tag_stream(lake.workspace, "late")
+    tag_stream(lake.workspace, "late", restart=True)
+    lake.assert_exact()
+
+
+def test_rows_that_the_origin_refused_by_an_earlier_check_are_missed(lake: Lake, new_workspace, add_rules) -> None:
+    assert lake.run() == {}
+    # the origin refuses rows that are not sane; then neither it nor the reader does
+    without = {name: {**stream, "checks": {}} for name, stream in STREAMS.items()}
+    later = Lake(new_workspace(without), add_rules)
+    later.append(100, 140)
+    assert later.run() == {}
+    with pytest.raises(SourceError, match="refused rows by the check sane, which late does not have"):
+        tag_stream(later.workspace, "late", restart=True)
+
+
+def test_an_origin_that_keeps_all_rows_needs_to_imply_nothing(lake: Lake, new_workspace, add_rules) -> None:
+    streams = {name: {**stream, "output": "all"} for name, stream in STREAMS.items()}
+    whole = Lake(new_workspace({**streams, "late": STREAMS["late"]}), add_rules)
+    whole.set_rules({"none": "x < -1000"}, READER)
+    assert whole.run() == {}
+    whole.assert_exact()
+
+
+def test_before_the_origin_has_begun_nothing_is_due(lake: Lake, new_workspace) -> None:
+    assert not tag_is_due(lake.workspace, "late")
+    compile_scopes(lake.workspace)
+    with pytest.raises(SourceError, match="Run first: deltatag tag all"):
+        tag_stream(lake.workspace, "late")

@@ -1,0 +1,103 @@
+"""Rules of a stream that reads what another one has tagged, when they are compiled: without a JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pytest
+
+from pipelines.compile import ScopeResult, compile_scopes
+from pipelines.index_store import newest_index
+from pipelines.origin import IndexedRules, implied_by
+from pipelines.scopes import scope_of
+
+ROWS = pl.DataFrame({"x": [1, 7], "name": ["a", "k"], "place": [{"y": 1}, {"y": 2}]}).with_columns(
+    t=pl.datetime(2024, 1, 1, time_zone="UTC"), u=pl.datetime(2024, 1, 1, time_zone="UTC")
+)
+WIDE: dict[str, Any] = {"source": "lake/source", "output": "matched"}
+NARROW: dict[str, Any] = {"source_stream": "wide", "output": "matched"}
+
+
+@pytest.fixture
+def workspace(new_workspace, add_rules):
+    found = new_workspace({"narrow": NARROW, "wide": WIDE}, spark=False)
+    ROWS.write_delta(found.configuration.streams["wide"].source)
+    add_rules(found, ("w1", "wide", "x < 5"), ("w2", "wide", "x >= 5 AND name > 'c'"), ("bad", "wide", "nosuch = 1"))
+    return found
+
+
+def compiled(workspace, *scopes: str) -> dict[str, ScopeResult]:
+    return {each.scope: each for each in compile_scopes(workspace, scopes or None)}
+
+
+def test_rules_that_are_implied_compile_with_the_index_that_implies_them(workspace, add_rules) -> None:
+    add_rules(workspace, ("n1", "narrow", "name = 'k'"), ("n2", "narrow", "x = 3"), ("no", "narrow", "nosuch = 1"))
+    # the first is TRUE on a row whose x is NULL, too, and no rule of the other stream is
+    error = compiled(workspace)["narrow"].error
+    assert error is not None and "1 of the 2 rules of narrow" in error and "missing: n1. Mend" in error
+    add_rules(workspace, ("w3", "wide", "x IS NULL"))
+    found = compiled(workspace)
+    assert {name: (each.state, each.rejects) for name, each in found.items()} == {
+        "wide": ("compiled", 1), "narrow": ("compiled", 1),
+    }  # fmt: skip
+    stored = newest_index(workspace.lake, "narrow")
+    assert stored is not None and stored.statistics["implied_by"] == found["wide"].fingerprint
+    assert compiled(workspace)["narrow"].state == "unchanged"
+
+
+def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_are_unchanged(
+    workspace, add_rules
+) -> None:
+    add_rules(workspace, ("n", "narrow", "x IN (3, 4)"))
+    assert compiled(workspace)["narrow"].state == "compiled"
+    rules = pl.read_delta(workspace.lake.uri("rules"))
+    edited = rules.with_columns(expression=pl.col("expression").replace("x < 5", "x < 4"))
+    edited.write_delta(workspace.lake.uri("rules"), mode="overwrite")
+    error = compiled(workspace)["narrow"].error
+    assert error is not None and "missing: n. Mend" in error and "--restart" not in error
+
+
+def test_the_other_stream_is_compiled_first(workspace, add_rules) -> None:
+    add_rules(workspace, ("n", "narrow", "x = 3"))
+    error = compiled(workspace, "narrow")["narrow"].error
+    assert error is not None and "deltatag compile wide" in error
+    assert list(compiled(workspace)) == ["wide", "narrow"]
+
+
+def test_the_columns_are_the_sources_before_and_after_the_other_stream_has_tagged(workspace) -> None:
+    before = scope_of(workspace, "narrow").columns()
+    assert before.names == ROWS.columns
+    added = {"rule_ids": [["a"]], "rules_version": 1, "index_fingerprint": "f", "source_version": 1}
+    tagged = ROWS.head(1).with_columns(**{name: pl.lit(value) for name, value in added.items()}, tagged_at=pl.col("t"))
+    tagged.write_delta(workspace.lake.uri("wide_tagged"))
+    assert scope_of(workspace, "narrow").columns() == before
+
+
+def rules(event_time: str | None, *bounded: bool) -> IndexedRules:
+    """Rules `x > 0`, some of them from 2024 on."""
+    rows = [(f"r{n}", "x > 0", datetime(2024, 1, 1, tzinfo=UTC) if b else None, None) for n, b in enumerate(bounded)]
+    instant = pl.Datetime("us", "UTC")
+    schema = {"rule_id": pl.String, "expression": pl.String, "valid_from": instant, "valid_to": instant}
+    return IndexedRules(pl.DataFrame(rows, schema, orient="row"), 1, event_time, "UTC")
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "expected"),
+    [
+        (rules("t", True), rules("t", True), True),
+        (rules("t", True), rules("T", True), True),
+        (rules("t", True), rules("u", True), False),
+        (rules("t", True), rules("u", True, False), True),
+        (rules("t", False), rules("t", True), False),
+        (rules(None, False), rules("t", True), False),
+        (rules(None, False), rules("t", False), True),
+        (rules("t", True), rules(None, False), True),
+    ],
+)
+def test_validity_is_compared_by_one_event_time_only(
+    workspace, mine: IndexedRules, theirs: IndexedRules, expected: bool
+) -> None:
+    found = implied_by(mine, theirs, scope_of(workspace, "wide").columns())
+    assert found["implied"].to_list() == [expected]
