@@ -115,14 +115,17 @@ def lint_verb(args: Namespace) -> int:
 
 
 def _lint_lines(result: LintResult) -> str:
+    from pipelines.lint import IMPLIED_BY_STREAM
+
     if result.error is not None:
         return ""
     count = len(result.findings)
     told = "nothing to tell" if not count else f"{count:,} finding{'' if count == 1 else 's'}"
     lines = [f"{result.scope}: {result.rules:,} rules, {told}, rules version {result.rules_version}"]
-    return "\n".join(
-        [*lines, *(f"  {each.rule_id}: {each.kind}: {paragraph(each.message)}" for each in result.findings)]
-    )
+    for each in result.findings:
+        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{each.rule_id}: "
+        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
+    return "\n".join(lines)
 
 
 def tag_verb(args: Namespace) -> int:

@@ -13,6 +13,8 @@ import pyarrow.dataset as ds
 
 import rules_index as ri
 from pipelines.errors import PipelineError
+from pipelines.lint_origins import origin_proposal, possible_origins
+from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS, RuleSet, read_rules
 from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
@@ -22,6 +24,8 @@ from pipelines.workspace import Workspace
 from rules_index.implication.reach import out_of_reach
 
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
+IMPLIED_BY_STREAM = "implied_by_stream"
+"""Told of a whole stream, whose rules another stream's imply: nothing is wrong, but less could be read."""
 RUNS, NOISY_SHARE = 10, 0.5
 """Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
 LEAST_ROWS = 100
@@ -32,7 +36,8 @@ _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind above."""
+    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind above; the one of a whole stream has no
+    rule_id."""
 
     rule_id: str | int | None
     kind: str
@@ -74,9 +79,8 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
     count = rules.enabled(scope.name)
     try:
         found = [*_rejected(scope, rules)]
-        refused = [each.rule_id for each in found]
-        sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
-        usable = sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
+        usable = _usable(scope, rules)
+        found += _of_streams(scope, rules)
         found += _of_rules(scope, usable)
         found += _of_source(scope, usable)
         found += _of_runs(scope, usable, runs, noisy)
@@ -102,6 +106,33 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
         for each in frame.iter_rows(named=True):
             message = f"The rule is not compiled, so it matches nothing ({each['error']}): {each['message']}"
             yield Finding(each["rule_id"], "rejected", message, position=each["position"])
+
+
+def _usable(scope: Scope, rules: RuleSet) -> pl.DataFrame:
+    """The rules of a scope that are not refused for their rows, or by Spark."""
+    refused = [each.rule_id for each in _rejected(scope, rules)]
+    sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
+    return sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
+
+
+def _of_streams(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
+    """A stream that could read what another one has tagged."""
+    if not isinstance(scope, StreamScope):
+        return
+    workspace = scope.workspace
+    indexed = {
+        each.name: IndexedRules(
+            _usable(StreamScope(workspace, each), rules),
+            rules.version,
+            each.event_time,
+            workspace.configuration.rules.time_zone,
+        )
+        for each in [scope.stream, *possible_origins(workspace.configuration, scope.stream)]
+    }
+    mine = indexed.pop(scope.name)
+    proposal = origin_proposal(workspace, scope.stream, mine, indexed, scope.columns()) if indexed else None
+    if proposal is not None:
+        yield Finding(None, IMPLIED_BY_STREAM, proposal)
 
 
 def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:

@@ -34,6 +34,17 @@ def test_findings_are_results(folder: Path, capsys) -> None:
     assert [(each["rule_id"], each["other_ids"]) for each in result["findings"]] == [("b", ["a"])]
 
 
+def test_what_is_told_of_a_whole_stream_names_no_rule(folder: Path, capsys) -> None:
+    with Path("deltatag.toml").open("a") as file:
+        file.write('output = "matched"\n[streams.few]\nsource = "source"\noutput = "matched"\n')
+    frame = pl.DataFrame({"rule_id": ["c"], "scope": "few", "expression": ["x > 1"]})
+    frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
+    assert main(["lint", "few"]) == 0
+    first, line = capsys.readouterr().out.splitlines()
+    assert first == "few: 1 rules, 1 finding, rules version 2"
+    assert line.startswith("  implied_by_stream: Every rule of few is implied by the rules of s, so few can read")
+
+
 def test_a_missing_source_fails_and_an_unknown_scope_is_a_mistake(folder: Path, capsys) -> None:
     (folder / "source").rename(folder / "elsewhere")
     assert main(["lint"]) == 1

@@ -155,3 +155,63 @@ def test_one_scope_that_fails_does_not_stop_another(new_workspace, add_rules) ->
     assert [each.kind for each in first.findings] == ["contradiction"]
     assert isinstance(second, LintResult) and second.error is not None and "no Delta table" in second.error
     assert len(lint_scopes(workspace, ["s"])) == 1
+
+
+WIDE = {"source": "lake/source", "output": "matched", "key": ["x"], "checks": {"sane": "x < 1000"}}
+
+
+def proposal(workspace, stream: str = "narrow") -> str | None:
+    found = [each for each in lint_scopes(workspace, [stream])[0].findings if each.kind == "implied_by_stream"]
+    assert all((each.rule_id, each.other_ids) == (None, ()) for each in found)
+    return found[0].message if found else None
+
+
+def test_a_stream_whose_rules_another_one_implies_can_read_what_that_one_has_tagged(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"wide": WIDE, "narrow": WIDE, "other": WIDE}, spark=False)
+    ROWS.write_delta(workspace.configuration.streams["wide"].source)
+    add_rules(workspace, ("w1", "wide", "x < 5"), ("w2", "wide", "x >= 5"), ("n", "narrow", "x BETWEEN 3 AND 8"),
+              ("o", "other", "x = 4 OR x IS NULL"))  # fmt: skip
+    told = proposal(workspace)
+    assert told is not None and "--restart" not in told
+    assert "what wide has tagged in place of the source (3 rows, 0.0 MiB). Write" in told
+    assert 'source_stream = "wide" in place of source in [streams.narrow]' in told
+    ROWS.head(2).write_delta(workspace.lake.uri("wide_tagged"))
+    ROWS.head(1).write_delta(workspace.lake.uri("narrow_tagged"))
+    told = proposal(workspace)
+    assert told is not None and "has tagged (2 rows, 0.0 MiB) in" in told
+    assert told.endswith("then: deltatag tag narrow --restart")
+    assert proposal(workspace, "wide") is None and proposal(workspace, "other") is None
+    add_rules(workspace, ("n2", "narrow", "x IS NULL"))
+    assert proposal(workspace) is None
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "joined"),
+    [
+        ({"output": "all"}, {}, False),
+        ({"source": "lake/copy"}, {}, False),
+        ({"start": 1}, {}, False),
+        ({}, {"output": "all"}, False),
+        ({}, {"key": []}, False),
+        ({}, {"checks": {"sane": "x < 999"}}, False),
+        ({}, {}, True),
+    ],
+)
+def test_nothing_is_proposed_that_the_configuration_would_refuse(
+    new_workspace, add_rules, wide: dict[str, Any], narrow: dict[str, Any], joined: bool
+) -> None:
+    streams = {"wide": {**WIDE, **wide}, "narrow": {**WIDE, "event_time": "t", **narrow}}
+    streams["third"] = {"source": "lake/third", "event_time": "t"}
+    joins = {"j": {"streams": ["narrow", "third"], "on": ["x"], "window": "1 h"}} if joined else {}
+    workspace = new_workspace(streams, spark=False, joins=joins)
+    for stream in ("wide", "narrow"):
+        ROWS.write_delta(workspace.configuration.streams[stream].source, mode="overwrite")
+    add_rules(workspace, ("w", "wide", "x > 0"), ("n", "narrow", "x > 3"))
+    assert proposal(workspace) is None
+
+
+def test_a_stream_without_rules_is_left_alone(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"wide": WIDE, "narrow": WIDE}, spark=False)
+    ROWS.write_delta(workspace.configuration.streams["wide"].source)
+    add_rules(workspace, ("w", "wide", "x > 0"))
+    assert proposal(workspace) is None

@@ -1,0 +1,74 @@
+"""Streams that could read what another stream has tagged in place of the source that both read now."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.config import Configuration, Stream, is_catalog_name
+from pipelines.errors import PipelineError
+from pipelines.lake import open_delta
+from pipelines.origin import IndexedRules, implied_by
+from pipelines.source_streams import not_asked
+from pipelines.tables import tagged_table
+from pipelines.workspace import Workspace
+
+
+def possible_origins(configuration: Configuration, stream: Stream) -> list[Stream]:
+    """The streams whose tagged rows the configuration would let a stream read in place of the source of both, were all
+    its rules implied by theirs; those that keep only rows that matched."""
+    joined = any(stream.name in join.streams for join in configuration.joins.values())
+    if joined or stream.source_stream is not None or stream.output != "matched":
+        return []
+    return [
+        other
+        for other in configuration.streams.values()
+        if other.name != stream.name
+        and other.source_stream is None
+        and (other.source, other.start, other.output) == (stream.source, stream.start, "matched")
+        and not any(not_asked(stream, other.key, other.checks))
+    ]
+
+
+def origin_proposal(
+    workspace: Workspace, stream: Stream, mine: IndexedRules, theirs: dict[str, IndexedRules], schema: pa.Schema
+) -> str | None:
+    """What to change so that the stream reads the smallest tagged table that holds all rows which its rules can match;
+    None where there is none. theirs: the rules of `possible_origins`, by name."""
+    found = [
+        workspace.configuration.stream(name)
+        for name, rules in theirs.items()
+        if implied_by(mine, rules, schema)["implied"].fill_null(False).all()
+    ]
+    if not found or mine.rules.is_empty():
+        return None
+    sizes = {each.name: _size(workspace.lake.settings.place(tagged_table(each))) for each in found}
+    best = min(found, key=lambda each: (sizes[each.name] is None, sizes[each.name] or (0, 0)))
+    then = f", then: deltatag tag {stream.name} --restart" if workspace.lake.exists(tagged_table(stream)) else ""
+    return (
+        f"Every rule of {stream.name} is implied by the rules of {best.name}, so {stream.name} can read what "
+        f"{best.name} has tagged{_told(sizes[best.name])} in place of the source{_told(_size(stream.source))}. Write "
+        f'source_stream = "{best.name}" in place of source in [streams.{stream.name}]{then}'
+    )
+
+
+def _size(place: str) -> tuple[int, int | None] | None:
+    """Bytes and rows of a table; None where it is not there, or only a catalog knows."""
+    from deltalake import exceptions
+
+    if is_catalog_name(place):
+        return None
+    try:
+        files = pa.table(open_delta(place, None, "a table", "").get_add_actions(flatten=True))
+    except (PipelineError, exceptions.DeltaError, OSError, ValueError):
+        return None
+    rows = files["num_records"] if "num_records" in files.column_names else None
+    known = rows is not None and not rows.null_count
+    return pc.sum(files["size_bytes"]).as_py() or 0, (pc.sum(rows).as_py() or 0) if known else None
+
+
+def _told(size: tuple[int, int | None] | None) -> str:
+    if size is None:
+        return ""
+    rows = f"{size[1]:,} rows, " if size[1] is not None else ""
+    return f" ({rows}{size[0] / 2**20:,.1f} MiB)"
