@@ -130,7 +130,7 @@ class Source:
         if table_id is not None and table_id != self.table_id:
             raise SourceChangedError(
                 f"The source of the stream {self.name} at {self.log.uri} is not the table that was tagged until now: "
-                f"it was dropped and made again. {self._retagged()}{self._way_out()}"
+                f"it was dropped and made again. {self._retagged()}{self._way_out(skip=False)}"
             )
         if position.snapshot:
             return self._take_from_snapshot(position, max_bytes)
