@@ -152,3 +152,18 @@ def test_nothing_is_tagged_or_joined_while_the_gate_of_the_rules_is_shut(steps: 
     report = run_due(workspace, steps)
     assert report.failures == {"rules": "no rule has an id"}
     assert steps.calls == []
+
+
+def test_a_stream_runs_behind_the_one_whose_tagged_rows_it_reads_and_takes_what_is_there_where_that_fails(
+    steps: Steps, tmp_path: Path
+) -> None:
+    streams = {"few": {"source_stream": "b"}, "b": {"source_stream": "a"}, "a": STREAM}
+    workspace = Workspace(
+        parse_configuration({"lake": {"root": "lake"}, "streams": streams}, tmp_path / "deltatag.toml")
+    )
+    steps.due = {"a", "b", "few"}
+    steps.wrong["tag b"] = SourceError("it is gone")
+    report = run_due(workspace, steps)
+    assert steps.calls[0] == "compile a b few"
+    assert [call for call in steps.calls if call.startswith("tag")] == ["tag a", "tag b", "tag few"]
+    assert report.failures == {"b": "it is gone"}
