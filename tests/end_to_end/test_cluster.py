@@ -42,10 +42,21 @@ RULES = [
 ]
 
 
-def deltatag(folder: Path, *arguments: str) -> None:
-    """The command line."""
-    command = [sys.executable, "-m", "deltatag", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+RUN = """
+from pipelines.compile import compile_scopes
+from pipelines.join import join_together
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+workspace = Workspace.open("deltatag.toml")
+assert not [result.error for result in compile_scopes(workspace) if result.error]
+tag_stream(workspace, "a")
+assert not join_together(workspace, ["near", "far"])[1]
+"""
+
+
+def python(folder: Path, *arguments: str) -> None:
+    """A process of its own in a folder."""
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -66,11 +77,11 @@ def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:
     for number, master in enumerate(("local[2]", "local-cluster[2,1,1024]")):
         folder = tmp_path / f"lake{number}"
         folder.mkdir()
-        deltatag(folder, "init")
+        python(folder, "-m", "deltatag", "init")
         (folder / "deltatag.toml").write_text(SETTINGS.format(master=master, root=ROOT))
         rules = pl.DataFrame(RULES, ["rule_id", "scope", "expression"], orient="row")
         rules.write_delta(str(folder / "lake" / "rules"), mode="append", delta_write_options={"schema_mode": "merge"})
-        deltatag(folder, "run")
+        python(folder, "-c", RUN)
         tables[master] = {name: read(folder, name) for name in ("a_tagged", "near_tagged", "far_tagged")}
     one, several = tables.values()
     for name, frame in one.items():
