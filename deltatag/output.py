@@ -20,6 +20,12 @@ def paragraph(text: str) -> str:
     return " ".join(text.split())
 
 
+def counted(count: int, noun: str) -> str:
+    """How many there are of what the noun means, with its plural where that is not one."""
+    plural = noun + ("es" if noun.endswith("ch") else "s")
+    return f"{count:,} {noun if count == 1 else plural}"
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON: dates and timestamps in ISO form, decimals as numbers in full, binary as base64."""
     print(json.dumps(jsonable(value), indent=None, ensure_ascii=False))

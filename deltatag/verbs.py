@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from deltatag.output import ProgressLine, jsonable, paragraph, print_csv, print_json, print_table
+from deltatag.output import ProgressLine, counted, jsonable, paragraph, print_csv, print_json, print_table
 
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
@@ -99,7 +99,7 @@ def _compile_line(result: ScopeResult) -> str:
     engine = f", engine {result.engine}" if result.engine else ""
     size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
     return (
-        f"{result.scope}: {states[result.state]}, {result.rules} rules{rejects}{engine}{size}, "
+        f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
         f"rules version {result.rules_version}, {result.seconds:.1f} s"
     )
 
@@ -120,8 +120,8 @@ def _lint_lines(result: LintResult) -> str:
     if result.error is not None:
         return ""
     count = len(result.findings)
-    told = "nothing to tell" if not count else f"{count:,} finding{'' if count == 1 else 's'}"
-    lines = [f"{result.scope}: {result.rules:,} rules, {told}, rules version {result.rules_version}"]
+    told = "nothing to tell" if not count else counted(count, "finding")
+    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
     for each in result.findings:
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{each.rule_id}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
@@ -172,10 +172,10 @@ def _tag_line(result: TagResult) -> str:
     if not result.batches:
         return f"{result.stream}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
-    raised = f", errors on rows of {len(result.errors)} rules" if result.errors else ""
+    raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
     return (
-        f"{result.stream}: {result.rows:,} rows, {result.matches:,} matches{quarantined}{raised}, rules version "
-        f"{result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
+        f"{result.stream}: {counted(result.rows, 'row')}, {counted(result.matches, 'match')}{quarantined}{raised}, "
+        f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
     )
 
 
@@ -199,8 +199,8 @@ def _join_line(result: JoinResult) -> str:
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
     versions = ", ".join(f"{stream} v{version}" for stream, version in result.source_versions.items())
     line = (
-        f"{result.join}: {result.rows:,} rows of {versions}, {result.joined:,} joined rows, {result.matches:,} "
-        f"matches{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
+        f"{result.join}: {counted(result.rows, 'row')} of {versions}, {counted(result.joined, 'joined row')}, "
+        f"{counted(result.matches, 'match')}{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
     )
     return "\n".join([line, *result.notices])
 
@@ -269,7 +269,7 @@ def sql_verb(args: Namespace) -> int:
         print_csv(names, rows)
     elif names:
         print_table(names, rows)
-        print(f"({len(rows)} row{'' if len(rows) == 1 else 's'})")
+        print(f"({counted(len(rows), 'row')})")
     return DONE
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from pipelines.config import Join
 from pipelines.errors import PipelineError
-from pipelines.joiner import Joiner, Planned
-from pipelines.placed_rows import PlacedRows
+from pipelines.joining.joiner import Joiner, Planned
+from pipelines.joining.placed_rows import PlacedRows
 from pipelines.runs import DONE, MicroBatch, last_batch
 from pipelines.source import Source, newest_source_version, open_source, position_from_plan
 from pipelines.workspace import Workspace

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines import hot_keys, placed_rows, shuffle
-from pipelines import joiner as joiner_module
 from pipelines.compile import compile_scopes
 from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError
 from pipelines.join import join_is_due, join_streams, join_together
+from pipelines.joining import hot_keys, placed_rows, shuffle
+from pipelines.joining import joiner as joiner_module
 from pipelines.runs import batches
 from tests.spark.random_scenarios import Scenario, counted
 

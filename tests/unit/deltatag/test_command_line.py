@@ -173,7 +173,7 @@ def test_a_join_is_validated_and_compiled_like_a_stream(joined: Path, capsys) ->
     results = {result["scope"]: result for result in json.loads(capsys.readouterr().out)}
     assert {scope: result["rules"] for scope, result in results.items()} == {"s": 1, "o": 0, "both": 1}
     assert main(["compile", "both"]) == 0
-    assert "both: unchanged, 1 rules" in capsys.readouterr().out
+    assert "both: unchanged, 1 rule," in capsys.readouterr().out
 
 
 def test_the_status_of_a_join_sums_what_its_streams_are_behind(joined: Path, capsys) -> None:

@@ -41,7 +41,7 @@ def test_what_is_told_of_a_whole_stream_names_no_rule(folder: Path, capsys) -> N
     frame.write_delta("lake/rules", mode="append", delta_write_options={"schema_mode": "merge"})
     assert main(["lint", "few"]) == 0
     first, line = capsys.readouterr().out.splitlines()
-    assert first == "few: 1 rules, 1 finding, rules version 2"
+    assert first == "few: 1 rule, 1 finding, rules version 2"
     assert line.startswith("  implied_by_stream: Every rule of few is implied by the rules of s, so few can read")
 
 

@@ -21,9 +21,11 @@ import rules_index as ri
 from pipelines.config import Join
 from pipelines.errors import JoinChangedError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
-from pipelines.join_rows import JoinRows, least_time
+from pipelines.joining.placed_rows import PlacedRows
+from pipelines.joining.rows import JoinRows, least_time
+from pipelines.joining.shuffle import joined_schema, matched
+from pipelines.joining.sides import SideFiles, side_files
 from pipelines.matching import Matcher, check_inputs
-from pipelines.placed_rows import PlacedRows
 from pipelines.quarantine import quoted
 from pipelines.runs import (
     DONE,
@@ -38,8 +40,6 @@ from pipelines.runs import (
 )
 from pipelines.schema import plain_schema
 from pipelines.scopes import JOINED_TIME, JoinScope
-from pipelines.shuffle import joined_schema, matched
-from pipelines.sides import SideFiles, side_files
 from pipelines.source import Position, Source, position_from_plan
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace

@@ -24,16 +24,16 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipelines import hot_keys
 from pipelines.errors import SourceError
-from pipelines.hot_keys import HotKey, key_columns, placed_slices
+from pipelines.joining import hot_keys
+from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.quarantine import quoted
 from pipelines.schema import plain_schema
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
     from pipelines.config import Join
-    from pipelines.sides import SideFiles
+    from pipelines.joining.sides import SideFiles
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""

@@ -18,9 +18,9 @@ from pyspark.sql import functions
 from pipelines.config import Join, Stream
 from pipelines.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.errors import SourceError
+from pipelines.joining.statistics import Reach, Reaches, reach_of
 from pipelines.schema import arrow_schema_of
 from pipelines.source import Add, Position, Slice, Source, rows_of, slice_schema
-from pipelines.statistics import Reach, Reaches, reach_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -90,7 +90,7 @@ def side_files(
     time_zone: str,
     least: int | None = None,
 ) -> list[SideFiles]:
-    """The files of every stream by the sides' plans (`pipelines.joiner`), the same rows whenever it is asked.
+    """The files of every stream by the sides' plans (`pipelines.joining.joiner`), the same rows whenever it is asked.
 
     least: new rows of an earlier event time, in microseconds, join nothing.
     """

@@ -15,21 +15,21 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions
 from pyspark.storagelevel import StorageLevel
 
-from pipelines.hot_keys import hot_keys
+from pipelines.joining.hot_keys import hot_keys
+from pipelines.joining.shuffle import flat, partitions, shuffled, united
 from pipelines.matching import bound_batches
 from pipelines.quarantine import quoted
 from pipelines.sample import source_sample
 from pipelines.schema import arrow_schema_of
 from pipelines.session import tested_column
-from pipelines.shuffle import flat, partitions, shuffled, united
 from rules_index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 
 if TYPE_CHECKING:
     from pipelines.config import Join
-    from pipelines.join_rows import JoinRows
+    from pipelines.joining.rows import JoinRows
+    from pipelines.joining.sides import SideFiles
     from pipelines.matching import Matcher
-    from pipelines.sides import SideFiles
     from pipelines.workspace import Workspace
     from rules_index.expressions.tree import Leaf
     from rules_index.join import JoinIndex
