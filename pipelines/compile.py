@@ -21,7 +21,7 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
 from pipelines.origin import origin_of
-from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, read_rules
+from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, as_rejects, read_rules
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
@@ -30,8 +30,6 @@ from rules_index.compile import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_REJECT_COLUMNS = ["scope", "rule_id", "error", "message", "position"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +233,11 @@ def _store(
 
 def _library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
     found = pl.DataFrame(pl.from_arrow(compiled.rejects))
-    return found.select(
-        pl.lit(scope).alias("scope"), pl.col("rule_id").cast(pl.String), "error", "message", "position"
-    ).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
+    return as_rejects(found.with_columns(scope=pl.lit(scope)))
 
 
 def _stored_rejects(lake: Lake) -> pl.DataFrame:
-    table = lake.arrow("rule_rejects", _REJECT_COLUMNS)
-    return pl.DataFrame(pl.from_arrow(table)).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
+    return as_rejects(pl.DataFrame(pl.from_arrow(lake.arrow("rule_rejects", list(REJECT_SCHEMA)))))
 
 
 def _compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:

@@ -79,8 +79,8 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
     count = rules.enabled(scope.name)
     try:
         found = [*_rejected(scope, rules)]
-        usable = _usable(scope, rules)
-        found += _of_streams(scope, rules)
+        usable = _usable(scope, rules, found)
+        found += _of_streams(scope, rules, usable)
         found += _of_rules(scope, usable)
         found += _of_source(scope, usable)
         found += _of_runs(scope, usable, runs, noisy)
@@ -108,29 +108,26 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
             yield Finding(each["rule_id"], "rejected", message, position=each["position"])
 
 
-def _usable(scope: Scope, rules: RuleSet) -> pl.DataFrame:
+def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.DataFrame:
     """The rules of a scope that are not refused for their rows, or by Spark."""
-    refused = [each.rule_id for each in _rejected(scope, rules)]
+    refused = [each.rule_id for each in rejected]
     sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
     return sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
 
 
-def _of_streams(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
+def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[Finding]:
     """A stream that could read what another one has tagged."""
     if not isinstance(scope, StreamScope):
         return
     workspace = scope.workspace
-    indexed = {
-        each.name: IndexedRules(
-            _usable(StreamScope(workspace, each), rules),
-            rules.version,
-            each.event_time,
-            workspace.configuration.rules.time_zone,
-        )
-        for each in [scope.stream, *possible_origins(workspace.configuration, scope.stream)]
-    }
-    mine = indexed.pop(scope.name)
-    proposal = origin_proposal(workspace, scope.stream, mine, indexed, scope.columns()) if indexed else None
+    zone = workspace.configuration.rules.time_zone
+    theirs = {}
+    for stream in possible_origins(workspace.configuration, scope.stream):
+        other = StreamScope(workspace, stream)
+        sound = _usable(other, rules, _rejected(other, rules))
+        theirs[stream.name] = IndexedRules(sound, rules.version, stream.event_time, zone)
+    mine = IndexedRules(usable, rules.version, scope.event_time, zone)
+    proposal = origin_proposal(workspace, scope.stream, mine, theirs, scope.columns()) if theirs else None
     if proposal is not None:
         yield Finding(None, IMPLIED_BY_STREAM, proposal)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -88,22 +89,21 @@ class Origin:
         Where the origin kept only rows that matched. known: fingerprints of which that has been found before. Raises
         `NotImpliedError`, and `SourceError` where rows are missing for another reason or nothing can be shown.
         """
-        found = dict.fromkeys(
-            str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)
-        )
-        for fingerprint in found:
-            if fingerprint not in known:
+        found = {str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)}
+        if unknown := sorted(found.difference(known)):
+            mine = IndexedRules.of(self.workspace, stored)
+            for fingerprint in unknown:
                 before = newest_index(self.workspace.lake, self.origin.name, fingerprint)
                 if before is None:
                     raise self._unknown(f"the index {fingerprint[:12]} that tagged them is no longer in rule_index")
-                self._refuse_unless_implied(IndexedRules.of(self.workspace, stored), before, self._anew())
+                self._refuse_unless_implied(mine, before, self._anew())
         return sorted(found)
 
     def _batches(self, source: Source, taken: Slice) -> Iterator[MicroBatch]:
         """The origin's micro-batches that the slice's rows, or the lack of them, are from."""
         if taken.skipped:
             return
-        known = {batch.batch: batch for batch in batches(self.workspace.lake, self.origin.name)}
+        known = self._micro_batches
         for number in self._numbers_in(source, taken, known):
             if number not in known:
                 raise self._unknown(f"its micro-batch {number} is no longer in runs")
@@ -111,6 +111,11 @@ class Origin:
                 return
             if known[number].plan["files"]:
                 yield known[number]
+
+    @cached_property
+    def _micro_batches(self) -> dict[int, MicroBatch]:
+        """The origin's micro-batches by number: once a run, since each stands in `runs` before it is in its table."""
+        return {batch.batch: batch for batch in batches(self.workspace.lake, self.origin.name)}
 
     def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
         """The numbers of the micro-batches of a slice; of a snapshot all up to it, the last one first."""

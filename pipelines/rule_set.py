@@ -108,11 +108,14 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         "UNKNOWN_SCOPE": pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
-    rejects = refused.select(
-        "scope", pl.col("rule_id").cast(pl.String), "error", message=message, position=pl.lit(None, pl.Int32)
-    ).cast(REJECT_SCHEMA)  # type: ignore[arg-type]
+    rejects = as_rejects(refused.with_columns(message=message, position=None))
     sound = judged.filter(pl.col("error").is_null()).drop("error")
     return RuleSet(version, sound, rejects)
+
+
+def as_rejects(frame: pl.DataFrame) -> pl.DataFrame:
+    """The columns of rejects, in their order and types."""
+    return frame.select(pl.col(name).cast(kind) for name, kind in REJECT_SCHEMA.items())
 
 
 def _unknown_scope(scope: str, scopes: Sequence[str]) -> str:

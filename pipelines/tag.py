@@ -130,6 +130,7 @@ class _Tagger:
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Matcher]] = {}
         self._matchables: dict[str, Matchable] = {}
         self._prepared: tuple[StructType, str] | None = None
+        self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
         """Do what is due, one micro-batch at a time; yields each as `runs` has it when it is done."""
@@ -183,8 +184,8 @@ class _Tagger:
             "rows": rows,
             "quarantined": refused,
         }
-        if stream.source_stream is not None:
-            plan["implied_by"] = self._implied_by(source, taken, stored, last)
+        if self._origin is not None:
+            plan["implied_by"] = _implied_by(self._origin, source, taken, stored, last)
         batch = MicroBatch(
             scope=stream.name,
             batch=0 if last is None else last.batch + 1,
@@ -197,13 +198,6 @@ class _Tagger:
         )
         recorded = record_plan(self.lake, batch)
         return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
-
-    def _implied_by(self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None) -> list[str]:
-        """The indexes that tagged the rows which another stream gives, found to leave out none that a rule matches."""
-        same = last is not None and last.fingerprint == stored.fingerprint
-        before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
-        known = {*before, stored.statistics.get("implied_by")}
-        return Origin(self.workspace, self.stream).implies_taken(source, taken, stored, known) or before
 
     def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
         """Rows of the slice (None where nobody needs to count) and those of them for quarantine."""
@@ -291,3 +285,13 @@ class _Tagger:
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
         tables.prepare(slice_schema(source, source.version), anew=True)
         return record_reset(self.lake, batch)
+
+
+def _implied_by(
+    origin: Origin, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
+) -> list[str]:
+    """The indexes that tagged the rows which another stream gives, found to leave out none that a rule matches."""
+    same = last is not None and last.fingerprint == stored.fingerprint
+    before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
+    known = {*before, stored.statistics.get("implied_by")}
+    return origin.implies_taken(source, taken, stored, known) or before
