@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -59,6 +59,9 @@ class TableLog:
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files, as the log writes them."""
+        known = _in_checksum(snapshot, "allFiles")
+        if known is not None:
+            return [json.loads(add.json())["add"] for add in known]
         return [json.loads(row) for row in snapshot.allFiles().toJSON().collectAsList()]
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
@@ -134,17 +137,27 @@ class TableLog:
 
         False if the table holds this or a later one of `app` already. Py4JJavaError where another writer interferes.
         """
-        actions = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$")
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        return self._commit(app, version, lambda _: map(from_json, entries))
+
+    def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
+        """Write rows with just the table's columns, in one commit as `append` does.
+
+        Spark's own writer with `txnAppId` replays the table's log for the transactions that its commits tell.
+        """
+        return self._commit(app, version, lambda transaction: _items(transaction.writeFiles(frame._jdf)))
+
+    def _commit(self, app: str, version: int, actions: Callable[[Any], Iterable[Any]]) -> bool:
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
         with self._active():
             transaction = self._log.startTransaction(self._none, self._none)
-            if transaction.txnVersion(app) >= version:
+            if _last_of(transaction, app) >= version:
                 return False
-            mark = json.dumps({"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}})
-            done = self._sequence([actions.fromJson(text) for text in [mark, *entries]])
+            mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
+            done = self._sequence([from_json(json.dumps(mark)), *actions(transaction)])
             mode = self._jvm.org.apache.spark.sql.SaveMode.Append
-            write = operations.Write(mode, *([self._none] * 8))
-            transaction.commit(done, write)
+            transaction.commit(done, operations.Write(mode, *([self._none] * 8)))
         return True
 
     @contextlib.contextmanager
@@ -166,6 +179,27 @@ class TableLog:
         for item in items:
             java_list.add(item)
         return self._jvm.PythonUtils.toSeq(java_list)
+
+
+def _last_of(transaction: Any, app: str) -> int:
+    """The newest transaction of `app` that the table holds, -1 where there is none; a later one is a conflict then."""
+    known = _in_checksum(transaction.snapshot(), "setTransactions")
+    if known is None:
+        return int(transaction.txnVersion(app))
+    transaction.readTxn().addOne(app)
+    return next((int(done.version()) for done in known if done.appId() == app), -1)
+
+
+def _in_checksum(snapshot: Any, part: str) -> list[Any] | None:
+    """What the checksum file of a snapshot's commit tells of the table, where it does: it spares replaying the log."""
+    checksum = snapshot.checksumOpt()
+    found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
+    return _items(found.get()) if found.isDefined() else None
+
+
+def _items(sequence: Any) -> list[Any]:
+    """The items of a Scala sequence."""
+    return [sequence.apply(i) for i in range(sequence.size())]
 
 
 def snapshot_schema(snapshot: Any) -> StructType:

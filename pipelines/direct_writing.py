@@ -19,7 +19,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from pipelines.errors import TableError
-from pipelines.schema import OPAQUE, arrow_schema_of
+from pipelines.schema import OPAQUE, arrow_schema_of, plain_schema, same_columns
 from rules_index.tagged_files import RESULT, Task
 
 if TYPE_CHECKING:
@@ -87,13 +87,9 @@ def takes_files(lake: Lake, name: str, wanted: StructType) -> bool:
         and features <= _FEATURES
         and (bool(protocol.writer_features) or protocol.min_writer_version <= _NEWEST_LEGACY_WRITER)
         and not any(key.startswith(_SETTINGS) for key in metadata.configuration)
-        and _columns(held) == _columns(wanted)
+        and same_columns(held, wanted)
+        and all(f.nullable and f.dataType == p.dataType for f, p in zip(held, plain_schema(held), strict=True))
     )
-
-
-def _columns(schema: StructType) -> list[Any]:
-    """All that distinguishes columns but their comments and whether they may be NULL."""
-    return [(f.name, f.dataType, {k: v for k, v in (f.metadata or {}).items() if k != "comment"}) for f in schema]
 
 
 def _is_opaque(kind: pa.DataType) -> bool:

@@ -92,6 +92,16 @@ def plain_schema(schema: StructType) -> StructType:
     return StructType(fields)
 
 
+def same_columns(first: StructType, second: StructType) -> bool:
+    """True if nothing but comments, and where NULL is allowed, tells the columns of two tables apart."""
+    return _uncommented(first) == _uncommented(second)
+
+
+def _uncommented(schema: StructType) -> list[Any]:
+    fields = plain_schema(schema).fields
+    return [(f.name, f.dataType, {k: v for k, v in f.metadata.items() if k != "comment"}) for f in fields]
+
+
 def _nullable(kind: DataType) -> DataType:
     from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 

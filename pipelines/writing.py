@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
 from pipelines.config import Stream
-from pipelines.delta_internals import TableLog
+from pipelines.delta_internals import TableLog, snapshot_schema
 from pipelines.direct_writing import Written, codec, discard, folder_of, takes_files, write_files
 from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
 from pipelines.lake import first_line
 from pipelines.matching import Matcher
 from pipelines.quarantine import quoted, reason, sound
-from pipelines.schema import changed_types, plain_schema, unwritable_columns
+from pipelines.schema import changed_types, plain_schema, same_columns, unwritable_columns
 from pipelines.tables import (
     QUARANTINE_COLUMNS,
     Column,
@@ -128,20 +128,27 @@ def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, 
     """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
     if resumed and is_done(lake, name, app, number):
         return False
-    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
-    writer = writer.option("txnAppId", app).option("txnVersion", number)
-    save: Callable[[], Any] = (
-        (lambda: writer.save(lake.uri(name)))
-        if lake.settings.root is not None
-        else (lambda: writer.saveAsTable(lake.sql_name(name)))
-    )
     try:
-        run(save, f"write micro-batch {number} to {name}")
+        return bool(run(partial(_append, lake, name, frame, app, number), f"write micro-batch {number} to {name}"))
     except PipelineError as error:
         # Two runs of one scope at once: whoever commits first has written the micro-batch for both.
         if not _is_conflict(error.__cause__) or not is_done(lake, name, app, number):
             raise
         return False
+
+
+def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> bool:
+    """True where Spark's writer was left to decide, which does not tell whether it had anything to do."""
+    if lake.settings.root is not None:
+        log = TableLog(frame.sparkSession, lake.uri(name))
+        if same_columns(snapshot_schema(log.latest()), frame.schema):
+            return log.append_rows(frame, app, number)
+    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("txnAppId", app).option("txnVersion", number)
+    if lake.settings.root is not None:
+        writer.save(lake.uri(name))
+    else:
+        writer.saveAsTable(lake.sql_name(name))
     return True
 
 

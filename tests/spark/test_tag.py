@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
+from functools import reduce
 from typing import Any
 from urllib.parse import urlparse
 
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, functions
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import (
@@ -93,10 +94,8 @@ def read(workspace, name: str):
 def expected_ids(workspace, rules=RULES, where: str = "id IS NOT NULL") -> Counter:
     """What Spark's own WHERE says: (row's t, rule) for every match."""
     source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source).filter(where)
-    found: Counter = Counter()
-    for rule_id, _, expression in rules:
-        found.update((row["t"], rule_id) for row in source.filter(expression).select("t").collect())
-    return found
+    kept = [source.filter(expression).select("t", functions.lit(rule_id)) for rule_id, _, expression in rules]
+    return Counter((row[0], row[1]) for row in reduce(DataFrame.unionAll, kept).collect())
 
 
 def tagged_ids(workspace) -> Counter:

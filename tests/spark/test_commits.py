@@ -1,0 +1,120 @@
+"""Commits that carry a micro-batch's number: once each, in conflict with a rival's, and without replaying the log."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JJavaError
+
+from pipelines.delta_internals import TableLog
+
+APP = "deltatag/test"
+
+
+@pytest.fixture
+def table(spark, tmp_path: Path) -> str:
+    uri = str(tmp_path / "t")
+    spark.sql(f"CREATE TABLE delta.`{uri}` (n BIGINT) USING DELTA")
+    return uri
+
+
+def append_rows(spark, log: TableLog, version: int) -> bool:
+    return log.append_rows(spark.range(3).toDF("n"), APP, version)
+
+
+def append_files(spark, log: TableLog, version: int) -> bool:
+    """Commit a file that Spark has written beside the table."""
+    folder = Path(log.uri)
+    spark.range(3).toDF("n").coalesce(1).write.mode("append").parquet(str(folder))
+    path = max(folder.glob("*.parquet"), key=lambda file: file.stat().st_mtime_ns)
+    add = {"path": path.name, "partitionValues": {}, "size": path.stat().st_size, "modificationTime": 1}
+    return log.append([json.dumps({"add": {**add, "dataChange": True}})], APP, version)
+
+
+WAYS = pytest.mark.parametrize("append", [append_rows, append_files])
+
+
+def count(spark, table: str) -> int:
+    return int(spark.read.format("delta").load(table).count())
+
+
+@WAYS
+def test_a_number_is_committed_once(spark, table: str, append) -> None:
+    log = TableLog(spark, table)
+    assert append(spark, log, 0) and append(spark, log, 1)
+    assert not append(spark, log, 1)
+    assert not append(spark, log, 0)
+    assert count(spark, table) == 6
+    # another writer's transactions are its own
+    spark.range(3).toDF("n").write.format("delta").mode("append").option("txnAppId", "other").option(
+        "txnVersion", 7
+    ).save(table)
+    assert not append(spark, log, 1)
+    assert append(spark, log, 2)
+    assert count(spark, table) == 12
+
+
+@WAYS
+def test_a_table_without_checksums_tells_its_transactions_too(spark, table: str, append) -> None:
+    assert append(spark, TableLog(spark, table), 4)
+    for checksum in Path(table, "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    for checksum in Path(table, "_delta_log").glob(".*.crc"):
+        checksum.unlink()
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    log = TableLog(spark, table)
+    assert not log.latest().checksumOpt().isDefined()
+    assert not append(spark, log, 4)
+    assert append(spark, log, 5)
+    assert count(spark, table) == 6
+
+
+@WAYS
+@pytest.mark.parametrize("rival", [append_rows, append_files])
+def test_a_rival_that_commits_the_number_meanwhile_is_a_conflict(spark, table: str, append, rival, monkeypatch) -> None:
+    log, other = TableLog(spark, table), TableLog(spark, table)
+    assert append(spark, log, 0)
+    as_before = log._sequence
+
+    def overtaken(items: Any) -> Any:
+        monkeypatch.undo()
+        assert rival(spark, other, 1)
+        return as_before(items)
+
+    monkeypatch.setattr(log, "_sequence", overtaken)
+    with pytest.raises(Py4JJavaError, match="ConcurrentTransactionException"):
+        append(spark, log, 1)
+    assert count(spark, table) == 6
+
+
+@WAYS
+def test_a_commit_and_its_files_need_no_replay_of_the_log(spark, table: str, append) -> None:
+    log = TableLog(spark, table)
+    assert append(spark, log, 0) and append(spark, log, 1)
+    before = log.latest()
+    assert append(spark, log, 2)
+    assert not before.stateReconstructionTriggered()
+    after = log.latest()
+    assert len(log.files(after)) == len(list(Path(table).glob("*.parquet")))
+    assert not after.stateReconstructionTriggered()
+
+
+def test_files_are_the_same_from_a_checksum_and_from_the_log(spark, table: str) -> None:
+    log = TableLog(spark, table)
+    for version in range(3):
+        append_rows(spark, log, version)
+    spark.sql(f"DELETE FROM delta.`{table}` WHERE n = 1")
+    snapshot = log.latest()
+    assert snapshot.checksumOpt().get().allFiles().isDefined()
+    told = log.files(snapshot)
+    replayed = [json.loads(row) for row in snapshot.allFiles().toJSON().collectAsList()]
+
+    def comparable(adds: list[dict[str, Any]]) -> list[str]:
+        kept = ("path", "size", "modificationTime", "partitionValues", "deletionVector")
+        rows = ({**{key: add.get(key) for key in kept}, "stats": json.loads(add["stats"])} for add in adds)
+        return sorted(json.dumps(row, sort_keys=True) for row in rows)
+
+    assert comparable(told) == comparable(replayed)
