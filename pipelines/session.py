@@ -57,6 +57,9 @@ _MEANING = {
 """What decides the meaning of a rule's text; nobody's configuration changes it."""
 
 
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
 def open_session(
     configuration: Configuration, running: SparkSession | None = None, quiet: bool = False
 ) -> SparkSession:
@@ -102,9 +105,11 @@ def _running_session() -> SparkSession | None:
 
 def _start(configuration: Configuration, quiet: bool) -> SparkSession:
     """Start Spark on this machine, or on the master that `[spark]` names."""
+    from pipelines.class_archive import archive_folder, java_options
     from pipelines.runtime import find_jars, find_java, numba_cache_folder
 
-    os.environ["JAVA_HOME"] = str(find_java().path)
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.path)
     os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -113,7 +118,8 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("deltatag")
-        settings = start_settings(configuration, tuple(str(jar) for jar in find_jars()))
+        jars = tuple(str(jar) for jar in find_jars())
+        settings = start_settings(configuration, jars, java_options(java, archive_folder()))
         for name, value in settings.items():
             builder = builder.config(name, value)
         try:
@@ -137,8 +143,11 @@ def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Col
     return derived_column(spark, text, data_type)
 
 
-def start_settings(configuration: Configuration, jars: tuple[str, ...]) -> dict[str, str]:
-    """Settings of a session to be started: deltatag's defaults, over them `[spark]`, beside both Delta's jars."""
+def start_settings(configuration: Configuration, jars: tuple[str, ...], java_options: str = "") -> dict[str, str]:
+    """Settings of a session to be started: deltatag's defaults, over them `[spark]`, beside both Delta's jars.
+
+    `java_options` come before those that `[spark]` has for the driver.
+    """
     own = dict(configuration.spark)
     master = own.get("spark.master", "local[*]")
     settings = {"spark.master": master}
@@ -149,6 +158,8 @@ def start_settings(configuration: Configuration, jars: tuple[str, ...]) -> dict[
     settings |= own
     for name, value in _DELTA.items():
         settings[name] = value if name not in own or name.endswith("spark_catalog") else f"{value},{own[name]}"
+    if java_options:
+        settings[_JAVA_OPTIONS] = f"{java_options} {own.get(_JAVA_OPTIONS, '')}".strip()
     settings["spark.jars"] = ",".join([*jars, *filter(None, [own.get("spark.jars")])])
     return settings
 

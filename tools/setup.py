@@ -57,6 +57,7 @@ def set_up() -> bool:
         ("project", project_state, install_project),
         ("runtime", runtime_state, fetch_runtime),
         ("kernels", kernels_state, compile_kernels),
+        ("classes", classes_state, archive_classes),
     ]
     worked = False
     for name, state, action in steps:
@@ -100,6 +101,15 @@ def kernels_state() -> str:
     for folder in ("expressions/patterns", "join"):
         sources += (ROOT / "rules_index" / folder).glob("*.py")
     return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
+
+
+def classes_state() -> str:
+    """What the archive of classes was made from, and with."""
+    seen = [runtime_state()]
+    seen += [file_hash(ROOT / name) for name in ("tools/archive_classes.py", "pipelines/class_archive.py")]
+    for java in (Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java", Path(shutil.which("java") or "")):
+        seen.append(str(java.stat().st_mtime_ns) if java.is_file() else "missing")
+    return hashlib.sha256("\0".join([*seen, file_hash(LOCK)]).encode()).hexdigest()
 
 
 def make_environment() -> None:
@@ -203,6 +213,12 @@ def compile_kernels() -> None:
         "os.environ['NUMBA_CACHE_DIR'] = str(folder()); from rules_index.warm_up import warm_up; warm_up()"
     )
     subprocess.run([str(PYTHON), "-c", code], cwd=ROOT, capture_output=True)
+
+
+def archive_classes() -> None:
+    """Spare each start of Spark a third of its time; what fails here costs nothing but that."""
+    say("archiving the classes of Spark")
+    subprocess.run([str(PYTHON), str(ROOT / "tools" / "archive_classes.py")], cwd=ROOT, capture_output=True)
 
 
 def read_note() -> dict[str, str]:
