@@ -138,16 +138,17 @@ class TableLog:
         False if the table holds this or a later one of `app` already. Py4JJavaError where another writer interferes.
         """
         from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
-        return self._commit(app, version, lambda _: map(from_json, entries))
+        return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
 
     def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
         """Write rows with just the table's columns, in one commit as `append` does.
 
         Spark's own writer with `txnAppId` replays the table's log for the transactions that its commits tell.
         """
-        return self._commit(app, version, lambda transaction: _items(transaction.writeFiles(frame._jdf)))
+        as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
 
-    def _commit(self, app: str, version: int, actions: Callable[[Any], Iterable[Any]]) -> bool:
+    def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
         from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
         with self._active():
@@ -155,9 +156,10 @@ class TableLog:
             if _last_of(transaction, app) >= version:
                 return False
             mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
-            done = self._sequence([from_json(json.dumps(mark)), *actions(transaction)])
+            done = self._list([from_json(json.dumps(mark))])
+            done.addAll(actions(transaction))
             mode = self._jvm.org.apache.spark.sql.SaveMode.Append
-            transaction.commit(done, operations.Write(mode, *([self._none] * 8)))
+            transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
         return True
 
     @contextlib.contextmanager
@@ -175,10 +177,13 @@ class TableLog:
                 sessions.clearActiveSession()
 
     def _sequence(self, items: Iterable[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(self._list(items))
+
+    def _list(self, items: Iterable[Any]) -> Any:
         java_list = self._jvm.java.util.ArrayList()
         for item in items:
             java_list.add(item)
-        return self._jvm.PythonUtils.toSeq(java_list)
+        return java_list
 
 
 def _last_of(transaction: Any, app: str) -> int:
@@ -194,12 +199,7 @@ def _in_checksum(snapshot: Any, part: str) -> list[Any] | None:
     """What the checksum file of a snapshot's commit tells of the table, where it does: it spares replaying the log."""
     checksum = snapshot.checksumOpt()
     found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
-    return _items(found.get()) if found.isDefined() else None
-
-
-def _items(sequence: Any) -> list[Any]:
-    """The items of a Scala sequence."""
-    return [sequence.apply(i) for i in range(sequence.size())]
+    return [found.get().apply(i) for i in range(found.get().size())] if found.isDefined() else None
 
 
 def snapshot_schema(snapshot: Any) -> StructType:

@@ -77,14 +77,14 @@ def test_a_table_without_checksums_tells_its_transactions_too(spark, table: str,
 def test_a_rival_that_commits_the_number_meanwhile_is_a_conflict(spark, table: str, append, rival, monkeypatch) -> None:
     log, other = TableLog(spark, table), TableLog(spark, table)
     assert append(spark, log, 0)
-    as_before = log._sequence
+    as_before = log._list
 
     def overtaken(items: Any) -> Any:
         monkeypatch.undo()
         assert rival(spark, other, 1)
         return as_before(items)
 
-    monkeypatch.setattr(log, "_sequence", overtaken)
+    monkeypatch.setattr(log, "_list", overtaken)
     with pytest.raises(Py4JJavaError, match="ConcurrentTransactionException"):
         append(spark, log, 1)
     assert count(spark, table) == 6

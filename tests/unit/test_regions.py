@@ -14,6 +14,7 @@ from rules_index.expressions.constants import clamp
 from rules_index.literal_sets import SetColumn
 from rules_index.value_sets import SetArrays
 from rules_index.values import NOTHING, Key, ValueSet, float_key, interval, points, successor
+from tests.cases import cases
 
 EXTREMES = [-(1 << 63), (1 << 63) - 1, -1, 0, 1, 2, 3, 1 << 40]
 STRINGS = ["", "a", "b", "ab", "ab\0", "zé", "zz", "a" * 20, "😀"]
@@ -60,7 +61,7 @@ def laid_out(sets: list[ValueSet], data_type: pa.DataType) -> tuple[regions.Layo
 @pytest.mark.parametrize("many", [False, True])
 def test_a_code_is_in_a_sets_intervals_where_the_value_is_in_the_set(kind: str, many: bool) -> None:
     data_type, value, key = KINDS[kind]
-    for seed in range(40):
+    for seed in range(cases(40)):
         random.seed(seed)
         count = random.randint(20, 60) if many else random.randint(0, 4)
         sets = [clamp(random_set(value, key), data_type) for _ in range(count)]

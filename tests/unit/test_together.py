@@ -19,6 +19,7 @@ from rules_index.expressions.tree import Leaf
 from rules_index.flatten import Flattened
 from rules_index.rules import Rejects, read_rules
 from rules_index.together.frames import Frame
+from tests.cases import cases
 from tests.unit.expressions.schemas import SCHEMA
 
 INTEGERS = [*range(-3, 6), 127, 128, -128, -129, 32767, 2**31 - 1, 2**31, 2**63 - 1, 2**63, 10**18 - 1, 10**18, 10**37]
@@ -162,7 +163,7 @@ def check_equal(one: Flattened, other: Flattened) -> None:
     assert all(np.array_equal(*pair) for pair in zip(one.raising, other.raising, strict=True))
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(cases(80)))
 def test_together_is_one_by_one(seed: int) -> None:
     random.seed(seed)
     count = random.choice([3, 30, 200])

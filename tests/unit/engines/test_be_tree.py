@@ -14,6 +14,7 @@ from rules_index.engines.be_tree import BETree, Events, interval, max_cap_for
 from rules_index.engines.be_tree.nodes import capacity_of
 from rules_index.engines.boxes import Boxes, Structure, Tree
 from rules_index.engines.flat import InvalidArraysError
+from tests.cases import cases
 
 Box = Mapping[int, tuple[int, int]]
 """Attribute -> closed interval of codes."""
@@ -456,7 +457,7 @@ class Updates:
 
 @pytest.mark.parametrize("block", range(4))
 def test_every_update_keeps_the_invariants_and_every_search_is_exact(block: int) -> None:
-    for seed in range(100 * block, 100 * block + 100):
+    for seed in range(100 * block, 100 * block + cases(100)):
         sequence = Updates(seed)
         random = sequence.draw.random
         steps: list[Callable[[], None]] = [

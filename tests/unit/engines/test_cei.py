@@ -13,6 +13,7 @@ from rules_index.engines.cei import Cei, IntervalIndex, formulas
 from rules_index.engines.cei.constructs import Kind
 from rules_index.engines.cei.structure import Access
 from rules_index.engines.flat import InvalidArraysError
+from tests.cases import cases
 
 KINDS: tuple[Kind, ...] = get_args(Kind)
 ACCESSES: tuple[Access, ...] = get_args(Access)
@@ -338,7 +339,7 @@ def assert_agrees(play: Play, cei: Cei) -> None:
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_boxes_agree_with_brute_force_under_every_change(kind: Kind, access: Access) -> None:
-    for seed in range(24):
+    for seed in range(cases(24)):
         play = Play(seed)
         boxes = play.boxes(int(play.random.choice([0, 1, 40])))
         segment_length = int(play.random.choice([0, 1, 8, 4096]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -14,10 +13,11 @@ from rules_index.artifact import dumps
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
 from rules_index.engines.layout import Placement
 from tests import random_rows
+from tests.cases import cases
 from tests.random_expressions import Grammar
 from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
 
-CASES = int(os.environ.get("DELTATAG_ENGINE_CASES", "60"))
+CASES = cases(60, "DELTATAG_ENGINE_CASES")
 """Rule sets, each compared as built and after every one of four changes."""
 ROWS = (0, 1, 63, 64, 65, 500, 4097)
 INDEXED = [name for name in ENGINES if name != "scan"]
@@ -152,7 +152,7 @@ def test_values_that_few_rules_name_are_looked_up() -> None:
 @pytest.mark.parametrize("name", [*ENGINES, "placed"])
 def test_arrays_out_of_bounds_are_refused_or_harmless(name: str) -> None:
     refused = 0
-    for seed in range(60):
+    for seed in range(cases(60)):
         draw = Draw(seed, SIZES["many codes" if seed % 2 else "few codes"])
         conjunctions = draw.conjunctions()
         engine: Any = Placed if name == "placed" else ENGINES[name]
@@ -170,4 +170,4 @@ def test_arrays_out_of_bounds_are_refused_or_harmless(name: str) -> None:
                 engine.load(arrays, len(conjunctions.sizes), RULES).match(draw.codes(200))
             except InvalidArraysError:
                 refused += 1
-    assert refused > 100
+    assert refused > cases(60)

@@ -14,6 +14,7 @@ from rules_index.engines.flat import InvalidArraysError
 from rules_index.engines.grid_file import GridFile
 from rules_index.engines.r_tree import RTree
 from rules_index.engines.r_tree.nodes import ROOT
+from tests.cases import cases
 from tests.unit.engines.test_r_tree import (
     Draw,
     History,
@@ -48,7 +49,7 @@ TWO_STEPS: dict[str, Callable[[Boxes], GridFile | RTree]] = {
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_every_change_keeps_the_pages_sound_and_the_answers_right(name: str) -> None:
-    for seed in range(12):
+    for seed in range(cases(12)):
         run_history(seed, BUILDS[name], 120)
 
 

@@ -13,6 +13,7 @@ from rules_index.engines.boxes import Boxes, Tree
 from rules_index.engines.flat import InvalidArraysError
 from rules_index.engines.r_tree import RTree, scan_evaluate
 from rules_index.engines.r_tree.split import quadratic_split, r_star_split
+from tests.cases import cases
 
 Sides = dict[int, tuple[int, int]]
 """A box: of the attributes that it bounds, the lowest and the highest code."""
@@ -212,7 +213,7 @@ BUILDS: dict[str, Callable[[Boxes], RTree]] = {
 
 @pytest.mark.parametrize("name", BUILDS)
 def test_every_change_keeps_the_tree_sound_and_its_answers_right(name: str) -> None:
-    for seed in range(12):
+    for seed in range(cases(12)):
         run_history(seed, BUILDS[name], 120)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -14,9 +13,10 @@ import pytest
 import rules_index as ri
 from rules_index.compiled import CompiledRules
 from rules_index.join import JoinIndex, Side, pieces
+from tests.cases import cases
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
 
-CASES = int(os.environ.get("DELTATAG_JOIN_CASES", "20"))
+CASES = cases(20, "DELTATAG_JOIN_CASES")
 """Random joins for each number of streams and each way of cutting the work."""
 SHAPES = {2: (0, 60, 2, 12), 3: (0, 18, 2, 6), 4: (0, 10, 2, 4), 6: (1, 5, 1, 2)}
 """For each number of streams, the least rows of a side and their bound, keys, and the span of their times."""
