@@ -35,12 +35,12 @@ RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
 def main() -> int:
     """Make the archive for the Java that is found, in the place of any other, if it is one that would use it."""
     java, folder = find_java(), archive_folder()
+    shutil.rmtree(folder, ignore_errors=True)  # a JVM that reads one writes none
     if java.version > NEWEST_JAVA:
         return 0
     with tempfile.TemporaryDirectory(prefix="deltatag-") as name:
         made = Path(name) / "spark.jsa"
         run_once(Path(name) / "lake", f"-XX:ArchiveClassesAtExit={made} {QUIET}")
-        shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         shutil.move(made, folder / archive_name(java, made.stat().st_size))
     return 0
