@@ -95,7 +95,7 @@ def expected_ids(workspace, rules=RULES, where: str = "id IS NOT NULL") -> Count
     """What Spark's own WHERE says: (row's t, rule) for every match."""
     source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source).filter(where)
     kept = [source.filter(expression).select("t", functions.lit(rule_id)) for rule_id, _, expression in rules]
-    return Counter((row[0], row[1]) for row in reduce(DataFrame.unionAll, kept).collect())
+    return Counter((row[0], row[1]) for row in reduce(DataFrame.unionAll, kept).collect()) if kept else Counter()
 
 
 def tagged_ids(workspace) -> Counter:
