@@ -33,6 +33,7 @@ _LOCAL = {
     "spark.log.level": "ERROR",
 }
 """Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWATCHED = str(2**31 - 1)
 """Value of BATCH_BYTES without which Spark adds up the sizes of all columns after each row that it hands to Python,
@@ -55,9 +56,6 @@ _MEANING = {
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
 }
 """What decides the meaning of a rule's text; nobody's configuration changes it."""
-
-
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def open_session(

@@ -2,7 +2,7 @@
 
 A micro-batch stands in `runs` with all that decides its rows before the first of them is written. The three
 tables are then written in a fixed order, each commit with the micro-batch's number as Delta's `txnVersion`;
-whatever is repeated after a crash is skipped by Delta itself.
+what is repeated after a crash passes over every table that has the number already.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ Run by `tools/setup.py` with the environment's Python. Without the archive every
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -32,18 +31,17 @@ RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
 """
 
 
-def main() -> int:
+def archive() -> None:
     """Make the archive for the Java that is found, in the place of any other, if it is one that would use it."""
     java, folder = find_java(), archive_folder()
     shutil.rmtree(folder, ignore_errors=True)  # a JVM that reads one writes none
     if java.version > NEWEST_JAVA:
-        return 0
+        return
     with tempfile.TemporaryDirectory(prefix="deltatag-") as name:
         made = Path(name) / "spark.jsa"
         run_once(Path(name) / "lake", f"-XX:ArchiveClassesAtExit={made} {QUIET}")
         folder.mkdir(parents=True)
         shutil.move(made, folder / archive_name(java, made.stat().st_size))
-    return 0
 
 
 def run_once(folder: Path, options: str) -> None:
@@ -87,7 +85,3 @@ def append(workspace: Workspace) -> None:
     )
     for stream in workspace.configuration.streams.values():
         write_deltalake(stream.source, table, mode="append")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

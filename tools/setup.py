@@ -58,8 +58,8 @@ def set_up() -> bool:
         ("packages", packages_state, install_packages),
         ("project", project_state, install_project),
         ("runtime", runtime_state, fetch_runtime),
-        ("kernels", kernels_state, compile_kernels),
         ("classes", classes_state, archive_classes),
+        ("kernels", kernels_state, compile_kernels),  # last: they are what changes most
     ]
     worked = False
     for name, state, action in steps:
@@ -97,14 +97,6 @@ def runtime_state() -> str:
     return hashlib.sha256("\0".join(seen).encode()).hexdigest()
 
 
-def kernels_state() -> str:
-    """The sources of the kernels: what Numba's cache goes by."""
-    sources = [*(ROOT / "rules_index" / "kernels").glob("*.py"), ROOT / "rules_index" / "warm_up.py"]
-    for folder in ("expressions/patterns", "join"):
-        sources += (ROOT / "rules_index" / folder).glob("*.py")
-    return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
-
-
 def classes_state() -> str:
     """What the archive of classes was made from, and with."""
     seen = [runtime_state()]
@@ -112,6 +104,14 @@ def classes_state() -> str:
     for java in (Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java", Path(shutil.which("java") or "")):
         seen.append(str(java.stat().st_mtime_ns) if java.is_file() else "missing")
     return hashlib.sha256("\0".join([*seen, file_hash(LOCK)]).encode()).hexdigest()
+
+
+def kernels_state() -> str:
+    """The sources of the kernels: what Numba's cache goes by."""
+    sources = [*(ROOT / "rules_index" / "kernels").glob("*.py"), ROOT / "rules_index" / "warm_up.py"]
+    for folder in ("expressions/patterns", "join"):
+        sources += (ROOT / "rules_index" / folder).glob("*.py")
+    return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
 
 
 def make_environment() -> None:
@@ -207,25 +207,30 @@ def fetch_runtime() -> None:
         raise SetupError("set-up ends here: `make setup` goes on from this point once that is there.")
 
 
-def compile_kernels() -> None:
-    """Spare the first run the half minute in which Numba compiles; what fails here is told by that run."""
-    say("compiling the kernels")
-    code = (
-        "import os; from pipelines.runtime import numba_cache_folder as folder; "
-        "os.environ['NUMBA_CACHE_DIR'] = str(folder()); from rules_index.warm_up import warm_up; warm_up()"
-    )
-    subprocess.run([str(PYTHON), "-c", code], cwd=ROOT, capture_output=True)
-
-
 def archive_classes() -> None:
     """Spare each start of Spark a quarter of its time; what fails here costs nothing but that."""
     say("archiving the classes of Spark")
-    command = [str(PYTHON), str(ROOT / "tools" / "archive_classes.py")]
     with contextlib.suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, cwd=ROOT, capture_output=True, timeout=ARCHIVE_SECONDS)
+        run_with_kernels("from tools.archive_classes import archive; archive()", ARCHIVE_SECONDS)
+
+
+def compile_kernels() -> None:
+    """Spare the first run the minutes in which Numba compiles; what fails here is told by that run."""
+    say("compiling the kernels")
+    run_with_kernels("from rules_index.warm_up import warm_up; warm_up()")
+
+
+def run_with_kernels(code: str, timeout: float | None = None) -> None:
+    """Run Python code where it finds, and leaves, the kernels that Numba has compiled."""
+    cache = (
+        "import os; from pipelines.runtime import numba_cache_folder as folder; "
+        "os.environ['NUMBA_CACHE_DIR'] = str(folder()); "
+    )
+    subprocess.run([str(PYTHON), "-c", cache + code], cwd=ROOT, capture_output=True, timeout=timeout)
 
 
 def read_note() -> dict[str, str]:
+    """What each step depended on when it was last done, by the step's name; empty where nothing is known."""
     try:
         note = json.loads(NOTE.read_text())
     except (OSError, ValueError):
@@ -234,6 +239,7 @@ def read_note() -> dict[str, str]:
 
 
 def write_note(done: dict[str, str]) -> None:
+    """Keep what each step depended on, all of it or none."""
     NOTE.parent.mkdir(parents=True, exist_ok=True)
     partial = NOTE.with_suffix(".partial")
     partial.write_text(json.dumps(done, indent=1))

@@ -71,12 +71,11 @@ class Engine(ABC):
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
-        index = self._index
+        index, codes = self._index, np.ascontiguousarray(codes)
         if index is None or (self._rows_left <= 0 and codes.shape[1]):
-            # always from the stored terms: arranged ones are another type to the compiler
             index = self._open()
             terms, dense = arranged(codes, index)
-            index = self._index = index._replace(terms=terms, dense=dense)
+            index = self._index = index._replace(terms=_read_only(terms), dense=dense)
             self._rows_left = REARRANGED_ROWS
         self._rows_left -= codes.shape[1]
         result: tuple[np.ndarray, np.ndarray] = match_codes(codes, index)
@@ -127,16 +126,14 @@ class Engine(ABC):
         if self._kernel is None:
             conjunctions, keys = self._stored.conjunctions()
             kernel = lay_out(conjunctions, self._place(conjunctions, keys))
-            self._kernel = {name: kernel[name] for name in (*KERNEL, "scalars")}
-            for array in self._kernel.values():
-                array.setflags(write=False)
+            self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
         return self._kernel
 
     def _open(self) -> Index:
         kernel = self._arrays()
         conjunctions, _ = self._stored.conjunctions()
-        fields: dict[str, Any] = {name: kernel[name] for name in KERNEL}
-        fields |= {name: getattr(conjunctions, source) for name, source in SHARED.items()}
+        fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
+        fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields["dense"] = 0
         return Index(**fields)
@@ -164,3 +161,10 @@ class BoxEngine(Engine):
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
         return cls.structure_class.build(boxes_of(conjunctions), **cls.parameters)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: for arrays that can, another type, kernels would be compiled anew."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view

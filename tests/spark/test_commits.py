@@ -60,9 +60,7 @@ def test_a_number_is_committed_once(spark, table: str, append) -> None:
 @WAYS
 def test_a_table_without_checksums_tells_its_transactions_too(spark, table: str, append) -> None:
     assert append(spark, TableLog(spark, table), 4)
-    for checksum in Path(table, "_delta_log").glob("*.crc"):
-        checksum.unlink()
-    for checksum in Path(table, "_delta_log").glob(".*.crc"):
+    for checksum in [path for path in Path(table, "_delta_log").iterdir() if path.suffix == ".crc"]:
         checksum.unlink()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     log = TableLog(spark, table)

@@ -11,8 +11,10 @@ from urllib.parse import urlparse
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructType
 
 from pipelines.compile import compile_scopes
+from pipelines.direct_writing import takes_files
 from pipelines.errors import (
     CheckError,
     IndexOutdatedError,
@@ -387,6 +389,16 @@ def test_a_table_with_a_constraint_is_left_to_spark_which_keeps_it(prepared, spa
     spark.sql(f"ALTER TABLE {place} DROP CONSTRAINT few")
     tag_stream(workspace, "s")
     assert_exact(workspace)
+
+
+def test_workers_do_not_write_a_table_that_refuses_nulls(new_workspace, spark) -> None:
+    lake = new_workspace({}).lake
+    wanted = spark.sql("SELECT 1L AS id, 's' AS name").schema.jsonValue()
+    wanted = StructType.fromJson({**wanted, "fields": [{**field, "nullable": True} for field in wanted["fields"]]})
+    for name, id_type in (("free", "BIGINT"), ("strict", "BIGINT NOT NULL")):
+        spark.sql(f"CREATE TABLE delta.`{lake.uri(name)}` (id {id_type}, name STRING) USING DELTA")
+    assert takes_files(lake, "free", wanted)
+    assert not takes_files(lake, "strict", wanted)
 
 
 EXTREMES = """VALUES
