@@ -8,7 +8,7 @@ CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 # Two processes share the tests, each with a Spark of its own; TESTERS=0 runs them in order, in one.
 TESTERS ?= 2
-PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTERS) --dist worksteal $(PYTEST_ARGUMENTS)
+PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile $(PYTEST_ARGUMENTS)
 LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 

@@ -79,7 +79,8 @@ class TableLog:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        # not splitlines(), which also cuts at characters that JSON may have inside of its strings
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     def commits(self) -> range:
         """The versions whose commits the log still holds, up to the newest one."""

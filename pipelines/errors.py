@@ -47,6 +47,10 @@ class NotImpliedError(SourceError):
     """A stream reads what another one has tagged, and has rules that can match rows which are not there."""
 
 
+class RestartedError(PipelineError):
+    """Another run has emptied the tables meanwhile, and begun anew."""
+
+
 class JoinChangedError(PipelineError):
     """A join is defined otherwise than when its earlier rows were joined."""
 

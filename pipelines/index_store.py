@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pyarrow as pa
 
 from pipelines.errors import IndexDamagedError, NoIndexError, TableError
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.runs import PLANNED, last_batch
 from pipelines.session import scratch_folder
 from pipelines.tables import CHUNK_BYTES, RULE_INDEX
 
@@ -73,7 +75,8 @@ def store_index(
 ) -> StoredIndex:
     """Write the index file at `path` as the scope's newest, in one commit.
 
-    `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged.
+    `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged; the one
+    of an unfinished micro-batch is kept.
     """
     from deltalake import exceptions, write_deltalake
 
@@ -82,7 +85,9 @@ def store_index(
         scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
         size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
-    chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), _chunks(stored, path))
+    kept = _unfinished(lake, scope, fingerprint) if anew else None
+    rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
+    chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
     scope_text = scope.replace("'", "''")
     overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = '{scope_text}'"}
     try:
@@ -92,6 +97,19 @@ def store_index(
             f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}"
         ) from error
     return stored
+
+
+def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | None:
+    """The index, and a file of it, that the scope's unfinished micro-batch is to be repeated with; None where there is
+    no such index but that of a fingerprint, or it is damaged."""
+    last = last_batch(lake, scope)
+    if last is None or last.state != PLANNED or last.fingerprint in (None, but):
+        return None
+    try:
+        stored = newest_index(lake, scope, last.fingerprint)
+        return None if stored is None else (stored, fetch_index(lake, stored))
+    except IndexDamagedError:
+        return None
 
 
 def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:

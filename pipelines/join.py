@@ -20,6 +20,7 @@ from pipelines.joining.placed_rows import PlacedRows
 from pipelines.runs import DONE, MicroBatch, last_batch
 from pipelines.source import Source, newest_source_version, open_source, position_from_plan
 from pipelines.workspace import Workspace
+from pipelines.writing import explained
 from rules_index import RulesIndexError
 
 _MUCH = 0.5
@@ -166,7 +167,8 @@ class _Run:
         """A step of one join: its seconds count, and why it failed is noted, so that the others are still done."""
         started = time.perf_counter()
         try:
-            yield
+            with explained(f"join {name}"):
+                yield
         except (PipelineError, RulesIndexError) as error:
             self.failures[name] = error
         result = self.results[name]
@@ -177,7 +179,8 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
     found: dict[str, list[tuple[Joiner, Planned]]] = {}
     for joiner, planned in due:
         plan = planned.batch.plan
-        rows = [plan["sides"], plan["lateness"], plan["latest"], plan["definition"]["event_time"]]
+        definition = plan["definition"]
+        rows = [plan["sides"], plan["lateness"], plan["latest"], definition["event_time"], definition["time_zone"]]
         found.setdefault(json.dumps(rows, sort_keys=True), []).append((joiner, planned))
     return list(found.values())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pipelines.errors import TableError
+from pipelines.errors import RestartedError, TableError
 from pipelines.lake import Lake, arrow_schema, first_line
 from pipelines.tables import RUNS
 
@@ -59,27 +59,43 @@ def batches(lake: Lake, scope: str | None = None) -> list[MicroBatch]:
 
 
 def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:
-    """Write a plan. Where another process has planned the same number first, its plan is returned instead."""
+    """Write a plan. Where another process has planned the same number first, its plan is returned instead.
+
+    RestartedError if that process empties the tables.
+    """
+    recorded = _record(lake, batch)
+    if recorded.plan.get("reset"):
+        raise RestartedError(
+            f"Another run has restarted {batch.scope} meanwhile, and takes everything anew; this one ends here."
+        )
+    return recorded
+
+
+def _record(lake: Lake, batch: MicroBatch) -> MicroBatch:
     _merge(lake, batch, update=False)
     rows = lake.arrow("runs", None, [("scope", "=", batch.scope), ("batch", "=", batch.batch)])
     return _from_row(rows.to_pylist()[0])
 
 
 def record_done(lake: Lake, batch: MicroBatch) -> None:
-    """Write the state and figures of a micro-batch that has ended; repeating it changes nothing."""
+    """Write the state and figures of a micro-batch that has ended; one that `runs` has as ended stays as it is."""
     _merge(lake, replace(batch, state=DONE), update=True)
     if batch.batch % _COMPACT_EVERY == _COMPACT_EVERY - 1:
         _compact(lake)
 
 
 def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
-    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is thereby given up."""
-    if last.state == RESET:
-        return last
-    if last.state == PLANNED:
-        record_done(lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
-    plan = {"reset": True, "series": uuid.uuid4().hex}
-    return record_plan(lake, MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC)))
+    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is thereby given up.
+
+    The plan names as `given_up` the series of the micro-batches until now: another run may be writing one of them.
+    """
+    while last.state != RESET:
+        if last.state == PLANNED:
+            record_done(lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
+        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": last.plan["series"]}
+        reset = MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC))
+        last = _record(lake, reset)
+    return last
 
 
 def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
@@ -90,14 +106,17 @@ def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
 
 
 def _merge(lake: Lake, batch: MicroBatch, update: bool) -> None:
-    """One atomic step: insert the row if its number is free, or (`update`) replace the row of its number."""
+    """One atomic step: insert the row if its number is free, or (`update`) replace the unfinished row of its number."""
     from deltalake import exceptions
 
     scope = batch.scope.replace("'", "''")
     predicate = f"t.scope = s.scope AND t.batch = s.batch AND t.scope = '{scope}' AND t.batch = {batch.batch}"
     for attempt in range(_ATTEMPTS):
         merger = lake.delta("runs").merge(_to_rows(batch), predicate, source_alias="s", target_alias="t")
-        merger = merger.when_matched_update_all() if update else merger.when_not_matched_insert_all()
+        if update:
+            merger = merger.when_matched_update_all(predicate=f"t.state <> '{DONE}'")
+        else:
+            merger = merger.when_not_matched_insert_all()
         try:
             merger.execute()
             return

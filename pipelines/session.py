@@ -34,6 +34,7 @@ _LOCAL = {
 }
 """Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_TIME_ZONE = "spark.sql.session.timeZone"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWATCHED = str(2**31 - 1)
 """Value of BATCH_BYTES without which Spark adds up the sizes of all columns after each row that it hands to Python,
@@ -80,12 +81,23 @@ def open_session(
         **_SPEED,
         **configuration.spark,
         **_MEANING,
-        "spark.sql.session.timeZone": configuration.rules.time_zone,
+        _TIME_ZONE: configuration.rules.time_zone,
     }
     for name, value in settings.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     return session
+
+
+@contextlib.contextmanager
+def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
+    """While inside, the session's time zone is another: that of rules which were compiled before it was changed."""
+    before = spark.conf.get(_TIME_ZONE)
+    spark.conf.set(_TIME_ZONE, name)
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIME_ZONE, str(before))
 
 
 def _running_session() -> SparkSession | None:

@@ -109,10 +109,18 @@ class Source:
         self.table_id = str(self._newest.metadata().id())
         self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
         self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
+        self._added_by = lru_cache(maxsize=None)(self._added_or_skipped)
 
     def first_position(self, start: Start) -> Position:
-        """Where the first run begins."""
+        """Where the first run begins; SourceError where that lies before what the log holds."""
         if start.kind == "version":
+            held = self.log.commits()
+            if held and start.value < held.start:
+                raise SourceError(
+                    f"The stream {self.name} starts at version {start.value} of its source at {self.log.uri}, and the "
+                    f"log holds no version before {held.start} any more. Give it a later start, or none to begin with "
+                    "the rows that are there."
+                )
             return Position(start.value)
         if start.kind == "timestamp":
             return self._position_at(start.value)
@@ -169,7 +177,8 @@ class Source:
         """The files of the rows that were taken from `first`, where the first run began, up to `position`.
 
         Where the first run began with a snapshot these are the files of the version before, whatever a rewriting
-        commit (OPTIMIZE) has made of those that were taken; else the files that the commits have added.
+        commit (OPTIMIZE) has made of those that were taken; else the files that the commits have added, but for those
+        that were passed over since they changed rows.
         """
         if position.snapshot:
             return self._files_of(position.version)[: position.index]
@@ -179,7 +188,7 @@ class Source:
         return [
             file
             for version in range(first.version, position.version + (1 if position.index else 0))
-            for i, file in enumerate(self._added(version))
+            for i, file in enumerate(self._added_by(version))
             if (first.version, first.index) <= (version, i) < (position.version, position.index)
         ]
 
@@ -199,11 +208,13 @@ class Source:
         return [add for path, add in self.current_files.items() if path not in later]
 
     def _paths_added(self, version: int) -> frozenset[str] | None:
-        """The paths of the files that a commit added; None where it removed some, or the log does not hold it."""
+        """The paths of the files that a commit added; None where it removed some or entered some again (as happens
+        where row tracking is switched on), or the log does not hold it."""
         actions = self.log.commit(version)
         if actions is None or any("remove" in action for action in actions):
             return None
-        return frozenset(action["add"]["path"] for action in actions if "add" in action)
+        adds = [action["add"] for action in actions if "add" in action]
+        return frozenset(add["path"] for add in adds) if all(add.get("dataChange", True) for add in adds) else None
 
     def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
         files = self._files_of(position.version)
@@ -240,9 +251,10 @@ class Source:
         if actions is None:
             raise SourceError(
                 f"The log of the source of the stream {self.name} at {self.log.uri} no longer holds version {version}, "
-                f"which was not tagged yet: it was removed by the table's log retention. {self._way_out(skip=False)}"
+                f"which is still needed: it was removed by the table's log retention. {self._way_out(skip=False)}"
             )
         adds: list[Add] = []
+        restored = any(action.get("commitInfo", {}).get("operation") == "RESTORE" for action in actions)
         for action in actions:
             removed, metadata = action.get("remove"), action.get("metaData")
             if removed is not None and removed.get("dataChange", True):
@@ -250,8 +262,17 @@ class Source:
             if metadata is not None and metadata["id"] != self.table_id:
                 raise self._changed(version, actions)
             if "add" in action and action["add"].get("dataChange", True):
+                if restored:  # what was there before, and may have been taken
+                    raise self._changed(version, actions)
                 adds.append((version, action["add"]))
         return adds
+
+    def _added_or_skipped(self, version: int) -> list[Add]:
+        """The files that a commit added with new rows; none of one that changed rows and was passed over."""
+        try:
+            return self._added(version)
+        except SourceChangedError:
+            return []
 
     def _changed(self, version: int, actions: list[dict[str, Any]]) -> SourceChangedError:
         operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), None)

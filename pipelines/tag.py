@@ -11,6 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from pipelines.runs import (
     record_reset,
 )
 from pipelines.schema import arrow_schema_of
+from pipelines.session import in_time_zone
 from pipelines.source import (
     Position,
     Slice,
@@ -47,9 +49,9 @@ from pipelines.source import (
     slice_frame,
     slice_schema,
 )
-from pipelines.tables import tagged_table
+from pipelines.tables import matches_table, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
-from pipelines.writing import Output, StreamTables
+from pipelines.writing import Output, StreamTables, explained, give_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,6 +77,20 @@ class TagResult:
     source_version: int | None = None
     seconds: float = 0.0
 
+    def plus(self, batch: MicroBatch) -> TagResult:
+        """With what another micro-batch did."""
+        return TagResult(
+            self.stream,
+            self.batches + 1,
+            self.rows + (batch.rows or 0),
+            self.matches + (batch.matches or 0),
+            self.quarantined + (batch.quarantined or 0),
+            dict(Counter(self.errors) + Counter(batch.errors)),
+            batch.rules_version,
+            batch.fingerprint,
+            batch.source_version,
+        )
+
 
 def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_changes: bool = False) -> TagResult:
     """Tag everything that is new in the stream's source; ends when the source's newest version is done.
@@ -86,18 +102,9 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     started = time.perf_counter()
     result = TagResult(name)
     tagger = _Tagger(workspace, workspace.configuration.stream(name))
-    for batch in tagger.batches(restart, skip_changes):
-        result = TagResult(
-            name,
-            result.batches + 1,
-            result.rows + (batch.rows or 0),
-            result.matches + (batch.matches or 0),
-            result.quarantined + (batch.quarantined or 0),
-            dict(Counter(result.errors) + Counter(batch.errors)),
-            batch.rules_version,
-            batch.fingerprint,
-            batch.source_version,
-        )
+    with explained(f"tag {name}"):
+        for batch in tagger.batches(restart, skip_changes):
+            result = result.plus(batch)
     return replace(result, seconds=time.perf_counter() - started)
 
 
@@ -147,28 +154,36 @@ class _Tagger:
             yield last
         source = source or open_source(self.spark, self.stream)
         while True:
-            planned = self._plan(source, last, skip_changes)
-            if planned is None:
+            taken = self._take(source, last, skip_changes)
+            if taken is None:
                 return
-            taken, batch = planned
+            stored = index_to_tag_with(self.lake, self.stream.name)
+            with self._zone_of(stored.fingerprint):
+                taken, batch = self._plan(source, taken, stored, last)
             last = self._execute(source, taken, batch, resumed=False)
             yield last
 
-    def _plan(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> tuple[Slice, MicroBatch] | None:
-        """Choose the next slice, check all that could stop it, and write the plan."""
+    def _take(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> Slice | None:
+        """Choose the next slice; None where nothing is new."""
         stream = self.stream
-        anew = last is None or last.plan.get("reset", False)
-        position = source.first_position(stream.start) if anew or last is None else next_position(last)
-        table_id = None if anew or last is None else last.plan["table_id"]
-        taken = source.take(position, table_id, stream.max_bytes_per_batch, skip_changes)
-        if taken is None:
-            return None
+        if last is None or last.plan.get("reset"):
+            return source.take(source.first_position(stream.start), None, stream.max_bytes_per_batch, skip_changes)
+        return source.take(next_position(last), last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
+
+    def _zone_of(self, fingerprint: str) -> AbstractContextManager[None]:
+        """The time zone of an index's rules, which the configured one may have ceased to be."""
+        return in_time_zone(self.spark, self._index(fingerprint)[1].time_zone)
+
+    def _plan(
+        self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
+    ) -> tuple[Slice, MicroBatch]:
+        """Check all that could stop a slice, and write the plan; another run's, where that was first."""
+        stream = self.stream
         schema = slice_schema(source, taken.schema_version)
         columns = arrow_schema_of(schema.json())
         check_columns(stream, columns)
-        stored = index_to_tag_with(self.lake, stream.name)
-        _, compiled, _ = self._index(stored.fingerprint)
-        check_inputs(compiled, columns, stream.name)
+        check_inputs(self._index(stored.fingerprint)[1], columns, stream.name)
+        anew = last is None or last.plan.get("reset", False)
         series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
         tables = self._tables(schema, self.lake.rule_id_type())
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
@@ -229,7 +244,8 @@ class _Tagger:
             bound_batches(self.workspace, taken.files)
             output = Output(tables, batch, matcher, stored)
             matchable = self._matchable(source, taken, batch)
-            figures = output.write(slice_frame(source, taken), matchable, resumed)
+            with self._zone_of(batch.fingerprint):
+                figures = output.write(slice_frame(source, taken), matchable, resumed)
             if matchable is not None:
                 figures["rows"] = rows_of(taken.files)
         done = replace(
@@ -281,6 +297,8 @@ class _Tagger:
 
     def _reset(self, batch: MicroBatch) -> MicroBatch:
         """Empty the stream's tables."""
+        named = (tagged_table, matches_table, quarantine_table)
+        give_up(self.workspace, batch.plan["given_up"], [table(self.stream) for table in named])
         source = open_source(self.spark, self.stream)
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
         tables.prepare(slice_schema(source, source.version), anew=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
+_BEYOND_ALL = 1 << 62
+_ATTEMPTS = 5
 
 
 class StreamTables:
@@ -167,6 +170,26 @@ def is_done(lake: Lake, name: str, app: str, number: int) -> bool:
     """True if the table holds this micro-batch of an application."""
     version = lake.delta(name).transaction_version(app)
     return version is not None and version >= number
+
+
+def application(series: str, name: str) -> str:
+    """Whose transactions the micro-batches of a series are in the log of one table."""
+    return f"deltatag/{series}/{name}"
+
+
+def give_up(workspace: Workspace, series: str, names: Sequence[str]) -> None:
+    """Have no run write a micro-batch of a series to these tables any more: each takes it for written."""
+    for name in filter(workspace.lake.exists, names):
+        log = TableLog(workspace.spark, workspace.lake.uri(name))
+        append = partial(log.append, [], application(series, name), _BEYOND_ALL)
+        for attempt in range(_ATTEMPTS):
+            try:
+                run(append, f"give up what is being written to {name}")
+                break
+            except TableError as error:
+                # a run that wrote its micro-batch first: what it wrote is emptied with the rest
+                if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
+                    raise
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
@@ -314,8 +337,7 @@ class Output:
         return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
 
     def _app(self, name: str) -> str:
-        """Whose transactions the micro-batches are in the log of one table."""
-        return f"deltatag/{self.plan['series']}/{name}"
+        return application(self.plan["series"], name)
 
     def _is_done(self, name: str) -> bool:
         """True if the table holds this micro-batch."""
@@ -346,8 +368,15 @@ def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
 
 def run(action: Callable[[], Any], what: str) -> Any:
     """Do something in Spark; TableError, in one sentence, if it fails."""
-    try:
+    with explained(what):
         return action()
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn an error of Spark's into TableError, in one sentence."""
+    try:
+        yield
     except (PySparkException, Py4JJavaError) as error:
         text = str(error)
         if "No space left on device" in text or "Disk quota exceeded" in text:

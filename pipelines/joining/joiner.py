@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampType
 
 import rules_index as ri
 from pipelines.config import Join
@@ -40,10 +40,19 @@ from pipelines.runs import (
 )
 from pipelines.schema import plain_schema
 from pipelines.scopes import JOINED_TIME, JoinScope
-from pipelines.source import Position, Source, position_from_plan
+from pipelines.session import in_time_zone
+from pipelines.source import Position, Source, position_from_plan, slice_schema
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
-from pipelines.writing import append_once, check_writable, fields_of, prepare_table, written_rows
+from pipelines.writing import (
+    append_once,
+    application,
+    check_writable,
+    fields_of,
+    give_up,
+    prepare_table,
+    written_rows,
+)
 from rules_index.join import JoinIndex
 from rules_index.join.worker import JoinTask
 
@@ -70,6 +79,7 @@ class Joiner:
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
         self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Matcher]] = {}
         self._prepared: StructType | None = None
+        self._zone: str | None = None
         self._last = last_batch(self.lake, join.name)
 
     def reset(self, restart: bool) -> MicroBatch | None:
@@ -78,6 +88,8 @@ class Joiner:
             self._last = plan_reset(self.lake, self._last)
         if self._last is None or self._last.state != RESET:
             return None
+        tables = [tagged_table(self.join.name), quarantine_table(self.join.name)]
+        give_up(self.workspace, self._last.plan["given_up"], tables)
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
         self._prepare(self._files(nothing, None), self.lake.rule_id_type(), anew=True)
         self._last = record_reset(self.lake, self._last)
@@ -90,13 +102,15 @@ class Joiner:
         otherwise when its earlier rows were joined.
         """
         last = None if self._last is None or self._last.plan.get("reset") else self._last
-        if last is not None and last.plan["definition"] != self._definition():
+        unfinished = last is not None and last.state == PLANNED
+        definition = self._definition(last.fingerprint if last is not None and unfinished else None)
+        if last is not None and (changes := _changes(last.plan["definition"], definition)):
             raise JoinChangedError(
-                f"The join {self.join.name} has other streams, keys, windows or event times now than those that its "
-                f"table was joined with ({_changes(last.plan['definition'], self._definition())}). Take them back, or "
-                f"join everything anew with: deltatag join {self.join.name} --restart"
+                f"The join {self.join.name} has other streams, keys, windows, event times or another time zone now "
+                f"than those that its table was joined with ({changes}). Take them back, or join everything anew "
+                f"with: deltatag join {self.join.name} --restart"
             )
-        if last is not None and last.state == PLANNED:
+        if last is not None and unfinished:
             return self._planned(last, self._files(last.plan["sides"], least_time(last.plan)), resumed=True)
         before = {} if last is None else last.plan["sides"]
         sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
@@ -106,7 +120,7 @@ class Joiner:
         _, index, _ = self._index(stored.fingerprint)
         check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
         plan: dict[str, Any] = {
-            "definition": self._definition(),
+            "definition": definition,
             "sides": sides,
             "series": uuid.uuid4().hex if last is None else last.plan["series"],
             "id_type": self.lake.rule_id_type(),
@@ -143,14 +157,25 @@ class Joiner:
         _, index, matcher = self._index(str(batch.fingerprint))
         return Planned(batch, JoinRows(self.widest, files, batch.plan), index, matcher, resumed)
 
-    def _definition(self) -> dict[str, Any]:
-        """What decides which rows join, as JSON values."""
+    def _definition(self, fingerprint: str | None) -> dict[str, Any]:
+        """What decides which rows join, as JSON values; the rules' time zone too, if a wall time or date does. These
+        rules are the newest, or those of an index."""
+        kinds = [self._time_type(name) for name in self.join.streams]
+        if any(kind != TimestampType() for kind in kinds):
+            fingerprint = fingerprint or index_to_tag_with(self.lake, self.join.name).fingerprint
+            self._zone = self._index(fingerprint)[1].compiled.time_zone
         return {
             "streams": list(self.join.streams),
             "on": {name: list(columns) for name, columns in self.join.on.items()},
             "window": dict(self.join.window),
             "event_time": {name: stream.event_time for name, stream in self.streams.items()},
+            "time_zone": self._zone,
         }
+
+    def _time_type(self, name: str) -> Any:
+        source, time = self.sources[name], str(self.streams[name].event_time).lower()
+        fields = slice_schema(source, source.version).fields
+        return next((field.dataType for field in fields if field.name.lower() == time), None)
 
     def _plan_side(self, name: str, before: Mapping[str, Any] | None, skip_changes: bool) -> dict[str, Any]:
         source, stream = self.sources[name], self.streams[name]
@@ -171,7 +196,7 @@ class Joiner:
         }
 
     def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
-        zone = self.workspace.configuration.rules.time_zone
+        zone = self._zone or self.workspace.configuration.rules.time_zone
         return side_files(self.widest, self.streams, self.sources, sides, zone, least)
 
     def execute(self, planned: Planned, placed: PlacedRows) -> MicroBatch:
@@ -183,7 +208,8 @@ class Joiner:
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
             self._prepare(planned.rows.sides, plan["id_type"])
-            figures = self._write(planned, placed)
+            with in_time_zone(self.spark, planned.index.compiled.time_zone):
+                figures = self._write(planned, placed)
         done = replace(
             batch,
             state=DONE,
@@ -277,8 +303,7 @@ class Joiner:
         self._prepared = StructType(structs)
 
     def _app(self, batch: MicroBatch, name: str) -> str:
-        """Whose transactions the micro-batches are in the log of one table."""
-        return f"deltatag/{batch.plan['series']}/{name}"
+        return application(batch.plan["series"], name)
 
     def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Matcher]:
         if fingerprint not in self._indexes:
@@ -291,4 +316,6 @@ class Joiner:
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    return "; ".join(f"{name} was {before[name]}, is {now[name]}" for name in now if before.get(name) != now[name])
+    """What of a definition is no longer as it was, "" for nothing."""
+    changed = [name for name in now if before.get(name) != now[name]]
+    return "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROW_TRACKING = "delta.enableRowTracking"
+_STORED_NAME = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,14 @@ def side_files(
     least: new rows of an earlier event time, in microseconds, join nothing.
     """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
-    compared = _compared_keys(join, sources, plans)
+    schemas = {name: slice_schema(sources[name], plans[name]["schema_version"]) for name in join.streams}
+    stored = {name: _stored_names(schema) for name, schema in schemas.items()}
+    compared = {name: _compared_keys(join.on[name], schemas[name]) for name in join.streams}
 
     def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
-        time = str(streams[name].event_time)
-        return [reach_of(add, time, compared[name], time_zone) for _, add in files]
+        time = stored[name][str(streams[name].event_time).lower()]
+        keys = [None if key is None else stored[name][key.lower()] for key in compared[name]]
+        return [reach_of(add, time, keys, time_zone) for _, add in files]
 
     arriving = {name: Reaches(reaches(name, taken.files if taken else ()), least) for name, taken in new.items()}
     sides = []
@@ -127,20 +131,18 @@ def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
     return source.retake(plan["slice"]) if plan["slice"] is not None else None
 
 
-def _compared_keys(join: Join, sources: Mapping[str, Source], plans: Mapping[str, Any]) -> dict[str, list[str | None]]:
-    """Of every stream the key columns whose statistics can be compared: those of integers, decimals, dates, texts."""
+def _stored_names(schema: StructType) -> dict[str, str]:
+    """The names of a source's columns in files and statistics, which column mapping may have made others than users
+    see, by the latter in lower case."""
+    return {field.name.lower(): field.metadata.get(_STORED_NAME, field.name) for field in schema.fields}
+
+
+def _compared_keys(keys: Sequence[str], schema: StructType) -> list[str | None]:
+    """The key columns whose statistics can be compared, of integers, decimals, dates or texts; None for others."""
     t = pa.types
-    columns: dict[str, list[str | None]] = {}
-    for name in join.streams:
-        schema = arrow_schema_of(slice_schema(sources[name], plans[name]["schema_version"]).json())
-        kinds = {field.name.lower(): field.type for field in schema}
-        columns[name] = [
-            column
-            if any(is_kind(kinds[column.lower()]) for is_kind in (t.is_integer, t.is_decimal, t.is_date, t.is_string))
-            else None
-            for column in join.on[name]
-        ]
-    return columns
+    kinds = {field.name.lower(): field.type for field in arrow_schema_of(schema.json())}
+    compared = (t.is_integer, t.is_decimal, t.is_date, t.is_string)
+    return [key if any(is_kind(kinds[key.lower()]) for is_kind in compared) else None for key in keys]
 
 
 def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str, Any]) -> tuple[list[Add], int | None]:
@@ -154,15 +156,16 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
     files = source.files_before(position, first)
     if position.snapshot or not first.snapshot or position.index:
         return files, None
-    if any(add["path"] not in current for _, add in files) and _tracks_rows(source):
+    if any(add["path"] not in current for _, add in files) and _tracks_rows(source, position.version - 1):
         # rewritten files may be removed any day; the rows in their successors know their version
         return [(0, add) for add in current.values()], position.version - 1
     return files, None
 
 
-def _tracks_rows(source: Source) -> bool:
-    configuration = source.log.snapshot(source.version).metadata().configuration()
-    found = configuration.get(ROW_TRACKING)
+def _tracks_rows(source: Source, version: int) -> bool:
+    """Whether the source knew each row's version then: rows that are older than row tracking have the version in which
+    it was switched on."""
+    found = source.log.snapshot(version).metadata().configuration().get(ROW_TRACKING)
     return bool(found.isDefined() and str(found.get()).lower() == "true")
 
 
@@ -175,6 +178,6 @@ def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
         raise SourceError(
             f"Earlier rows of {side.stream.name} that new rows may join were in files that have been rewritten and "
             f"removed since ({len(missing)} files, among them {missing[0]}), so that they cannot be told apart from "
-            "new ones any more. Keep removed files until the join has run, or switch row tracking on for the source "
-            f"({ROW_TRACKING} = true); now join everything anew with --restart."
+            "new ones any more. Keep removed files until the join has run, or switch row tracking on for a source that "
+            f"has no start of its own ({ROW_TRACKING} = true); now join everything anew with --restart."
         )
