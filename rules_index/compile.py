@@ -15,6 +15,7 @@ from rules_index.engines import ENGINES, build
 from rules_index.errors import RuleError, RulesIndexError
 from rules_index.expressions import Compiler, Scope
 from rules_index.expressions.formula import And, Formula
+from rules_index.expressions.times import has_region, zone_offset
 from rules_index.expressions.tree import Expression, Leaf
 from rules_index.fingerprint import fingerprint
 from rules_index.flatten import Analyse, Flattener
@@ -50,6 +51,8 @@ def compile_rules(
     started = time.perf_counter()
     if engine != "auto" and engine not in ENGINES:
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
+    if zone_offset(time_zone) is None and not has_region(time_zone):
+        raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
     enabled, rejects = read_rules(rules, time_zone)
     flattener = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
     if analyse is not None:

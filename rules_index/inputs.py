@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.errors import SchemaError
+from rules_index.expressions.coercion import normalise
 from rules_index.expressions.evaluate import Evaluated
 from rules_index.expressions.tree import Leaf
 from rules_index.regions import plain
@@ -97,32 +98,26 @@ def truth_values(codes: np.ndarray) -> Evaluated:
 def _typed(column: pa.Array, leaf: Leaf) -> pa.Array:
     if not _same_type(column.type, leaf.type):
         raise SchemaError(f"The batch's column {leaf.name} is {column.type}; the rules were compiled for {leaf.type}.")
-    return column if pa.types.is_nested(leaf.type) else plain(column, leaf.type)
+    if pa.types.is_nested(leaf.type):
+        return column
+    try:
+        return plain(column, leaf.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"The batch's column {leaf.name} is {column.type} and has values that {leaf.type}, which it is for the "
+            f"rules, cannot hold: {error}"
+        ) from None
 
 
 def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
-    """True for the type itself and its large, view and dictionary variants."""
+    """True for the type itself and all others that are the same one to Spark."""
     t = pa.types
     if t.is_dictionary(actual):
         return _same_type(actual.value_type, wanted)
-    if t.is_string(wanted):
-        return bool(t.is_string(actual) or t.is_large_string(actual) or t.is_string_view(actual))
-    if t.is_binary(wanted):
-        variants = (
-            t.is_binary,
-            t.is_large_binary,
-            t.is_binary_view,
-            t.is_fixed_size_binary,
-        )
-        return any(is_kind(actual) for is_kind in variants)
-    if t.is_timestamp(wanted):
-        return bool(
-            t.is_timestamp(actual) and actual.unit == wanted.unit and (actual.tz is None) == (wanted.tz is None)
-        )
     if t.is_nested(wanted):
         # rules only ask whether there is a value: names of items and nullability do not matter
         return bool(_kind_of_nested(actual) == _kind_of_nested(wanted))
-    return bool(actual == wanted)
+    return bool(actual == wanted or normalise(actual) == wanted)
 
 
 def _kind_of_nested(data_type: pa.DataType) -> str | None:
@@ -130,6 +125,8 @@ def _kind_of_nested(data_type: pa.DataType) -> str | None:
     kinds = {
         "struct": t.is_struct,
         "map": t.is_map,
-        "list": lambda each: t.is_list(each) or t.is_large_list(each) or t.is_list_view(each),
+        "list": lambda each: any(
+            is_list(each) for is_list in (t.is_list, t.is_large_list, t.is_list_view, t.is_fixed_size_list)
+        ),
     }
     return next((name for name, is_kind in kinds.items() if is_kind(data_type)), None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from numbers import Integral
 from typing import Any, TypeAlias
 from zoneinfo import ZoneInfo
 
@@ -20,6 +21,7 @@ RuleId: TypeAlias = str | int
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
 _BLOCK = 1 << 16
 """Pairs that become arrays at a time."""
+_TOO_LARGE = "Rule ids that are integers must fit 64 bits with a sign; these do not."
 
 
 @dataclass(frozen=True)
@@ -156,8 +158,8 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
     for required in ("rule_id", "expression"):
         if required not in rules.column_names:
             raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
-    if "enabled" in rules.column_names and pa.types.is_boolean(rules.schema.field("enabled").type):
-        enabled = pc.fill_null(rules.column("enabled"), True)
+    if "enabled" in rules.column_names:
+        enabled = pc.fill_null(_truths(rules.column("enabled")), True)
         if not pc.all(enabled).as_py():
             rules = rules.filter(enabled)
     ids = _ids(rules.column("rule_id"))
@@ -170,6 +172,13 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
         _instants(rules, "valid_from", time_zone),
         _instants(rules, "valid_to", time_zone),
     )
+
+
+def _truths(enabled: pa.ChunkedArray) -> pa.ChunkedArray:
+    data_type = enabled.type.value_type if pa.types.is_dictionary(enabled.type) else enabled.type
+    if not (pa.types.is_boolean(data_type) or pa.types.is_null(data_type)):
+        raise RulesIndexError(f"The rules' column enabled is {data_type}; it must be a Boolean.")
+    return enabled.cast(pa.bool_())
 
 
 def _is_text(data_type: pa.DataType) -> bool:
@@ -187,7 +196,10 @@ def _ids(column: pa.ChunkedArray) -> pa.Array:
         return _contiguous(column, pa.string())
     if not pa.types.is_integer(data_type):
         return _of_kinds(column.to_pylist())
-    return _contiguous(column, pa.int64())
+    try:
+        return _contiguous(column, pa.int64())
+    except pa.ArrowInvalid:
+        raise RulesIndexError(_TOO_LARGE) from None
 
 
 def _of_kinds(ids: list[Any]) -> pa.Array:
@@ -195,8 +207,11 @@ def _of_kinds(ids: list[Any]) -> pa.Array:
     kinds = {type(rule_id) for rule_id in ids if rule_id is not None}
     if kinds <= {str}:
         return pa.array(ids, pa.string())
-    if kinds == {int}:
-        return pa.array(ids, pa.int64())
+    if bool not in kinds and all(issubclass(kind, Integral) for kind in kinds):
+        try:
+            return pa.array(ids, pa.int64())
+        except OverflowError:
+            raise RulesIndexError(_TOO_LARGE) from None
     names = " and ".join(sorted(kind.__name__ for kind in kinds))
     raise RulesIndexError(f"Rule ids must be all strings or all integers; these are {names}.")
 
@@ -217,6 +232,8 @@ def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects) -> RuleColu
         named = [rule_id for rule_id, _ in block]
         try:
             parts.append(pa.array(texts, pa.large_string()))
+        except pa.ArrowTypeError:
+            raise RulesIndexError("The expressions of rules must be strings.") from None
         except UnicodeEncodeError:
             named, texts = _encodable(named, texts, rejects)
             parts.append(pa.array(texts, pa.large_string()))

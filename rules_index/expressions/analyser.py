@@ -20,11 +20,11 @@ from rules_index.expressions.coercion import (
     arithmetic_type,
     common_of_all,
     common_type,
-    decimal_digits,
     is_decimal,
     is_integer,
     is_nested,
     is_number,
+    literal_type,
     name_of,
 )
 from rules_index.expressions.functions import NOT_REPEATABLE, PLAIN_NAMES
@@ -300,11 +300,7 @@ class Analyser:
 
     def common(self, node: Node, left: Value, right: Value) -> Type:
         """The type in which two values are compared, None where only Spark may compare them."""
-        first, second = left.type, right.type
-        if is_decimal(first) and is_integer(second) and right.node.kind == "literal":
-            second = decimal_digits(right.node.value.value)
-        elif is_decimal(second) and is_integer(first) and left.node.kind == "literal":
-            first = decimal_digits(left.node.value.value)
+        first, second = _beside(left, right.type), _beside(right, left.type)
         try:
             common = common_type(first, second)
         except IncompatibleTypesError:
@@ -424,11 +420,7 @@ class Analyser:
         return Value(node, value.type, value.local, collated)
 
     def _binary(self, node: Node, operator: str, left: Value, right: Value) -> Value:
-        first, second = left.type, right.type
-        if is_decimal(first) and is_integer(second) and right.node.kind == "literal":
-            second = decimal_digits(right.node.value.value)
-        elif is_decimal(second) and is_integer(first) and left.node.kind == "literal":
-            first = decimal_digits(left.node.value.value)
+        first, second = _beside(left, right.type), _beside(right, left.type)
         result = arithmetic_type(operator, first, second)
         for value in (left, right):
             if operator != "||" and (value.type == BOOLEAN or is_nested(value.type)):
@@ -499,3 +491,10 @@ class Analyser:
             operands += [condition, tree]
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
         return Value(node, common, local.operation("case", operands, common), collated)
+
+
+def _beside(value: Value, other: Type) -> Type:
+    """The type of a value that meets one of another type."""
+    if is_decimal(other) and is_integer(value.type) and value.node.kind == "literal":
+        return literal_type(value.node.value.value, value.type)
+    return value.type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -351,14 +351,14 @@ def _matches(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | 
 def as_operator(analyser: Analyser, node: Node) -> Node:
     """The operator that a call such as `like(text, pattern, escape)` stands for."""
     if node.value in ("like", "ilike"):
-        escape = "\\"
+        escape: Any = "\\"
         if len(node.children) == 3:
             tree = analyser.value(node.children[2]).local
-            if not isinstance(tree, Constant) or not isinstance(tree.value, str) or len(tree.value) != 1:
+            escape = tree.value if isinstance(tree, Constant) else None
+            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # to Spark that is two
                 raise analyser.error(
                     "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
                 )
-            escape = tree.value
         operator = Node("like", (node.value.upper(), False, None, escape), node.children[:2], node.first, node.last)
     else:
         operator = Node("rlike", False, node.children, node.first, node.last)

@@ -28,6 +28,7 @@ _DIGITS = {pa.int8(): 3, pa.int16(): 5, INT: 10, BIGINT: 20}
 INTEGER_BITS = {pa.int8(): 7, pa.int16(): 15, INT: 31, BIGINT: 63}
 """Value bits of each integer type."""
 _DATETIMES = (DATE, TIMESTAMP_NTZ, TIMESTAMP)
+_SHIFTS = ("<<", ">>", ">>>")
 MAX_PRECISION = 38
 
 
@@ -176,9 +177,9 @@ def common_of_all(types: Iterable[Type]) -> Type:
     return common
 
 
-def decimal_digits(value: int) -> pa.Decimal128Type:
-    """The DECIMAL that Spark gives an integer literal which meets a DECIMAL."""
-    return pa.decimal128(max(1, len(str(abs(value)))), 0)
+def literal_type(value: int, data_type: pa.DataType) -> Type:
+    """The type that Spark gives an integer literal which meets a DECIMAL: one of its digits, but for a TINYINT."""
+    return data_type if data_type == pa.int8() else pa.decimal128(max(1, len(str(abs(value)))), 0)
 
 
 def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
@@ -190,6 +191,8 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
     if is_number(left) and is_number(right):
         if operator == "DIV":
             return BIGINT
+        if operator in _SHIFTS:
+            return shifted_type(left)
         if is_float(left) or is_float(right):
             return DOUBLE if operator == "/" else _common_number(left, right)
         if is_decimal(left) or is_decimal(right):
@@ -198,6 +201,11 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
     if operator in ("+", "-") and left == DATE and is_integer(right) and right != BIGINT:
         return DATE
     return None
+
+
+def shifted_type(shifted: Type) -> Type:
+    """The type of a number whose bits are shifted, None where only Spark knows."""
+    return BIGINT if shifted == BIGINT else INT if is_integer(shifted) else None
 
 
 def _decimal_arithmetic(operator: str, left: pa.Decimal128Type, right: pa.Decimal128Type) -> Type:

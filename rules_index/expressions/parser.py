@@ -59,7 +59,6 @@ _OPERATOR_AHEAD = frozenset(
         ">",
         ">=",
         "<=>",
-        "+",
         "*",
         "/",
         "%",
@@ -326,7 +325,7 @@ class Parser:
             if kinds[self.at] != STRING:
                 raise self.unexpected("ESCAPE needs a string of one character here.")
             escape = primary.string_literal(self)
-            if len(escape) != 1:
+            if len(escape) != 1 or escape > "\uffff":  # to Spark that is two
                 raise RuleError(
                     "LITERAL",
                     "ESCAPE takes a string of exactly one character.",

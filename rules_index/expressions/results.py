@@ -23,6 +23,7 @@ from rules_index.expressions.coercion import (
     is_float,
     is_integer,
     is_number,
+    shifted_type,
 )
 from rules_index.expressions.functions import Function
 from rules_index.expressions.type_names import DAY_INTERVAL, MONTH_INTERVAL, TIMESTAMP, TIMESTAMP_NTZ
@@ -86,6 +87,8 @@ def _whole(arguments: Sequence[Type]) -> Type:
     first = arguments[0]
     if len(arguments) > 1 or first is None:
         return None
+    if is_decimal(first) and first.scale == 0:
+        return first
     if is_decimal(first):
         return adjusted(first.precision - first.scale + 1, 0)
     return BIGINT if is_integer(first) or is_float(first) else None
@@ -96,10 +99,7 @@ def _rounded(arguments: Sequence[Type]) -> Type:
 
 
 def _shift(arguments: Sequence[Type]) -> Type:
-    first = arguments[0]
-    if first == BIGINT:
-        return BIGINT
-    return INT if is_integer(first) else None
+    return shifted_type(arguments[0])
 
 
 def _concat(arguments: Sequence[Type]) -> Type:

@@ -20,7 +20,9 @@ _TIMESTAMP = re.compile(
 _TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
 _OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{2}))?|([0-9]{2})([0-9]{2})?)?")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
-_BLANK = "".join(map(chr, range(33)))
+_BLANK = "".join(map(chr, range(33))) + "\x7f"
+_SETTLED = DAY
+"""The first local time, a day into 1970 in all zones, from which on all editions agree."""
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -94,12 +96,16 @@ def zone_offset(zone: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def _region(zone: str) -> ZoneInfo | None:
-    if not _REGION.fullmatch(zone):
-        return None
+    return ZoneInfo(zone) if _REGION.fullmatch(zone) and has_region(zone) else None
+
+
+def has_region(zone: str) -> bool:
+    """True for a region of the time zone database, those included whose meaning only Spark can tell."""
     try:
-        return ZoneInfo(zone)
+        ZoneInfo(zone)
     except (KeyError, ValueError, OSError):
-        return None
+        return False
+    return True
 
 
 def is_known(zone: str) -> bool:
@@ -110,14 +116,15 @@ def is_known(zone: str) -> bool:
 def to_instant(local: int, zone: str) -> int | None:
     """Microseconds since the epoch in UTC of a local time; None where only Spark can tell.
 
-    A time in the hour that a clock change skips moves forward by it; one that occurs twice is the earlier.
+    A time in the hour that a clock change skips moves forward by it; one that occurs twice is the earlier. What clocks
+    showed before 1970 differs between editions of the time zone database, so that of a region is left to Spark.
     """
     offset = zone_offset(zone)
     if offset is not None:
         instant = local - offset
         return instant if -(1 << 63) <= instant < 1 << 63 else None
     region = _region(zone)
-    if region is None:
+    if region is None or local < _SETTLED:
         return None
     try:
         moment = datetime(1970, 1, 1) + timedelta(microseconds=local)

@@ -56,10 +56,16 @@ def test_random_rules(spark: SparkSession) -> None:
     assert found == []
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "+05:30"])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Europe/Amsterdam", "+05:30"])
 def test_time_zones(spark: SparkSession, zone: str) -> None:
     """Timestamps without a zone are read in the session's."""
-    moments = ["'2024-03-31 02:30:00'", "DATE'2024-01-01'", "TIMESTAMP'2024-10-27 02:30:00'", "'2024'"]
+    moments = [
+        "'2024-03-31 02:30:00'",
+        "DATE'2024-01-01'",
+        "TIMESTAMP'2024-10-27 02:30:00'",
+        "'2024'",
+        "'1938-07-01 01:30:00'",
+    ]
     texts = [
         f"{left} {operator} {right}"
         for operator in ("<", "=", ">=")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 
 import numpy as np
 import polars as pl
@@ -110,6 +111,48 @@ def test_variants_of_types_and_polars_frames_are_accepted() -> None:
     for column in (pa.array(["x", "y"], pa.large_string()), pa.array(["x", "y"]).dictionary_encode()):
         assert compiled.match(pa.table({"s": column, "other": [1, 2]})).to_pylist() == [["r"], []]
     assert compiled.match(pl.DataFrame({"s": ["x", "y"]})).to_pylist() == [["r"], []]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "values", "rule"),
+    [
+        (pa.uint8(), [3, 200], "c > 5"),
+        (pa.uint16(), [3, 60_000], "c > 5"),
+        (pa.uint32(), [3, 2**32 - 1], "c > 5"),
+        (pa.uint64(), [3, 2**64 - 1], "c > 5"),
+        (pa.float16(), [0.5, 2.5], "c > 1"),
+        (pa.decimal32(5, 2), [Decimal("0.50"), Decimal("2.50")], "c > 1"),
+        (pa.decimal256(20, 2), [Decimal("0.50"), Decimal("2.50")], "c > 1"),
+        (pa.timestamp("s"), [0, 1_704_067_201], "c > TIMESTAMP_NTZ'2024-01-01'"),
+        (pa.timestamp("ms", "UTC"), [0, 1_704_067_200_001], "c > TIMESTAMP'2024-01-01'"),
+        (pa.timestamp("ns", "Asia/Tokyo"), [0, 1_704_067_200_000_001_000], "c > TIMESTAMP'2024-01-01'"),
+        (pa.date64(), [0, 1_704_153_600_000], "c > DATE'2024-01-01'"),
+        (pa.list_(pa.int32(), 2), [None, [1, 2]], "c IS NOT NULL"),
+    ],
+)
+def test_types_that_spark_holds_as_another_are_matched_as_that(data_type: pa.DataType, values: list, rule: str) -> None:
+    for kind, wrap, text in (
+        (data_type, list, rule),
+        (pa.struct([("c", data_type)]), lambda each: [{"c": value} for value in each], rule.replace("c ", "s.c ", 1)),
+    ):
+        name = "s" if pa.types.is_struct(kind) else "c"
+        compiled = ri.compile_rules([("r", text)], pa.schema([(name, kind)]))
+        assert not compiled.rejects.num_rows
+        assert compiled.match(pa.table({name: pa.array(wrap(values), kind)})).to_pylist() == [[], ["r"]]
+
+
+def test_what_is_finer_than_a_microsecond_is_refused() -> None:
+    compiled = ri.compile_rules([("r", "c > TIMESTAMP_NTZ'2024-01-01'")], pa.schema([("c", pa.timestamp("ns"))]))
+    with pytest.raises(ri.SchemaError, match="column c is timestamp"):
+        compiled.match(pa.table({"c": pa.array([1], pa.timestamp("ns"))}))
+
+
+def test_an_unknown_time_zone_is_refused() -> None:
+    for zone in ("Nope/Zone", ""):
+        with pytest.raises(ri.RulesIndexError, match="no time zone"):
+            ri.compile_rules([], SCHEMA, time_zone=zone)
+    for zone in ("Europe/Berlin", "+02:00", "UTC", "CET"):
+        ri.compile_rules([], SCHEMA, time_zone=zone)
 
 
 def test_rows_on_which_a_predicate_raised_are_counted_for_each_rule() -> None:

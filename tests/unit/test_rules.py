@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -109,3 +110,24 @@ def test_the_fingerprint_hashes_a_line_of_json_for_each_rule() -> None:
             expected = hashlib.sha256("".join(json.dumps(line) + "\n" for line in lines).encode()).hexdigest()
             rules = RuleColumns(names, pa.array(texts, pa.large_string()), since, None)
             assert fingerprint(rules, settings, inputs) == expected
+
+
+def test_enabled_is_a_boolean_however_it_is_held() -> None:
+    table = {"rule_id": ["a", "b", "c"], "expression": ["TRUE"] * 3}
+    for enabled in (pa.array([True, False, None]), pa.array([True, False, None]).dictionary_encode()):
+        assert list(read(pa.table({**table, "enabled": enabled}))[0]) == ["a", "c"]
+    for wrong in ([1, 0, 1], ["true", "false", "true"]):
+        with pytest.raises(ri.RulesIndexError, match="enabled"):
+            read(pa.table({**table, "enabled": wrong}))
+
+
+@pytest.mark.parametrize("ids", [[2**70], pa.array([2**63], pa.uint64())])
+def test_ids_beyond_64_bits_are_refused(ids: Any) -> None:
+    with pytest.raises(ri.RulesIndexError, match="64 bits"):
+        read(pa.table({"rule_id": ids, "expression": ["TRUE"]}) if isinstance(ids, pa.Array) else [(ids[0], "TRUE")])
+
+
+def test_pairs_may_have_ids_of_numpy_and_must_have_texts() -> None:
+    assert list(read([(np.int64(5), "TRUE"), (np.int32(3), "TRUE")])[0]) == [3, 5]
+    with pytest.raises(ri.RulesIndexError, match="strings"):
+        read([("a", 5)])  # type: ignore[list-item]
