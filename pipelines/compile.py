@@ -18,7 +18,15 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.errors import PipelineError, TableError
-from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
+from pipelines.index_store import (
+    StoredIndex,
+    fetch_index,
+    file_sha256,
+    newest_index,
+    read_index,
+    store_index,
+    update_statistics,
+)
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
 from pipelines.origin import origin_of
 from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, as_rejects, read_rules
@@ -58,7 +66,8 @@ def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, fo
 
     `rule_rejects` is brought to the version of `rules` that was compiled. An index goes to `rule_index` in
     one commit, and only where its fingerprint is not the stored one's, or `force` is set (which also drops
-    the scope's older indexes, damaged ones among them).
+    the scope's older indexes, damaged ones among them). Where it is, the stored index's statistics are brought up
+    to date with what was compiled.
     """
     lake, names = workspace.lake, scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
@@ -107,10 +116,9 @@ def _bring_up_to_date(
     content = _rules_hash(scope, rules)
     refused = rules.rejects.filter(pl.col("scope") == name).height
     stored = None if force else _sound_index(lake, name)
-    origin, known = origin_of(scope), stored.statistics.get("implied_by") if stored is not None else None
+    known = stored.statistics.get("implied_by") if stored is not None else None
     if stored is not None and _still_holds(stored, content, schema, kept.height):
-        if origin is not None:
-            origin.implies_now(rules.accepted(name, kept), known)
+        update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
         return _result("unchanged", stored, rules, name, refused + kept.height), kept
     compiled = ri.compile_rules(
         rules.of_scope(name).select(RULE_COLUMNS).to_arrow(),
@@ -131,20 +139,28 @@ def _bring_up_to_date(
             return held, rejected
         return replace(held, fingerprint=stored.fingerprint, engine=stored.engine, bytes=stored.bytes), rejected
     same = stored is not None and stored.fingerprint == compiled.fingerprint
-    implied_by = None
-    if origin is not None:
-        implied_by = origin.implies_now(rules.accepted(name, rejected), known if same else None)
-    if stored is not None and same:
-        return _result("unchanged", stored, rules, name, count), rejected
-    statistics = {
-        **compiled.stats,
-        "format_version": FORMAT_VERSION,
+    found = {
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
-        **({"implied_by": implied_by} if implied_by is not None else {}),
+        "rejected": rejected.height,
+        **_implied_by(scope, rules.accepted(name, rejected), known if same else None),
     }
+    if stored is not None and same:
+        update_statistics(lake, stored, found)
+        return _result("unchanged", stored, rules, name, count), rejected
+    statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
     written = _store(lake, compiled, name, rules.version, statistics, force)
     return _result("compiled", written, rules, name, count), rejected
+
+
+def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict[str, str]:
+    """What the statistics say of the scope's origin: the index whose rules imply the accepted ones, where any must.
+
+    Raises what `Origin.implies_now` raises.
+    """
+    origin = origin_of(scope)
+    found = origin.implies_now(accepted, known) if origin is not None else None
+    return {"implied_by": found} if found is not None else {}
 
 
 def _too_many(name: str, count: int, enabled: int, limit: float) -> str:
