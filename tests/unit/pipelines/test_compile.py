@@ -231,6 +231,20 @@ def test_too_many_rejects_fail_the_scope(new_workspace, workspace, add_rules) ->
     assert table(strict, "rule_rejects")["rule_id"].to_list() == ["bad"]
 
 
+def test_too_many_rejects_of_a_scope_that_was_compiled_fail_it_and_no_other(
+    new_workspace, workspace, add_rules
+) -> None:
+    strict = new_workspace({**STREAM, "t": {"source": "lake/source"}}, {"max_reject_share": 0.4}, spark=False)
+    add_rules(strict, ("a", "s", "x > 1"), ("b", "t", "x > 1"), ("far", "elsewhere", "x > 1"))
+    assert [result.state for result in compile_scopes(strict)] == ["compiled", "compiled"]
+    add_rules(strict, (None, "s", "x > 1"))
+    assert (compile_is_due(strict, "s"), compile_is_due(strict, "t")) == (True, False)
+    assert [result.state for result in compile_scopes(strict)] == ["failed", "unchanged"]
+    strict.lake.delta("rules").delete("rule_id IS NULL")
+    assert not compile_is_due(strict, "s")
+    assert [result.state for result in compile_scopes(strict)] == ["unchanged", "unchanged"]
+
+
 def test_a_missing_source_fails_its_scope_only(new_workspace, workspace) -> None:
     streams = {**STREAM, "gone": {"source": "lake/gone"}}
     results = compile_scopes(new_workspace(streams, spark=False))
