@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -42,7 +42,9 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         description="Does what is due, also what an earlier run failed to do.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        due = due_scopes(context.resources.lake.workspace())
+        workspace = context.resources.lake.workspace()
+        unserved = unserved_scopes(context, configuration, workspace.configuration)
+        due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SkipReason("Nothing is due: no rule, source or stored index has changed.")
         return dg.RunRequest(asset_selection=assets_of(configuration, due), tags={"deltatag/due": ", ".join(due)})
@@ -62,11 +64,12 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         workspace = context.resources.lake.workspace()
-        versions = current_versions(workspace)
+        unserved = unserved_scopes(context, configuration, workspace.configuration)
+        versions = current_versions(workspace, unserved)
         cursor = json.dumps(versions, sort_keys=True)
         if cursor == context.cursor:
             return dg.SensorResult(skip_reason="No rule was edited, and no source has a new version.")
-        due = due_scopes(workspace)
+        due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
         request = dg.RunRequest(
@@ -79,8 +82,32 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
     return sensor
 
 
-def current_versions(workspace: "Workspace") -> dict[str, int | None]:
-    """The versions of the rules table and of every source; None where there is no such table."""
+def unserved_scopes(
+    context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext, loaded: Configuration, now: Configuration
+) -> list[str]:
+    """Streams and joins that came or went since the definitions were loaded; the log says what to do.
+
+    loaded, now: the configuration of the definitions, and that of the file as it is. A join of other streams is
+    another one.
+    """
+    differing = _joined_streams(loaded).items() ^ _joined_streams(now).items()
+    unserved = sorted({name for name, _ in differing})
+    if unserved:
+        context.log.warning(
+            f"{now.path} was changed since this code location was loaded: {', '.join(unserved)} came, went or changed "
+            "what is joined, and will be passed over until the code location is reloaded."
+        )
+    return unserved
+
+
+def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
+    """The streams of each join, by its name; those of a stream are none."""
+    joins = {name: join.streams for name, join in configuration.joins.items()}
+    return {**dict.fromkeys(configuration.streams, ()), **joins}
+
+
+def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, int | None]:
+    """The versions of the rules table and of every source, those of unserved streams aside; None: no such table."""
     from pipelines.errors import PipelineError
     from pipelines.source import newest_source_version
 
@@ -90,6 +117,8 @@ def current_versions(workspace: "Workspace") -> dict[str, int | None]:
     except PipelineError:
         versions["rules"] = None
     for stream in workspace.configuration.streams.values():
+        if stream.name in unserved:
+            continue
         try:
             versions[f"source {stream.name}"] = newest_source_version(workspace, stream)
         except PipelineError:

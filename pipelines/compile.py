@@ -18,7 +18,15 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.errors import PipelineError, TableError
-from pipelines.index_store import StoredIndex, fetch_index, file_sha256, newest_index, read_index, store_index
+from pipelines.index_store import (
+    StoredIndex,
+    fetch_index,
+    file_sha256,
+    newest_index,
+    read_index,
+    store_index,
+    update_statistics,
+)
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
 from pipelines.origin import origin_of
 from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, as_rejects, read_rules
@@ -58,7 +66,8 @@ def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, fo
 
     `rule_rejects` is brought to the version of `rules` that was compiled. An index goes to `rule_index` in
     one commit, and only where its fingerprint is not the stored one's, or `force` is set (which also drops
-    the scope's older indexes, damaged ones among them).
+    the scope's older indexes, damaged ones among them). Where it is, the stored index's statistics are brought up
+    to date with what was compiled.
     """
     lake, names = workspace.lake, scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
@@ -77,14 +86,18 @@ def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, fo
 
 
 def compile_is_due(workspace: Workspace, name: str) -> bool:
-    """True if the scope has no index, or its rules, its columns' types or the index format have changed since."""
+    """True if the scope has no index, or its rules, its columns' types or the index format have changed since.
+
+    So it is where too many of its rules are rejected, as long as they are: compiling it says so.
+    """
     scope = scope_of(workspace, name)
     stored = newest_index(workspace.lake, name)
     if stored is None:
         return True
     rules = read_rules(workspace.lake, scopes_of(workspace))
     mine = _compile_rejects_of(_stored_rejects(workspace.lake), {name}, rules).height
-    return not _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
+    holds = _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
+    return not holds or _too_many(scope, rules, mine) is not None
 
 
 def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool) -> tuple[ScopeResult, pl.DataFrame]:
@@ -105,13 +118,14 @@ def _bring_up_to_date(
     lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
     schema = scope.columns()
     content = _rules_hash(scope, rules)
-    refused = rules.rejects.filter(pl.col("scope") == name).height
     stored = None if force else _sound_index(lake, name)
-    origin, known = origin_of(scope), stored.statistics.get("implied_by") if stored is not None else None
+    known = stored.statistics.get("implied_by") if stored is not None else None
     if stored is not None and _still_holds(stored, content, schema, kept.height):
-        if origin is not None:
-            origin.implies_now(rules.accepted(name, kept), known)
-        return _result("unchanged", stored, rules, name, refused + kept.height), kept
+        failed = _too_many(scope, rules, kept.height)
+        if failed is not None:
+            return failed, kept
+        update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
+        return _result("unchanged", stored, rules, name, kept.height), kept
     compiled = ri.compile_rules(
         rules.of_scope(name).select(RULE_COLUMNS).to_arrow(),
         schema,
@@ -121,40 +135,58 @@ def _bring_up_to_date(
         sample=scope.sample(schema),
     )
     rejected = _library_rejects(compiled, name)
-    count = refused + rejected.height
-    if rules.enabled(name) and count / rules.enabled(name) > settings.max_reject_share:
-        message = _too_many(name, count, rules.enabled(name), settings.max_reject_share)
-        return ScopeResult(name, "failed", rules.version, rules.enabled(name), count, error=message), rejected
+    failed = _too_many(scope, rules, rejected.height)
+    if failed is not None:
+        return failed, rejected
+    count = rules.refused(name) + rejected.height
     if count and settings.on_reject == "hold":
         held = ScopeResult(name, "held", rules.version, rules.enabled(name), count)
         if stored is None:
             return held, rejected
         return replace(held, fingerprint=stored.fingerprint, engine=stored.engine, bytes=stored.bytes), rejected
     same = stored is not None and stored.fingerprint == compiled.fingerprint
-    implied_by = None
-    if origin is not None:
-        implied_by = origin.implies_now(rules.accepted(name, rejected), known if same else None)
-    if stored is not None and same:
-        return _result("unchanged", stored, rules, name, count), rejected
-    statistics = {
-        **compiled.stats,
-        "format_version": FORMAT_VERSION,
+    found = {
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
-        **({"implied_by": implied_by} if implied_by is not None else {}),
+        "rejected": rejected.height,
+        **_implied_by(scope, rules.accepted(name, rejected), known if same else None),
     }
+    if stored is not None and same:
+        update_statistics(lake, stored, found)
+        return _result("unchanged", stored, rules, name, rejected.height), rejected
+    statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
     written = _store(lake, compiled, name, rules.version, statistics, force)
-    return _result("compiled", written, rules, name, count), rejected
+    return _result("compiled", written, rules, name, rejected.height), rejected
 
 
-def _too_many(name: str, count: int, enabled: int, limit: float) -> str:
-    return (
+def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict[str, str]:
+    """What the statistics say of the scope's origin: the index whose rules imply the accepted ones, where any must.
+
+    Raises what `Origin.implies_now` raises.
+    """
+    origin = origin_of(scope)
+    found = origin.implies_now(accepted, known) if origin is not None else None
+    return {"implied_by": found} if found is not None else {}
+
+
+def _too_many(scope: Scope, rules: RuleSet, rejected: int) -> ScopeResult | None:
+    """How the compile fails where the scope's share of rejected rules is above the limit; None where it is not.
+
+    rejected: how many of the scope's sound rules the library rejected.
+    """
+    name, limit = scope.name, scope.workspace.configuration.rules.max_reject_share
+    count, enabled = rules.refused(name) + rejected, rules.enabled(name)
+    if not enabled or count / enabled <= limit:
+        return None
+    message = (
         f"{count} of the {enabled} rules of {name} were rejected, more than max_reject_share = {limit} allows; the "
         f"index stays as it was. See them with: deltatag sql \"SELECT * FROM rule_rejects WHERE scope = '{name}'\""
     )
+    return ScopeResult(name, "failed", rules.version, enabled, count, error=message)
 
 
-def _result(state: str, stored: StoredIndex, rules: RuleSet, name: str, rejects: int) -> ScopeResult:
+def _result(state: str, stored: StoredIndex, rules: RuleSet, name: str, rejected: int) -> ScopeResult:
+    rejects = rules.refused(name) + rejected
     return ScopeResult(
         name, state, rules.version, rules.enabled(name), rejects, stored.fingerprint, stored.engine, stored.bytes
     )

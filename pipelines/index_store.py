@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from pipelines.session import scratch_folder
 from pipelines.tables import CHUNK_BYTES, RULE_INDEX
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
+_ATTEMPTS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,11 @@ def store_index(
     kept = _unfinished(lake, scope, fingerprint) if anew else None
     rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
     chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
-    scope_text = scope.replace("'", "''")
-    overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = '{scope_text}'"}
+    overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
     try:
         write_deltalake(delta_rs_uri(lake.uri("rule_index")), chunks, **(overwrite if anew else {"mode": "append"}))
     except (exceptions.DeltaError, OSError) as error:
-        raise TableError(
-            f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}"
-        ) from error
+        raise _not_written(lake, scope, error) from error
     return stored
 
 
@@ -112,10 +111,50 @@ def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | 
         return None
 
 
+def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any]) -> None:
+    """Have the statistics of a stored index say `found`, in one commit; nothing is written where they do already.
+
+    Statistics that another process has changed since `stored` was read stay as that one wrote them. TableError if the
+    table cannot be written.
+    """
+    from deltalake import exceptions
+
+    if all(name in stored.statistics and stored.statistics[name] == value for name, value in found.items()):
+        return
+    before, after = _as_text(stored.statistics), _as_text({**stored.statistics, **found})
+    same = f"scope = {_literal(stored.scope)} AND created_at = '{stored.created_at.isoformat()}'"
+    for attempt in range(_ATTEMPTS):
+        try:
+            lake.delta("rule_index").update(
+                updates={"statistics": _literal(after)}, predicate=f"{same} AND statistics = {_literal(before)}"
+            )
+            return
+        except exceptions.CommitFailedError as error:
+            if attempt == _ATTEMPTS - 1:
+                raise _not_written(lake, stored.scope, error) from error
+            time.sleep(0.05 * (attempt + 1))
+        except (exceptions.DeltaError, OSError) as error:
+            raise _not_written(lake, stored.scope, error) from error
+
+
+def _not_written(lake: Lake, scope: str, error: Exception) -> TableError:
+    return TableError(f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}")
+
+
+def _literal(text: str) -> str:
+    """The text as a literal of SQL, as delta-rs reads it."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _as_text(statistics: Mapping[str, Any]) -> str:
+    return json.dumps(dict(statistics), sort_keys=True)
+
+
 def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of `rule_index` that hold a file, one at a time, since a file may be large."""
     shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
-    shared["statistics"] = json.dumps(dict(stored.statistics), sort_keys=True)
+    shared["statistics"] = _as_text(stored.statistics)
     with path.open("rb") as file:
         for chunk in range(stored.chunks):
             row = {**shared, "chunk": chunk, "data": file.read(CHUNK_BYTES)}

@@ -45,9 +45,13 @@ class RuleSet:
         refused = pl.col("rule_id").cast(pl.String).is_in(rejected["rule_id"].implode())
         return self.of_scope(scope).filter(~refused).select(RULE_COLUMNS)
 
+    def refused(self, scope: str) -> int:
+        """How many enabled rules of the scope are refused for their row alone."""
+        return self.rejects.filter(pl.col("scope") == scope).height
+
     def enabled(self, scope: str) -> int:
         """How many enabled rules the scope has, sound or not."""
-        return sum(frame.filter(pl.col("scope") == scope).height for frame in (self.sound, self.rejects))
+        return self.sound.filter(pl.col("scope") == scope).height + self.refused(scope)
 
 
 def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) -> RuleSet:

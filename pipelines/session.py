@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 from pipelines.config import Configuration
 from pipelines.errors import SessionError
 from pipelines.lake import first_line
+from pipelines.runtime import temporary_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -185,8 +185,10 @@ def driver_memory() -> int:
 
 def scratch_folder() -> Path:
     """A folder of this user's for files that can be made again: indexes laid out for mapping, Spark's log."""
-    name = f"deltatag-{os.getuid()}" if hasattr(os, "getuid") else "deltatag"
-    folder = Path(os.environ.get("DELTATAG_SCRATCH") or Path(tempfile.gettempdir()) / name)
+    named = os.environ.get("DELTATAG_SCRATCH")
+    if not named:
+        return temporary_folder()
+    folder = Path(named)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -9,16 +10,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from pipelines.config import Configuration, is_catalog_name, scope_tables
+from pipelines.config import Configuration, LakeSettings, is_catalog_name, scope_tables
 from pipelines.errors import MissingTableError, StatementError
-from pipelines.lake import first_line
+from pipelines.lake import catalog_location, delta_rs_uri, first_line
 from pipelines.tables import LAKE_TABLES
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-_DATABASE = "deltatag"
 
 
 def run_statement(workspace: Workspace, statement: str) -> DataFrame:
@@ -67,29 +66,46 @@ def table_names(configuration: Configuration) -> list[str]:
 def register_tables(workspace: Workspace, statement: str | None = None) -> None:
     """Make the tables known to the session by name: all of them, or those that a statement seems to mention."""
     spark, configuration = workspace.spark, workspace.configuration
-    if configuration.lake.catalog is not None:
-        spark.sql(f"USE {configuration.lake.catalog}")
-    else:
-        spark.sql(f"CREATE DATABASE IF NOT EXISTS {_DATABASE}")
-        spark.sql(f"USE {_DATABASE}")
+    database = _database(configuration.lake)
+    if configuration.lake.catalog is None:
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {database}")
+    spark.sql(f"USE {database}")
     for name, location in _locations(workspace, statement):
         if location is not None and is_catalog_name(location):
             spark.table(location).createOrReplaceTempView(name)
         elif location is not None and configuration.lake.catalog is not None:
             spark.read.format("delta").load(location).createOrReplaceTempView(name)
         elif configuration.lake.catalog is None:
-            _register(spark, name, location)
+            _register(spark, f"{database}.`{name}`", location)
 
 
-def _register(spark: SparkSession, name: str, location: str | None) -> None:
-    """Know the Delta table at a location by name, and nothing by this name where there is no such table."""
-    known = f"{_DATABASE}.`{name}`"
+def _database(lake: LakeSettings) -> str:
+    """Where the lake's tables go by name: in its catalog, or in a database of its own in the session's."""
+    if lake.root is None:
+        return str(lake.catalog)
+    # Sessions may share a metastore that outlives them, and every lake has a table rules.
+    return f"deltatag_{hashlib.sha256(lake.root.encode()).hexdigest()[:16]}"
+
+
+def _register(spark: SparkSession, known: str, location: str | None) -> None:
+    """Know the Delta table at a location by a name, and nothing by this name where there is no such table."""
     if spark.catalog.tableExists(known):
-        spark.sql(f"DROP TABLE {known}")
+        # Another process over the lake may be about to use the name: it stays as long as it means the right table.
+        if location is not None and _is_at(spark, known, location):
+            return
+        spark.sql(f"DROP TABLE IF EXISTS {known}")
     if location is None:
         return
     escaped = location.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"CREATE TABLE {known} USING DELTA LOCATION '{escaped}'")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {known} USING DELTA LOCATION '{escaped}'")
+
+
+def _is_at(spark: SparkSession, known: str, location: str) -> bool:
+    try:
+        found = catalog_location(spark, known)
+    except MissingTableError:
+        return False
+    return delta_rs_uri(found) == delta_rs_uri(location)
 
 
 def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[str, str | None]]:
@@ -104,8 +120,6 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
         stream = workspace.configuration.streams.get(name)
         if stream is not None:
             from deltalake import DeltaTable
-
-            from pipelines.lake import delta_rs_uri
 
             there = is_catalog_name(stream.source) or DeltaTable.is_deltatable(delta_rs_uri(stream.source))
             yield name, stream.source if there else None

@@ -10,7 +10,8 @@ from typing import Any
 ERROR = "error"
 """Severity of a fault of structure or of a share above its limit: it shuts the gate."""
 WARNING = "warning"
-"""Severity of a fault of single rules or rows, which are rejected or quarantined one by one: the gate stays open."""
+"""Severity of a fault that stops less than the gate would, such as of single rules or rows, which are rejected or
+quarantined one by one: the gate stays open."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from assets.automation import due_scopes
+from assets.automation import assets_of, due_scopes
 from assets.definitions import build_definitions
 from assets.headless import run_once
 from assets.names import RESOURCE
@@ -111,8 +111,10 @@ def made(result: dg.ExecuteInProcessResult) -> dict[str, str]:
     return found
 
 
-def tick_sensor(workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None) -> Any:
-    definitions = build_definitions(workspace.configuration.path)
+def tick_sensor(
+    workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None, definitions: dg.Definitions | None = None
+) -> Any:
+    definitions = definitions or build_definitions(workspace.configuration.path)
     context = dg.build_sensor_context(
         instance=instance, cursor=cursor, resources={RESOURCE: LakeResource.over(workspace)}, definitions=definitions
     )
@@ -120,8 +122,8 @@ def tick_sensor(workspace: Workspace, instance: dg.DagsterInstance, cursor: str 
     return sensor.evaluate_tick(context)
 
 
-def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance) -> Any:
-    definitions = build_definitions(workspace.configuration.path)
+def tick_schedule(workspace: Workspace, instance: dg.DagsterInstance, definitions: dg.Definitions | None = None) -> Any:
+    definitions = definitions or build_definitions(workspace.configuration.path)
     context = dg.build_schedule_context(instance=instance, resources={RESOURCE: LakeResource.over(workspace)})
     (schedule,) = definitions.schedules or ()
     assert isinstance(schedule, dg.ScheduleDefinition)
@@ -197,20 +199,27 @@ def assert_told(result: dg.ExecuteInProcessResult) -> None:
     assert "UNKNOWN_COLUMN" in str(rejects["rejects"].value)
 
 
-def test_too_many_refused_rules_stop_the_compile_and_what_depends_on_it(
+def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_it(
     workspace: Workspace, instance: dg.DagsterInstance
 ) -> None:
     add_rules(workspace, [(None, "delay > 1")] * 5)
     result = run_once(workspace, instance)
     assert not result.success
-    assert made(result) == {}
+    assert set(made(result)) == {"rule_rejects/flights"}
     checks = failed_checks(result)
-    assert checks["reject_share"] == "ERROR" and checks["rule_id_not_null"] == "WARN"
+    assert checks["reject_share"] == "WARN" and checks["rule_id_not_null"] == "WARN"
     assert not workspace.lake.exists("flights_tagged")
-    # The gate is shut as long as the fault is there, and open as soon as it is gone.
+    # The scope waits as long as the fault is there, and is compiled as soon as it is gone.
     sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
     assert due_scopes(workspace) == ["flights"]
     assert run_once(workspace, instance).success
+
+
+def test_rules_of_a_scope_that_is_unknown_stop_nothing(workspace: Workspace, instance: dg.DagsterInstance) -> None:
+    add_rules(workspace, [(f"r{number}", "delay > 1") for number in range(20)], "renamed")
+    result = run_once(workspace, instance)
+    assert result.success and failed_checks(result)["scope_known"] == "WARN"
+    assert tagged(workspace) == expected(workspace, FIRST, 0, 100)
 
 
 def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace, instance: dg.DagsterInstance) -> None:
@@ -238,6 +247,38 @@ def test_a_new_version_of_a_source_starts_a_run(workspace: Workspace, instance: 
     append_flights(workspace, 100, 110)
     (request,) = tick_sensor(workspace, instance, tick.cursor).run_requests
     assert request.run_key
+
+
+ADDED = """
+[streams.added]
+source = "lake/flights"
+"""
+
+
+def test_a_stream_that_came_or_went_is_passed_over_until_the_code_location_is_reloaded(
+    workspace: Workspace, instance: dg.DagsterInstance, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = workspace.configuration.path
+    before = build_definitions(file)
+    file.write_text(CONFIGURATION + ADDED)
+    now = Workspace.open(file, workspace.spark)
+    assert due_scopes(now) == ["flights", "added"]
+    known = set(assets_of(workspace.configuration, ["flights"]))
+    tick = tick_sensor(now, instance, None, before)
+    assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0}
+    for (request,) in (tick.run_requests, tick_schedule(now, instance, before).run_requests):
+        assert (set(request.asset_selection), request.tags["deltatag/due"]) == (known, "flights")
+    assert capsys.readouterr().err.count("added came, went or changed what is joined") == 2
+
+    # Reloaded, the sensor sees the stream; and where it goes again, the others run on.
+    tick = tick_sensor(now, instance, tick.cursor)
+    assert capsys.readouterr().err == ""
+    assert [request.tags["deltatag/due"] for request in tick.run_requests] == ["flights, added"]
+    reloaded = build_definitions(file)
+    file.write_text(CONFIGURATION)
+    (request,) = tick_sensor(workspace, instance, tick.cursor, reloaded).run_requests
+    assert set(request.asset_selection) == known
+    assert "passed over until the code location is reloaded" in capsys.readouterr().err
 
 
 JOINED = """

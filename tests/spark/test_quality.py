@@ -154,12 +154,16 @@ def test_disabled_rules_are_not_judged(lake, add_rules) -> None:
     assert failed(rules_gate(workspace)) == {}
 
 
-def test_a_share_of_rejects_above_the_limit_shuts_the_gate(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": STREAM}, {"max_reject_share": 0.25}, spark=False)
-    add_rules(workspace, ("a", "s", "TRUE"), ("b", "elsewhere", "TRUE"))
+def test_a_scopes_share_of_rejects_above_the_limit_is_a_warning(new_workspace, add_rules) -> None:
+    workspace = new_workspace({"s": STREAM, "t": STREAM}, {"max_reject_share": 0.25}, spark=False)
+    add_rules(workspace, ("a", "s", "TRUE"), ("b", "t", "TRUE"), ("c", "elsewhere", "TRUE"), ("d", None, "TRUE"))
     judged = rules_gate(workspace)
-    assert failed(judged)["reject_share"] == ERROR
-    assert "found 0.5, at most 0.25 is allowed" in str(judged.reason)
+    assert failed(judged) == {"scope_known": WARNING, "scope_not_null": WARNING}
+    assert (judged.passed, judged.measures["refused"], judged.measures["reject_share"]) == (True, 2, 0.0)
+    add_rules(workspace, ("e", "t", None))
+    judged = rules_gate(workspace)
+    assert judged.passed and failed(judged)["reject_share"] == WARNING
+    assert "found 0.5, at most 0.25 is allowed" in message(judged, "reject_share")
 
 
 @pytest.mark.parametrize(

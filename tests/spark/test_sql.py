@@ -7,10 +7,13 @@ import datetime
 import pytest
 
 from pipelines.compile import compile_scopes
+from pipelines.config import parse_configuration
 from pipelines.errors import StatementError
-from pipelines.sql import statement_result
+from pipelines.sql import register_tables, statement_result
 from pipelines.status import status
+from pipelines.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
 
 STREAMS = {"flights": {"source": "lake/flights", "key": ["id"]}}
 
@@ -65,6 +68,40 @@ def test_results_of_every_type(workspace) -> None:
 def test_names_are_listed(workspace) -> None:
     names = {row["tableName"] for row in sql(workspace, "SHOW TABLES")}
     assert {"rules", "rule_rejects", "rule_index", "runs", "flights"} <= names
+
+
+def another_lake(workspace, root: str, streams=STREAMS) -> Workspace:
+    document = {"lake": {"root": root}, "streams": streams}
+    found = Workspace(parse_configuration(document, workspace.configuration.path), workspace.spark)
+    for name in LAKE_TABLES:
+        found.lake.create(name)
+    return found
+
+
+def test_lakes_over_one_metastore_do_not_share_names(workspace, add_rules) -> None:
+    other = another_lake(workspace, "other's lake", {})
+    register_tables(workspace)
+    register_tables(other)
+    workspace.spark.sql("INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 'flights', 'TRUE')")
+    assert [lake.arrow("rules").num_rows for lake in (workspace.lake, other.lake)] == [1, 0]
+    assert "flights" not in {row["tableName"] for row in sql(other, "SHOW TABLES")}
+    with pytest.raises(StatementError, match="The tables that go by name are: rules"):
+        sql(other, "SELECT * FROM flights")
+
+
+def test_a_name_is_given_up_only_where_it_means_another_table(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT count(*) AS n FROM flights, (SELECT count(*) FROM rules)"
+    assert sql(workspace, query) == [{"n": 10}]
+    same = another_lake(workspace, "lake")
+    statements = []
+    run = same.spark.sql
+    monkeypatch.setattr(same.spark, "sql", lambda text: statements.append(text) or run(text))
+    assert sql(same, query) == [{"n": 10}]
+    assert not [text for text in statements if text.startswith(("DROP", "CREATE TABLE"))]
+
+    workspace.spark.range(7).write.format("delta").save(str(workspace.configuration.path.parent / "moved"))
+    moved = another_lake(workspace, "lake", {"flights": {"source": "moved"}})
+    assert sql(moved, query) == [{"n": 7}]
 
 
 @pytest.mark.parametrize(

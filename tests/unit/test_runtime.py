@@ -7,14 +7,24 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines import runtime
 from pipelines.runtime import JarsNotFoundError, JavaNotFoundError
+from pipelines.session import scratch_folder
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
+
+
+@pytest.fixture(autouse=True)
+def forget_process_folder() -> Iterator[None]:
+    """No test is given the temporary folder of another one."""
+    runtime._process_folder.cache_clear()
+    yield
+    runtime._process_folder.cache_clear()
 
 
 def make_java(home: Path, version: str, knows_incubator: bool = True, tells_home: bool = True) -> Path:
@@ -168,3 +178,44 @@ def test_without_home_or_environment_the_numba_folder_is_private(
     assert folder.parent.stat().st_mode & 0o077 == 0
     folder.parent.chmod(0o777)
     assert not runtime.numba_cache_folder({}).is_relative_to(folder.parent)
+
+
+def _someone_elses(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    monkeypatch.setattr(runtime.os, "getuid", lambda: folder.stat().st_uid + 1)
+
+
+def _open_to_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def _a_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.parent / "elsewhere").mkdir()
+    folder.symlink_to("elsewhere")
+
+
+def _a_dangling_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.symlink_to("nowhere")
+
+
+@pytest.mark.parametrize("planted", [_someone_elses, _open_to_all, _a_link, _a_dangling_link])
+def test_a_temporary_folder_that_others_made_or_can_write_to_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: Callable[[Path, pytest.MonkeyPatch], None]
+) -> None:
+    user = os.getuid() + (planted is _someone_elses)
+    monkeypatch.delenv("DELTATAG_SCRATCH")
+    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    planted(tmp_path / f"deltatag-{user}", monkeypatch)
+    folder = scratch_folder()
+    assert folder.parent == tmp_path and folder.name != f"deltatag-{user}"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert folder == scratch_folder()
+
+
+def test_the_temporary_folder_is_private_and_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DELTATAG_SCRATCH")
+    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    folder = scratch_folder()
+    assert folder == scratch_folder() == tmp_path / f"deltatag-{os.getuid()}"
+    assert folder.stat().st_mode & 0o777 == 0o700

@@ -9,7 +9,7 @@ from deltalake import write_deltalake
 import rules_index as ri
 from pipelines.compile import compile_is_due, compile_scopes
 from pipelines.errors import IndexDamagedError, TableError
-from pipelines.index_store import fetch_index, newest_index, read_index
+from pipelines.index_store import fetch_index, newest_index, read_index, update_statistics
 from pipelines.tables import CHUNK_BYTES
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
@@ -111,6 +111,69 @@ def test_nothing_new_writes_nothing(workspace, add_rules) -> None:
     assert {name: workspace.lake.version(name) for name in versions} == versions
 
 
+def assert_settled_without_a_new_index(workspace, scope: str, rejected: int) -> None:
+    """The scope is due; one compile, which gives the stored index, ends that, and a further one writes nothing."""
+    assert compile_is_due(workspace, scope)
+    before = newest_index(workspace.lake, scope)
+    (result,) = compile_scopes(workspace, [scope])
+    assert (result.state, result.fingerprint, result.rejects) == ("unchanged", before.fingerprint, rejected)
+    assert not compile_is_due(workspace, scope)
+    stored = newest_index(workspace.lake, scope)
+    assert (stored.statistics["rejected"], stored.created_at) == (rejected, before.created_at)
+    assert ri.loads(read_index(workspace.lake, stored)).fingerprint == before.fingerprint
+    versions = {name: workspace.lake.version(name) for name in ("rule_index", "rule_rejects")}
+    assert compile_scopes(workspace, [scope])[0].state == "unchanged"
+    assert {name: workspace.lake.version(name) for name in versions} == versions
+
+
+def test_nothing_is_due_after_a_compile_that_refused_a_rule_and_found_no_other(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    compile_scopes(workspace)
+    add_rules(workspace, ("bad", "s", "y > 1"))
+    assert_settled_without_a_new_index(workspace, "s", 1)
+    workspace.lake.delta("rules").delete("rule_id = 'bad'")
+    assert_settled_without_a_new_index(workspace, "s", 0)
+
+
+def test_nothing_is_due_after_a_compile_of_an_edit_that_means_the_same(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"), ("bad", "s", "y > 1"))
+    compile_scopes(workspace)
+    workspace.lake.delta("rules").update(new_values={"expression": "x > 1 "}, predicate="rule_id = 'a'")
+    assert_settled_without_a_new_index(workspace, "s", 1)
+
+
+def test_nothing_is_due_after_a_compile_with_a_column_that_no_rule_of_the_join_reads(new_workspace, add_rules) -> None:
+    streams = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
+    joins = {"j": {"streams": ["a", "b"], "on": ["x"], "window": "1 h"}}
+    workspace = new_workspace(streams, joins=joins, spark=False)
+    rows = pl.DataFrame({"x": [1]}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    for stream in workspace.configuration.streams.values():
+        rows.write_delta(stream.source)
+    add_rules(workspace, ("r", "j", "a.x > 0 AND b.x < 5"))
+    compile_scopes(workspace)
+    rows = rows.with_columns(y=pl.lit("new"))
+    write_deltalake(workspace.configuration.streams["a"].source, rows.to_arrow(), mode="append", schema_mode="merge")
+    assert_settled_without_a_new_index(workspace, "j", 0)
+
+
+def test_statistics_are_brought_up_to_date_once_beside_others_that_do_the_same(
+    workspace, add_rules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    compile_scopes(workspace)
+    stored = newest_index(workspace.lake, "s")
+    read_before = workspace.lake.delta("rule_index")
+    update_statistics(workspace.lake, stored, {"columns": {"it's": "int64"}})
+    version = workspace.lake.version("rule_index")
+    tables = iter([read_before, workspace.lake.delta("rule_index")])
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace.lake, "delta", lambda name: next(tables))
+        update_statistics(workspace.lake, stored, {"columns": {"it's": "other"}})
+    assert next(tables, None) is None
+    assert newest_index(workspace.lake, "s").statistics == {**stored.statistics, "columns": {"it's": "int64"}}
+    assert workspace.lake.version("rule_index") == version
+
+
 def test_a_rule_of_another_scope_changes_no_index(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 1"))
     compile_scopes(workspace)
@@ -166,6 +229,20 @@ def test_too_many_rejects_fail_the_scope(new_workspace, workspace, add_rules) ->
     assert "1 of the 2 rules of s" in result.error
     assert newest_index(strict.lake, "s") is None
     assert table(strict, "rule_rejects")["rule_id"].to_list() == ["bad"]
+
+
+def test_too_many_rejects_of_a_scope_that_was_compiled_fail_it_and_no_other(
+    new_workspace, workspace, add_rules
+) -> None:
+    strict = new_workspace({**STREAM, "t": {"source": "lake/source"}}, {"max_reject_share": 0.4}, spark=False)
+    add_rules(strict, ("a", "s", "x > 1"), ("b", "t", "x > 1"), ("far", "elsewhere", "x > 1"))
+    assert [result.state for result in compile_scopes(strict)] == ["compiled", "compiled"]
+    add_rules(strict, (None, "s", "x > 1"))
+    assert (compile_is_due(strict, "s"), compile_is_due(strict, "t")) == (True, False)
+    assert [result.state for result in compile_scopes(strict)] == ["failed", "unchanged"]
+    strict.lake.delta("rules").delete("rule_id IS NULL")
+    assert not compile_is_due(strict, "s")
+    assert [result.state for result in compile_scopes(strict)] == ["unchanged", "unchanged"]
 
 
 def test_a_missing_source_fails_its_scope_only(new_workspace, workspace) -> None:

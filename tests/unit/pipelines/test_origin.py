@@ -47,6 +47,17 @@ def test_rules_that_are_implied_compile_with_the_index_that_implies_them(workspa
     assert compiled(workspace)["narrow"].state == "unchanged"
 
 
+def test_what_an_edit_of_the_other_streams_rules_still_implies_is_recorded(workspace, add_rules) -> None:
+    add_rules(workspace, ("n", "narrow", "x IN (3, 4)"))
+    before = compiled(workspace)
+    add_rules(workspace, ("w3", "wide", "x = 9"))
+    found = compiled(workspace)
+    assert found["wide"].fingerprint != before["wide"].fingerprint
+    assert (found["narrow"].state, found["narrow"].fingerprint) == ("unchanged", before["narrow"].fingerprint)
+    stored = newest_index(workspace.lake, "narrow")
+    assert stored is not None and stored.statistics["implied_by"] == found["wide"].fingerprint
+
+
 def test_an_edit_of_the_other_streams_rules_is_noticed_though_the_streams_own_are_unchanged(
     workspace, add_rules
 ) -> None:
