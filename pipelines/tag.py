@@ -243,8 +243,8 @@ class _Tagger:
             stored, _, matcher = self._index(batch.fingerprint)
             bound_batches(self.workspace, taken.files)
             output = Output(tables, batch, matcher, stored)
-            matchable = self._matchable(source, taken, batch)
             with self._zone_of(batch.fingerprint):
+                matchable = self._matchable(source, taken, batch)
                 figures = output.write(slice_frame(source, taken), matchable, resumed)
             if matchable is not None:
                 figures["rows"] = rows_of(taken.files)

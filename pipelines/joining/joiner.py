@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -103,7 +104,8 @@ class Joiner:
         """
         last = None if self._last is None or self._last.plan.get("reset") else self._last
         unfinished = last is not None and last.state == PLANNED
-        definition = self._definition(last.fingerprint if last is not None and unfinished else None)
+        self._zone = self._wall_zone(last.fingerprint if last is not None and unfinished else None)
+        definition = self._definition()
         if last is not None and (changes := _changes(last.plan["definition"], definition)):
             raise JoinChangedError(
                 f"The join {self.join.name} has other streams, keys, windows, event times or another time zone now "
@@ -157,13 +159,8 @@ class Joiner:
         _, index, matcher = self._index(str(batch.fingerprint))
         return Planned(batch, JoinRows(self.widest, files, batch.plan), index, matcher, resumed)
 
-    def _definition(self, fingerprint: str | None) -> dict[str, Any]:
-        """What decides which rows join, as JSON values; the rules' time zone too, if a wall time or date does. These
-        rules are the newest, or those of an index."""
-        kinds = [self._time_type(name) for name in self.join.streams]
-        if any(kind != TimestampType() for kind in kinds):
-            fingerprint = fingerprint or index_to_tag_with(self.lake, self.join.name).fingerprint
-            self._zone = self._index(fingerprint)[1].compiled.time_zone
+    def _definition(self) -> dict[str, Any]:
+        """What decides which rows join, as JSON values."""
         return {
             "streams": list(self.join.streams),
             "on": {name: list(columns) for name, columns in self.join.on.items()},
@@ -172,10 +169,22 @@ class Joiner:
             "time_zone": self._zone,
         }
 
-    def _time_type(self, name: str) -> Any:
-        source, time = self.sources[name], str(self.streams[name].event_time).lower()
-        fields = slice_schema(source, source.version).fields
-        return next((field.dataType for field in fields if field.name.lower() == time), None)
+    def _wall_zone(self, fingerprint: str | None) -> str | None:
+        """The time zone of an index's rules (by default the newest one's), where event times need it to be instants."""
+        if self._instants:
+            return None
+        fingerprint = fingerprint or index_to_tag_with(self.lake, self.join.name).fingerprint
+        return self._index(fingerprint)[1].compiled.time_zone
+
+    @cached_property
+    def _instants(self) -> bool:
+        """True if the event times of all sources are TIMESTAMP; dates and wall times are instants in a zone only."""
+        kinds = []
+        for name, source in self.sources.items():
+            time = str(self.streams[name].event_time).lower()
+            fields = slice_schema(source, source.version).fields
+            kinds += [field.dataType for field in fields if field.name.lower() == time]
+        return all(kind == TimestampType() for kind in kinds)
 
     def _plan_side(self, name: str, before: Mapping[str, Any] | None, skip_changes: bool) -> dict[str, Any]:
         source, stream = self.sources[name], self.streams[name]

@@ -129,5 +129,6 @@ def test_ids_beyond_64_bits_are_refused(ids: Any) -> None:
 
 def test_pairs_may_have_ids_of_numpy_and_must_have_texts() -> None:
     assert list(read([(np.int64(5), "TRUE"), (np.int32(3), "TRUE")])[0]) == [3, 5]
+    numbers: Any = [("a", 5)]
     with pytest.raises(ri.RulesIndexError, match="strings"):
-        read([("a", 5)])  # type: ignore[list-item]
+        read(numbers)
