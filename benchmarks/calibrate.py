@@ -27,9 +27,10 @@ from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.trees import BETree
 from rules_index.kernels import bitmaps, lists, scan, sift, slices
-from rules_index.kernels.vectors import SIGNS
+from rules_index.kernels.vectors import SIGNS, SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
+TABLES = 64
 WORDS = BLOCK_ROWS >> 6
 COSTS_FILE = Path(__file__).parent.parent / "rules_index" / "engines" / "costs.json"
 _draw = np.random.default_rng(11)
@@ -139,13 +140,13 @@ def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunction
 
     @numba.njit(nogil=True)
     def run(starts: Any, pairs: Any, bits: Any) -> int:
-        current, out, found = np.empty(words, np.uint64), np.empty(words << 6, np.int32), 0
-        for conjunction in range(len(starts) - 1):
-            if words <= scan.SMALL_WORDS:
-                found += scan.rows_of_all(conjunction, words, bits, starts, pairs, current, out)
-            else:
-                found += scan.rows_of(conjunction, words, bits, starts, pairs, current, out)
-        return found
+        current, next_term = np.empty(scan.AT_ONCE << 6, np.uint64), np.empty(scan.AT_ONCE, np.int64)
+        places, total = np.empty((scan.AT_ONCE << 6) + SPILLED, np.int32), 0
+        for begin in range(0, len(starts) - 1, scan.AT_ONCE):
+            end = min(len(starts) - 1, begin + scan.AT_ONCE)
+            found = scan._words_left(begin, end, words, bits, starts, pairs, current, next_term, places)
+            total += scan._words_held(begin, found, words, bits, starts, pairs, next_term, current, places)[1]
+        return total
 
     return _nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions
 
@@ -242,7 +243,8 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
 
 
 def _order(repeat: int, matches: int) -> float:
-    """A match in lists of so many a row, all of a chunk in no order, against those of a block in order."""
+    """A match in lists of so many a row, those of a chunk as `TABLES` tables give them, against those of a block in
+    order: each table's are in the order of the rows, of any rules."""
 
     @numba.njit(nogil=True)
     def run(rows: Any, rules: Any, ascending: int, at: Any, offsets: Any, ordinals: Any) -> None:
@@ -253,8 +255,9 @@ def _order(repeat: int, matches: int) -> float:
         rules = np.arange(count * matches, dtype=np.int32) // count
         rows = np.tile(np.arange(count, dtype=np.int32), matches)
         if not ascending:
-            mixed = _draw.permutation(len(rows))
-            rows, rules = rows[mixed], rules[mixed]
+            table = _draw.integers(0, TABLES, len(rows))
+            given = np.lexsort((rows, table))
+            rows, rules = rows[given], _draw.permutation(rules)
         scratch = np.empty(count, np.int32), np.zeros(count + 1, np.int64), np.empty_like(rules)
         taken.append(_nanoseconds(repeat, run, rows, rules, ascending, *scratch) / len(rows))
     return max(0.0, taken[0] - taken[1])

@@ -119,6 +119,9 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
     """
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
     bits = index.key_bits[table]
+    slot_start = index.slot_start[index.slot_at[table] :]
+    if bits == 0 and len(attributes) == 2 and index.shift[attributes[0]] == 0 and index.shift[attributes[1]] == 0:
+        return _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_start, rows, begins, ends)
     _add_up(codes, first, candidates, attributes, factors, index.shift, coarse, chunk_rows, totals)
     if bits < 0:
         at = index.slot_at[table]
@@ -129,7 +132,6 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
             ends[i] = begin - bits
             prefetch(index.posted, np.uint64(begin) * np.uint64(1 + QUICK))
         return np.int64(len(candidates))
-    slot_start = index.slot_start[index.slot_at[table] :]
     by = np.uint64(64 - bits) if bits > 0 else np.uint64(0)
     count = np.uint64(0)
     for i in range(len(candidates)):
@@ -151,6 +153,26 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
         _pack(rows[:met], attributes, coarse, chunk_rows, tags)
     group_codes = index.group_codes[index.group_code_at[table] :]
     return _groups_of(codes, first, attributes, packed, index.groups, group_codes, scratch, met)
+
+
+@bare
+def _slots_of_two(candidates, attributes, factors, coarse, chunk_rows, slot_start, rows, begins, ends):
+    """As `_find`, all in one step: in a direct table of two attributes with exact coarse codes."""
+    left = coarse[attributes[0] * chunk_rows : (attributes[0] + 1) * chunk_rows]
+    right = coarse[attributes[1] * chunk_rows : (attributes[1] + 1) * chunk_rows]
+    # the last stride of a direct table is 1
+    factor = np.uint32(factors[0])
+    count = np.uint64(0)
+    for i in range(len(candidates)):
+        row = np.uint64(candidates[i])
+        slot = np.uint64(np.uint32(left[row]) * factor + np.uint32(right[row]))
+        begin = slot_start[slot]
+        end = slot_start[slot + np.uint64(1)]
+        rows[count] = candidates[i]
+        begins[count] = begin
+        ends[count] = end
+        count += np.uint64(begin < end)
+    return np.int64(count)
 
 
 @bare
@@ -257,38 +279,49 @@ def _check_entries(
 ):  # fmt: skip
     """Hits among the entries [begin, end) of each row of `scratch`, of which there is one. kept: [2, AT_ONCE] int32."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
-    kept_rows, kept_entries = kept[0], kept[1]
-    at = np.uint64(0)
-    end = np.uint64(count)
-    entry = np.int64(begins[0])
-    while at < end:
-        pairs = np.uint64(0)
-        while at < end and pairs < AT_ONCE:
-            row = rows[at]
-            stop = min(np.int64(ends[at]), entry + np.int64(np.uint64(AT_ONCE) - pairs))
-            for place in range(entry, stop):
-                kept_rows[pairs] = row
-                kept_entries[pairs] = place
-                pairs += np.uint64(1)
-            entry = stop
-            if entry == ends[at]:
-                at += np.uint64(1)
-                entry = np.int64(begins[at])
-        if hits + np.int64(pairs) > len(hit_rows):
-            hit_rows = grown(hit_rows, hits + np.int64(pairs))
-            hit_rules = grown(hit_rules, hits + np.int64(pairs))
-        left = _keep_quick(posted, coarse, chunk_rows, kept_rows, kept_entries, np.int64(pairs))
-        hits = _check_rest(
-            codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
-            target, kept_rows[:left], kept_entries, hit_rows, hit_rules, hits,
-        )  # fmt: skip
+    before = hits
+    if hits + count > len(hit_rows):
+        hit_rows, hit_rules = grown(hit_rows, hits + count), grown(hit_rules, hits + count)
+    # most rows meet one entry: the first ones are looked at as they stand
+    hits = _keep_quick(posted, coarse, chunk_rows, rows, begins, count, hit_rows, hit_rules, hits)
+    if _entries(scratch, count) > count:
+        at = entry = 0
+        while at < count:
+            pairs, at, entry = _further_entries(rows, begins, ends, count, at, entry, kept)
+            if hits + pairs > len(hit_rows):
+                hit_rows, hit_rules = grown(hit_rows, hits + pairs), grown(hit_rules, hits + pairs)
+            hits = _keep_quick(posted, coarse, chunk_rows, kept[0], kept[1], pairs, hit_rows, hit_rules, hits)
+    hits = _check_rest(
+        codes, first, chunk_words, gate_bits, coarse, check_start, checks, set_start, set_intervals, target, hit_rows,
+        hit_rules, before, hits,
+    )  # fmt: skip
     return hit_rows, hit_rules, hits
 
 
 @bare
-def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs):
-    """Keeps the pairs of a row and an entry whose quick checks are passed; returns their number."""
-    kept = np.uint64(0)
+def _further_entries(rows, begins, ends, count, at, entry, kept):
+    """Writes pairs of a row and an entry of it behind the first, as many as fit, from the row `at` on, of which `entry`
+    are done; their number, and where the next ones begin."""
+    pairs = 0
+    while at < count:
+        begin = begins[at] + 1 + entry
+        stop = min(ends[at], begin + AT_ONCE - pairs)
+        for place in range(begin, stop):
+            kept[0, pairs] = rows[at]
+            kept[1, pairs] = place
+            pairs += 1
+        if stop < ends[at]:
+            return pairs, at, entry + stop - begin
+        at += 1
+        entry = 0
+    return pairs, at, entry
+
+
+@bare
+def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs, hit_rows, hit_rules, hits):
+    """Adds pairs of a row and an entry whose quick checks are passed: the row, and what is posted of its conjunction;
+    returns the number of hits."""
+    to = np.uint64(hits)
     for i in range(pairs):
         row = rows[i]
         entry = np.uint64(entries[i])
@@ -297,26 +330,28 @@ def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs):
             & _quick(posted[entry, 2], row, coarse, chunk_rows)
             & _quick(posted[entry, 3], row, coarse, chunk_rows)
         )
-        rows[kept] = row
-        entries[kept] = entry
-        kept += np.uint64(passed)
-    return np.int64(kept)
+        hit_rows[to] = row
+        hit_rules[to] = posted[entry, 0]
+        to += np.uint64(passed)
+    return np.int64(to)
 
 
 @bare
 def _check_rest(
-    codes, first, chunk_words, gate_bits, posted, coarse, check_start, checks, set_start, set_intervals,
-    target, rows, entries, hit_rows, hit_rules, hits,
+    codes, first, chunk_words, gate_bits, coarse, check_start, checks, set_start, set_intervals, target, hit_rows,
+    hit_rules, begin, end,
 ):  # fmt: skip
-    """Hits among entries whose quick checks were passed; there is room for all of them."""
-    for i in range(len(rows)):
-        conjunction = posted[np.uint64(entries[i]), 0]
-        hit_rows[hits] = rows[i]
+    """Turns the hits [begin, end) of `_keep_quick` into those of rules, of conjunctions whose other checks are passed;
+    returns the number of hits."""
+    hits = begin
+    for i in range(begin, end):
+        conjunction = hit_rules[i]
+        hit_rows[hits] = hit_rows[i]
         if conjunction < 0:
             hit_rules[hits] = -1 - conjunction
             hits += 1
         elif passes(
-            conjunction, rows[i], codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+            conjunction, hit_rows[i], codes, first, coarse, chunk_words, gate_bits, check_start, checks,
             set_start, set_intervals,
         ):  # fmt: skip
             hit_rules[hits] = target[conjunction]

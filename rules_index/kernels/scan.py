@@ -7,13 +7,28 @@ import numpy as np
 from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
-from rules_index.kernels.vectors import GROUP, all_between, also_between, between, both, count_bits, trailing_zeros
+from rules_index.kernels.vectors import (
+    GROUP,
+    SPILLED,
+    add_numbers,
+    all_between,
+    also_between,
+    between,
+    both,
+    count_bits,
+    three_terms,
+    trailing_zeros,
+)
 
-FEW_WORDS = np.uint64(16)
+FEW_WORDS = np.uint64(12)
 """Up to so many words with a row left, the remaining terms are looked at word by word."""
 SMALL_WORDS = 8
 """Up to so many words of a block, all terms are looked at in all of them."""
 _GROUP = np.uint64(GROUP)
+AT_ONCE = 32
+"""Conjunctions that are scanned together: what is left of them stays in the nearest cache."""
+WORD_BITS = 6
+"""A block has up to 64 words."""
 FAR, NEAR = -1, -2
 """In a check that is an interval, the place of the set: its codes are read from the code matrix, or as coarse ones."""
 
@@ -80,11 +95,10 @@ def words_of(conjunction, words, bits, term_start, terms, current):
 @bare
 def word_of(word, rows, term, stop, words, bits, terms):
     """What the terms [term, stop) leave of the rows of a word."""
-    count = np.uint64(words)
-    for other in range(term, stop):
-        if rows == 0:
-            break
-        rows &= bits[np.uint64(terms[other, 1]) * count + word] & ~bits[np.uint64(terms[other, 0]) * count + word]
+    further, end = np.uint64(term), np.uint64(stop)
+    while further < end and rows != 0:
+        rows &= three_terms(bits, terms, further, end, np.uint64(words), word)
+        further += np.uint64(3)
     return rows
 
 
@@ -107,24 +121,15 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
 
 
 @bare
-def rows_of_all(conjunction, words, bits, term_start, terms, current, out):
-    """Like `rows_of`, where the block has so few words that to look at all terms of all of them is quicker than to find
-    out when enough is known."""
+def _all_words_of(conjunction, words, bits, term_start, terms, current):
+    """Like `words_of`, of all terms, where the block has so few words that to look at all of them is quicker than to
+    find out when enough is known; the words that have a row, as bits."""
     begin, end = np.uint64(term_start[conjunction]), np.uint64(term_start[conjunction + 1])
     count = np.uint64(words)
     left = np.uint64(0)
     for at in range(np.uint64(0), count, _GROUP):
         left |= all_between(bits, terms, begin, end, count, np.uint64(ALL), current, at)
-    found = 0
-    while left != 0:
-        word = trailing_zeros(left)
-        left &= left - ONE
-        rows = current[word]
-        while rows != 0:
-            out[found] = np.int32((word << np.uint64(6)) + trailing_zeros(rows))
-            found += 1
-            rows &= rows - ONE
-    return found
+    return left
 
 
 @bare
@@ -175,47 +180,88 @@ def scan(
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
-    chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does."""
-    current = np.empty(words, np.uint64)
-    scratch = np.empty(words << 6, np.int32)
-    while begin < end:
-        if hits + (words << 6) > len(hit_rows):
-            hit_rows = grown(hit_rows, hits + (words << 6))
-            hit_rules = grown(hit_rules, hits + (words << 6))
-        begin, hits = _scan_while_room(
-            begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-            term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules,
-            hits, current, scratch,
+    chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
+
+    Some conjunctions at once, step by step, so that no step waits for what the machine cannot foresee: their words
+    with a row left, what the other terms leave of each, and last the rows.
+    """
+    current = np.empty(AT_ONCE << WORD_BITS, np.uint64)
+    places = np.empty((AT_ONCE << WORD_BITS) + SPILLED, np.int32)
+    next_term = np.empty(AT_ONCE, np.int64)
+    for batch in range(begin, end, AT_ONCE):
+        stop = min(end, batch + AT_ONCE)
+        found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
+        found, rows = _words_held(batch, found, words, bits, term_start, terms, next_term, current, places)
+        if hits + rows > len(hit_rows):
+            hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
+        hits = _add_hits(
+            batch, found, places, current, codes, first, coarse, start, chunk_words, gate_bits, order,
+            check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
 
 
 @bare
-def _scan_while_room(
-    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
-    current, scratch,
-):  # fmt: skip
-    """Like `scan`, up to the conjunction whose hits might not fit any more: that one, and the number of hits. Arrays
-    that are never assigned anew spare the loop the counting of references."""
-    room = len(hit_rows) - (words << 6)
-    for conjunction in range(begin, end):
-        if hits > room:
-            return conjunction, hits
+def _words_left(begin, end, words, bits, term_start, terms, current, next_term, places):
+    """Writes, of the conjunctions [begin, end), the words that their first terms leave, 64 places each, to `current`,
+    the term that comes next, and the places of words with a row left; returns the number of these."""
+    count = np.uint64(0)
+    for i in range(end - begin):
+        conjunction = begin + i
+        at = i << WORD_BITS
+        own = current[at : at + (1 << WORD_BITS)]
         if words <= SMALL_WORDS:
-            found = rows_of_all(conjunction, words, bits, term_start, terms, current, scratch)
+            left = _all_words_of(conjunction, words, bits, term_start, terms, own)
+            next_term[i] = term_start[conjunction + 1]
         else:
-            found = rows_of(conjunction, words, bits, term_start, terms, current, scratch)
-        if found == 0:
-            continue
-        if check_start[conjunction + 1] > check_start[conjunction]:
-            found = check_rows(
-                conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
-                check_start, checks, set_start, set_intervals,
-            )  # fmt: skip
+            left, next_term[i] = words_of(conjunction, words, bits, term_start, terms, own)
+        add_numbers(places, count, np.int32(at), left)
+        count += count_bits(left)
+    return np.int64(count)
+
+
+@bare
+def _words_held(begin, count, words, bits, term_start, terms, next_term, current, places):
+    """Keeps of the words at `places[:count]` of `current` those in which the conjunctions' other terms leave a row, one
+    behind the other; their number, and that of the rows."""
+    before = np.uint64(begin + 1)
+    kept = np.uint64(0)
+    total = np.uint64(0)
+    for i in range(np.uint64(count)):
+        place = np.uint64(places[i])
+        word = place & np.uint64((1 << WORD_BITS) - 1)
+        number = place >> np.uint64(WORD_BITS)
+        rows = word_of(word, current[place], next_term[number], term_start[before + number], words, bits, terms)
+        places[kept] = place
+        current[kept] = rows
+        total += count_bits(rows)
+        kept += np.uint64(rows != 0)
+    return np.int64(kept), np.int64(total)
+
+
+@bare
+def _add_hits(
+    begin, count, places, held, codes, first, coarse, start, chunk_words, gate_bits, order,
+    check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Hits of the rows in `held[:count]` that pass the checks of their conjunctions, of which there is room for all."""
+    to = np.uint64(hits)
+    for i in range(count):
+        place = places[i]
+        rows = held[i]
+        conjunction = begin + (place >> WORD_BITS)
         rule = target[conjunction]
-        for i in range(found):
-            hit_rows[hits + i] = order[start + scratch[i]]
-            hit_rules[hits + i] = rule
-        hits += found
-    return end, hits
+        at = start + ((place & ((1 << WORD_BITS) - 1)) << 6)
+        checked = check_start[conjunction] < check_start[conjunction + 1]
+        while rows != 0:
+            row = order[at + np.int64(trailing_zeros(rows))]
+            rows &= rows - ONE
+            hit_rows[to] = row
+            hit_rules[to] = rule
+            to += ONE
+            if checked and not passes(
+                conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start,
+                set_intervals,
+            ):  # fmt: skip
+                to -= ONE
+    return np.int64(to)

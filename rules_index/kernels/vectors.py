@@ -134,6 +134,32 @@ def all_between(
 
 
 @intrinsic
+def three_terms(typing_context: Any, bits: Any, terms: Any, term: Any, stop: Any, stride: Any, word: Any) -> Any:
+    """What three pairs (low, high) of `terms` from `term` on, all before `stop`, leave of a word of all rows:
+    `bits[high * stride + word] & ~bits[low * stride + word]`. Where there are fewer, the last one stands for others."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, term, stop, stride, word = arguments
+
+        def word_at(place: Any) -> Any:
+            number = builder.load(_pointer(context, builder, signature, arguments, 1, place, _WORD), align=4)
+            at = builder.add(builder.mul(builder.zext(number, _LONG), stride), word)
+            return builder.load(_pointer(context, builder, signature, arguments, 0, at, _LONG), align=8)
+
+        last = builder.sub(stop, ir.Constant(_LONG, 1))
+        held = ir.Constant(_LONG, -1)
+        for further in range(3):
+            which = builder.add(term, ir.Constant(_LONG, further))
+            which = builder.select(builder.icmp_unsigned("<", which, last), which, last) if further else term
+            place = builder.shl(which, ir.Constant(_LONG, 1))
+            low, high = word_at(place), word_at(builder.add(place, ir.Constant(_LONG, 1)))
+            held = builder.and_(held, builder.and_(high, builder.not_(low)))
+        return held
+
+    return _U64(bits, terms, _U64, _U64, _U64, _U64), codegen
+
+
+@intrinsic
 def count_bits(typing_context: Any, bits: Any) -> Any:
     """Number of set bits of a uint64."""
 
