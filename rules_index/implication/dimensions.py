@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.kernels.jit import inner, jit
+from rules_index.kernels.jit import bare, jit
 
 IMPLIED, OVERLAPS, APART = 1, 0, -1
 """What algorithm 6 returns."""
@@ -43,7 +43,7 @@ class Sorted(NamedTuple):
     rank: np.ndarray
 
 
-@inner
+@bare
 def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np.ndarray) -> int:
     """`IMPLIED` where a part lies within a box, `OVERLAPS` where they share a row, else `APART`."""
     within = True
@@ -56,7 +56,7 @@ def relation(parts: np.ndarray, part: int, boxes: np.ndarray, box: int, rank: np
     return IMPLIED if within else OVERLAPS
 
 
-@inner
+@bare
 def copy_box(source: np.ndarray, place: int, out: np.ndarray, at: int) -> None:
     """Writes a box to another place."""
     for d in range(source.shape[1]):
@@ -64,7 +64,7 @@ def copy_box(source: np.ndarray, place: int, out: np.ndarray, at: int) -> None:
         out[at, d, 1] = source[place, d, 1]
 
 
-@inner
+@bare
 def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: int, out: np.ndarray, at: int) -> int:
     """Algorithm 9 (CD) for a part that shares a row with a box: writes what of it lies outside to `out`[at:]; how many.
 
@@ -100,13 +100,13 @@ def compare_dimensions(boxes: np.ndarray, box: int, rank: np.ndarray, part: np.n
 # Order of work
 
 
-@inner
+@bare
 def _length(low: int, high: int, d: int, lines: Lines) -> float:
     """Of a range of codes on the number line; NULL alone has none."""
     return 0.0 if low == lines.sizes[d] - 1 else lines.upper[d, high] - lines.lower[d, low]
 
 
-@inner
+@bare
 def measure(given: Sorted, box: int, lines: Lines) -> None:
     """Writes all but the box itself."""
     boxes, unbounded, volume = given.boxes, 0, 1.0
@@ -140,7 +140,7 @@ def measured(boxes: np.ndarray, lines: Lines) -> Sorted:
 # Relaxation
 
 
-@inner
+@bare
 def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, count: int, lines: Lines,
           wide: np.ndarray) -> int:  # fmt: skip
     """Algorithm 8 (HCR), lines 6 to 31: which of `count` boxes is widened to hold a query's, or -1 where one does.
@@ -173,7 +173,7 @@ def relax(queries: np.ndarray, query: int, given: Sorted, order: np.ndarray, cou
     return best
 
 
-@inner
+@bare
 def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
     """Product of the lengths, neither zero nor infinite, of the other dimensions of a box as widened so far."""
     volume = 1.0
@@ -184,7 +184,7 @@ def _volume_of_others(wide: np.ndarray, but: int, lines: Lines) -> float:
     return volume
 
 
-@inner
+@bare
 def _infinite_ends(wide: np.ndarray, lines: Lines) -> int:
     """2 (|D| - |D_c|) for the dimensions not referenced, and the infinite ends of the others."""
     ends = 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from rules_index.engines.r_tree.box_store import grown
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, Sorted, copy_box, cut, relation
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import bare
 
 BFS, DFS, MIX = range(3)
 COVERED, REST, FULL, PAUSED = range(4)
@@ -85,7 +85,7 @@ def with_room(parts: Parts) -> Parts:
     return parts._replace(boxes=boxes, position=position, first=first)
 
 
-@inner
+@bare
 def start(parts: Parts, boxes: np.ndarray, box: int) -> None:
     """Begins with one part, a box."""
     state = parts.state
@@ -94,13 +94,13 @@ def start(parts: Parts, boxes: np.ndarray, box: int) -> None:
     state[HEAD], state[TAIL], state[SPLITS], state[MOST], state[REST_BEGIN] = 0, 1, 0, 1, 0
 
 
-@inner
+@bare
 def _next(strategy: int, state: np.ndarray) -> int:
     """The part that is taken next (algorithm 10: the oldest, 11 and 12: the newest)."""
     return state[HEAD] if strategy == BFS else state[TAIL] - 1
 
 
-@inner
+@bare
 def _take(strategy: int, parts: Parts) -> int:
     """Moves the next parts to `taken` (algorithm 12: all that were cut off together last); how many, or -1 where there
     might be no room for what is cut off them."""
@@ -120,7 +120,7 @@ def _take(strategy: int, parts: Parts) -> int:
     return count
 
 
-@inner
+@bare
 def _add(made: int, position: int, parts: Parts) -> None:
     """Takes up parts that stand behind the last one."""
     tail = parts.state[TAIL]
@@ -130,7 +130,7 @@ def _add(made: int, position: int, parts: Parts) -> None:
     parts.state[TAIL] = tail + made
 
 
-@inner
+@bare
 def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count: int, skips: bool, steps: int) -> int:
     """Compares parts with the first `count` boxes of an order: `COVERED`, `REST`, or why it stopped before.
 
@@ -173,7 +173,7 @@ def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count
     return COVERED
 
 
-@inner
+@bare
 def overlapping(parts: np.ndarray, part: int, stream: Stream, nodes: Nodes) -> tuple[int, int]:
     """Algorithm 6 by an index, and how many boxes share a row with a part: these are written to `stream.near`, in the
     order of work, unless one of them holds the part."""
@@ -203,7 +203,7 @@ def overlapping(parts: np.ndarray, part: int, stream: Stream, nodes: Nodes) -> t
     return (OVERLAPS if count else APART), count
 
 
-@inner
+@bare
 def _put(box: int, near: np.ndarray, count: int, place: np.ndarray) -> int:
     """Puts a box among `count` that are in the order of work, unless it is there; how many there are."""
     at = count
@@ -217,7 +217,7 @@ def _put(box: int, near: np.ndarray, count: int, place: np.ndarray) -> int:
     return count + 1
 
 
-@inner
+@bare
 def _passes(parts: np.ndarray, part: int, tests: np.ndarray, begin: int, end: int) -> bool:
     """Whether a part has codes that pass each of some tests."""
     for test in range(begin, end):

@@ -32,7 +32,7 @@ from rules_index.implication.exact import (
     overlapping,
     start,
 )
-from rules_index.kernels.jit import inner, jit
+from rules_index.kernels.jit import bare, jit
 
 HSR, HCR = 3, 4
 """Methods beside the strategies of exact matching."""
@@ -91,7 +91,7 @@ def match_in_turn(
     return DONE
 
 
-@inner
+@bare
 def _one(
     method: int,
     queries: Sorted,
@@ -131,7 +131,7 @@ def _one(
     return how
 
 
-@inner
+@bare
 def _check(queries: np.ndarray, query: int, stream: Stream) -> int:
     """Algorithm 6 (QC)."""
     found = APART
@@ -148,7 +148,7 @@ def _check(queries: np.ndarray, query: int, stream: Stream) -> int:
 # The stream predicate
 
 
-@inner
+@bare
 def _reset(stream: Stream, fresh: Stream, widened: bool) -> None:
     """Makes the stream predicate what it was."""
     count = fresh.counts[0]
@@ -160,7 +160,7 @@ def _reset(stream: Stream, fresh: Stream, widened: bool) -> None:
             _copy(fresh.given, box, stream.given, box)
 
 
-@inner
+@bare
 def _copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
     copy_box(source.boxes, place, out.boxes, at)
     out.unbounded[at], out.volume[at] = source.unbounded[place], source.volume[place]
@@ -168,7 +168,7 @@ def _copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
         out.rank[at, d] = source.rank[place, d]
 
 
-@inner
+@bare
 def _add(stream: Stream, queries: Sorted, query: int, indexed: bool) -> None:
     """Adds a subpredicate to the stream predicate."""
     box = stream.counts[0]
@@ -180,7 +180,7 @@ def _add(stream: Stream, queries: Sorted, query: int, indexed: bool) -> None:
         stream.counts[1] += 1
 
 
-@inner
+@bare
 def _widen(stream: Stream, queries: Sorted, query: int, indexed: bool, lines: Lines, wide: np.ndarray) -> int:
     """Algorithm 8 for a subpredicate, which is added where there is no box to widen."""
     if stream.counts[0] == 0:
@@ -193,7 +193,7 @@ def _widen(stream: Stream, queries: Sorted, query: int, indexed: bool, lines: Li
     return REST
 
 
-@inner
+@bare
 def _replace(stream: Stream, box: int, wide: np.ndarray, indexed: bool, lines: Lines) -> None:
     """Makes a box the first one of `wide`."""
     copy_box(wide, 0, stream.given.boxes, box)
@@ -211,7 +211,7 @@ def _replace(stream: Stream, box: int, wide: np.ndarray, indexed: bool, lines: L
         stream.counts[1] += 1
 
 
-@inner
+@bare
 def _put_in_order(stream: Stream, box: int, count: int) -> None:
     """Puts a box in its place among the first `count` of the order of work (6.1): larger ones first, then by place."""
     given, place = stream.given, count
