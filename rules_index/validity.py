@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from rules_index.csr import offsets_of
 from rules_index.expressions.formula import Predicate, Truth
+from rules_index.expressions.times import zone_offset
 from rules_index.expressions.tree import Leaf
 from rules_index.rules import RuleColumns
 from rules_index.value_sets import SetArrays, as_arrays
@@ -61,7 +62,8 @@ def _one_by_one(event_time: Leaf, bounds: list[tuple[int | None, int | None]], t
 def _since(instant: int, data_type: pa.DataType, time_zone: str) -> ValueSet:
     if pa.types.is_timestamp(data_type) and data_type.tz is not None:
         return interval(instant, None)
-    walls = _walls_since(instant, ZoneInfo(time_zone))
+    offset = zone_offset(time_zone)
+    walls = _walls_since(instant, ZoneInfo(time_zone)) if offset is None else interval(instant + offset, None)
     if pa.types.is_timestamp(data_type):
         return walls
     # midnights may skip an hour but keep their order, so one first day is the cut

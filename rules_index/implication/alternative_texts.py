@@ -3,6 +3,7 @@ nothing beside the others."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,3 +53,46 @@ def superfluous(given: Alternatives, chosen: np.ndarray, schema: pa.Schema, time
     found = np.flatnonzero(never | more)
     box = np.where(never[found] | ~given.is_whole[group[found]], -1, np.append(box_start, 0)[found])
     return Superfluous(found, given.rule[group[found]], never[found], examples(box, Rows(compiled, boxes.codes), boxes))
+
+
+def superfluous_in_rule(
+    given: Alternatives, texts: Sequence[str], chosen: np.ndarray, schema: pa.Schema, time_zone: str, splits: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which alternatives [.] the chosen rules [rules] bool do not need by what stands beside them, and whether each is
+    never TRUE there [.] bool; of those that are, but not without others being so, the last one of a rule.
+
+    texts: of the rules. A rule needs an alternative unless it is the same with FALSE in its place.
+    """
+    group = owners(given.start)
+    tried = np.flatnonzero(chosen[given.rule[group]])
+    variants: list[str] = []
+    for at in tried.tolist():
+        rule = texts[given.rule[group[at]]]
+        others = [each for each in range(given.start[group[at]], given.start[group[at] + 1]) if each != at]
+        variants += [_with_false(rule, given, [at]), rule, _with_false(rule, given, others)]
+    table = pa.table({"rule_id": pa.array(np.arange(len(variants))), "expression": pa.array(variants, pa.string())})
+    compiled = compile_rules(table, schema, "scan", time_zone=time_zone)
+    boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
+    ids = compiled.ids.to_numpy()
+    accepted = np.zeros(len(variants), bool)
+    accepted[ids] = True
+    known = accepted.reshape(-1, 3).all(axis=1)
+    box_start = np.searchsorted(ids[boxes.rule], np.arange(len(variants) + 1))
+    # the rule beside what it is without the alternative, which is tried after it; then the alternative alone
+    start = np.stack([np.arange(0, len(variants), 3), np.arange(2, len(variants) + 1, 3)], axis=1).reshape(-1)
+    spared = redundant(boxes, box_start, np.append(start, len(variants)), splits).reshape(-1, 3)[:, 1] & known
+    never = spared & (np.diff(box_start).reshape(-1, 3)[:, 2] == 0)
+    last = np.zeros(len(tried), bool)
+    rules = given.rule[group[tried]]
+    merely = np.flatnonzero(spared & ~never)
+    last[merely[np.append(rules[merely][1:] != rules[merely][:-1], True)[: len(merely)]]] = True
+    found = never | last
+    return tried[found], never[found]
+
+
+def _with_false(text: str, given: Alternatives, replaced: Sequence[int]) -> str:
+    """A rule's text with FALSE in place of some of its alternatives, which do not overlap."""
+    for at in sorted(replaced, key=lambda at: -int(given.positions[at])):
+        begin = int(given.positions[at])
+        text = f"{text[:begin]}FALSE{text[begin + len(given.texts[at].as_py()) :]}"
+    return text

@@ -94,8 +94,8 @@ class Containment:
         self.box_start = np.searchsorted(boxes.rule[kept], np.arange(boxes.rules + 1))
 
     def found(self, eligible: np.ndarray) -> tuple[Others, Others]:
-        """Of rules [rules] bool those that one other of them implies, and those that several do together, none of
-        which can be spared.
+        """Of rules [rules] bool those that one other of them implies, and those that several do together, as few
+        as were found.
 
         A sample of all is matched with first, and a corner that very many rules hold with no more than that sample: no
         more than about `MOST_HOLDERS` times as many matches as corners are ever made.

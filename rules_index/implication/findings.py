@@ -49,7 +49,7 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     | tautology | the rule is TRUE on every row |
     | duplicate | the rule and the others hold the same rows, box by box; told of the first of them |
     | implied | wherever the rule is TRUE, the other one is |
-    | implied_by_union | wherever the rule is TRUE, one of the others is, and none of them can be spared |
+    | implied_by_union | wherever the rule is TRUE, one of the others is; these are as few as were found |
     | redundant_alternative | where it is TRUE, another alternative of the rule is; the example is such a row |
     | unreachable_alternative | no row satisfies it |
 

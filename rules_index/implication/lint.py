@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 
 from rules_index.compile import compile_rules
 from rules_index.compiled import CompiledRules
-from rules_index.csr import offsets_of
+from rules_index.csr import offsets_of, owners
 from rules_index.expressions.scope import Scope
 from rules_index.implication import messages
-from rules_index.implication.alternative_texts import superfluous
+from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
 from rules_index.implication.examples import joined_examples
 from rules_index.implication.findings import (
     CONTRADICTION,
@@ -29,7 +29,7 @@ from rules_index.implication.findings import (
     UNREACHABLE_ALTERNATIVE,
     findings,
 )
-from rules_index.implication.texts import alternatives_of, conflict_of, null_comparisons
+from rules_index.implication.texts import Alternatives, alternatives_of, conflict_of, null_comparisons
 from rules_index.rules import RuleColumns, Rules, read_rules
 
 REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
@@ -82,7 +82,7 @@ Write `origin IS NULL`.
     | null_comparison | compares with NULL in a way that can never make it TRUE, like `a = NULL` |
     | duplicate | matches the same rows as the others; told of the first of them |
     | implied | matches only rows that the other rule matches too |
-    | implied_by_union | matches only rows that one or another of the others matches, none of which can be spared |
+    | implied_by_union | matches only rows that one or another of the others matches; these are as few as were found |
     | redundant_alternative | has an alternative, between its ORs, that its other alternatives make superfluous |
     | unreachable_alternative | has an alternative that is never TRUE |
 
@@ -95,7 +95,8 @@ Write `origin IS NULL`.
 def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, splits: int = SPLITS) -> pa.Table:
     """`lint` of rules that are compiled; rules and schema are those that they were compiled from."""
     enabled, _ = read_rules(rules, compiled.time_zone)
-    texts = enabled.expressions.take(pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type)))
+    place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
+    texts = enabled.expressions.take(place)
     scope = Scope(schema, compiled.time_zone)
     found = findings(compiled, splits)
     known = found["example"].combine_chunks()
@@ -103,12 +104,16 @@ def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, spli
     settled = np.zeros(len(compiled), bool)
     special = np.asarray(pc.is_in(found["kind"], pa.array([CONTRADICTION, TAUTOLOGY])))
     settled[found["rule"].to_numpy()[special]] = True
-    more, examples = _alternatives(texts, settled, scope, splits, len(known))
+    given = alternatives_of(texts)
+    bounded = enabled.bounded[place.to_numpy()]
+    more, examples = _alternatives(given, texts, (settled, bounded), scope, splits, len(known))
     spoilt: dict[int, list[_Finding]] = {}
     for each in with_nulls:
         spoilt.setdefault(each.rule, []).append(each)
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
-    told = [*_whole(found, {each.rule for each in more}, spoilt, texts, compiled.ids, scope), *with_nulls, *more]
+    explained = {each.rule for each in more} | spoilt.keys()
+    beside = _beside(given, found, explained, texts, scope, splits)
+    told = [*_whole(found, spoilt, texts, compiled.ids, scope), *with_nulls, *more, *beside]
     table = _table(told, compiled.ids, joined_examples([known, examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
@@ -141,11 +146,19 @@ def _null_comparisons(texts: pa.LargeStringArray, scope: Scope) -> Iterator[_Fin
 
 
 def _alternatives(
-    texts: pa.LargeStringArray, settled: np.ndarray, scope: Scope, splits: int, first: int
+    given: Alternatives,
+    texts: pa.LargeStringArray,
+    known: tuple[np.ndarray, np.ndarray],
+    scope: Scope,
+    splits: int,
+    first: int,
 ) -> tuple[list[_Finding], pa.StructArray]:
-    """What is told of alternatives of rules that are not settled [rules] bool, and examples, of which the first has the
-    place `first`."""
-    given = alternatives_of(texts)
+    """What is told of alternatives, and examples, of which the first has the place `first`.
+
+    known: rules [rules] bool of which no more is told, and those that do not apply at all times: a row that satisfies
+    their text is no example.
+    """
+    settled, bounded = known
     found = superfluous(given, ~settled, scope.schema, scope.time_zone, splits)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     told = []
@@ -156,21 +169,53 @@ def _alternatives(
         if unreachable:
             kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_alternative(text)
         else:
-            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_alternative(text, instances[number])
-        told.append(_Finding(rule, kind, message, (), int(given.positions[at]), text, first + number))
+            instance = None if bounded[rule] else instances[number]
+            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_alternative(text, instance)
+        example = -1 if bounded[rule] else first + number
+        told.append(_Finding(rule, kind, message, (), int(given.positions[at]), text, example))
     return told, found.examples
+
+
+def _beside(
+    given: Alternatives,
+    found: pa.Table,
+    explained: Collection[int],
+    texts: pa.LargeStringArray,
+    scope: Scope,
+    splits: int,
+) -> Iterator[_Finding]:
+    """Alternatives that a rule does not need by what stands beside them: looked for where `findings` found a
+    conjunction that adds nothing, which may have come of several alternatives, each of which the rule needs."""
+    instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
+    places: dict[int, int] = {}
+    for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
+        if kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE) and rule not in explained:
+            # a redundant one, which comes first, has an example
+            places.setdefault(rule, number)
+    if not places:
+        return
+    chosen = np.zeros(len(texts), bool)
+    chosen[list(places)] = True
+    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope.schema, scope.time_zone, splits)
+    rules = given.rule[owners(given.start)[alternatives]]
+    for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
+        text, number = given.texts[at].as_py(), places[rule]
+        if unreachable:
+            kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_beside(text)
+        else:
+            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_beside(text, instances[number])
+        example = -1 if unreachable else number
+        yield _Finding(rule, kind, message, (), int(given.positions[at]), text, example)
 
 
 def _whole(
     found: pa.Table,
-    reworded: Collection[int],
     spoilt: Mapping[int, Sequence[_Finding]],
     texts: pa.LargeStringArray,
     ids: pa.Array,
     scope: Scope,
 ) -> Iterator[_Finding]:
-    """What `findings` found, without alternatives of rules of which more is told by their texts: those that are
-    reworded, and those that are spoilt by a comparison with NULL."""
+    """What `findings` found, without alternatives, of which their texts tell."""
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
     explained = 0
@@ -188,12 +233,8 @@ def _whole(
             message = messages.implied(names, instance)
         elif kind == IMPLIED_BY_UNION:
             message = messages.implied_by_union(names, instance)
-        elif rule in reworded or rule in spoilt:
-            continue
-        elif kind == REDUNDANT_ALTERNATIVE:
-            message = messages.redundant_alternative(None, instance)
         else:
-            message = messages.unreachable_alternative(None)
+            continue
         yield _Finding(rule, kind, message, sorted(others), example=number)
 
 

@@ -65,27 +65,33 @@ def implied_by_union(others: Sequence[Any], example: str | None) -> str:
     )
 
 
-def redundant_alternative(text: str | None, example: str | None) -> str:
-    """Without this alternative the rule would be the same; text: None where its author wrote it otherwise."""
-    if text is None:
-        return (
-            "One of the ways in which the rule can be TRUE is held by the others: a condition in brackets says less "
-            f"than what stands beside it{_instance(example)}. The rule can be written more shortly."
-        )
+def redundant_alternative(text: str, example: str | None) -> str:
+    """Without this alternative the rule would be the same."""
     return (
         f"The alternative {quoted(text)} adds nothing: wherever it is TRUE, another one that it is ORed with is TRUE "
         f"too{_instance(example)}. Remove it, or correct it if it was meant to say something else."
     )
 
 
-def unreachable_alternative(text: str | None) -> str:
-    """This alternative never holds; text as of `redundant_alternative`."""
-    if text is None:
-        return (
-            "One of the ways in which the rule could be TRUE is none: a condition in brackets contradicts what stands "
-            "beside it. Correct that condition, or remove it."
-        )
+def redundant_beside(text: str, example: str | None) -> str:
+    """Without this alternative the rule would be the same, as the rest of the rule has it."""
+    return (
+        f"The alternative {quoted(text)} adds nothing beside the rest of the rule: without it, the rule is TRUE on the "
+        f"same rows{_instance(example)}. Remove it, or correct it if it was meant to say something else."
+    )
+
+
+def unreachable_alternative(text: str) -> str:
+    """This alternative never holds."""
     return f"The alternative {quoted(text)} is never TRUE: its conditions exclude each other. Correct it, or remove it."
+
+
+def unreachable_beside(text: str) -> str:
+    """This alternative never holds where what stands beside it does."""
+    return (
+        f"The alternative {quoted(text)} is never TRUE where the rest of the rule is: the two exclude each other. "
+        "Correct it, or remove it."
+    )
 
 
 def null_comparison(text: str, negated: bool, always: bool) -> str:
@@ -138,8 +144,10 @@ def _instance(example: str | None) -> str:
 
 
 def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | None]:
-    """The columns of rows that are not NULL, with their values; None for no row. rules: the text of the rule that each
-    row is for, of which other columns are left out."""
+    """The columns of rows that are not NULL, with their values; None for no row, or where nothing is left to say.
+
+    rules: the text of the rule that each row is for, of which other columns are left out.
+    """
     columns = [
         (field.name, _last_part(field.name), _texts(column))
         for field, column in zip(examples.type, examples.flatten(), strict=True)
@@ -152,7 +160,9 @@ def example_texts(examples: pa.StructArray, rules: Sequence[str]) -> list[str | 
         ]
         if len(parts) > _MOST_COLUMNS:
             parts = [*parts[:_MOST_COLUMNS], "..."]
-        found.append((", ".join(parts) or "NULL in all columns") if valid else None)
+        if valid and not parts and all(texts[row] is None for _, _, texts in columns):
+            parts = ["NULL in all columns"]
+        found.append(", ".join(parts) if valid and parts else None)
     return found
 
 

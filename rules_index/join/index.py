@@ -177,7 +177,7 @@ class _Coder(NamedTuple):
 
     def codes(self, table: pa.Table, rows: int) -> np.ndarray:
         """The code matrix [attributes, rows] int32 of a table with these leaves, which has so many rows."""
-        if not self.attributes:
-            return np.empty((0, rows), np.int32)
+        if not self.attributes or not rows:
+            return np.empty((len(self.attributes), rows), np.int32)
         starts = range(0, rows, CHUNK_ROWS)
         return np.concatenate([code_matrix(*self, table.slice(start, CHUNK_ROWS))[0] for start in starts], axis=1)

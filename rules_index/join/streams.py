@@ -6,6 +6,7 @@ stream. Besides, they may name the joined row's event time, the latest one among
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import leaves_of
-from rules_index.errors import RulesIndexError
+from rules_index.errors import RulesIndexError, SchemaError
 from rules_index.expressions.parser import parse
 from rules_index.expressions.scope import quote
 from rules_index.expressions.syntax import Node
@@ -58,9 +59,9 @@ def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
 
 
 def side_columns(rows: pa.Table, stream: str, leaves: Sequence[Leaf]) -> pa.Table:
-    """A stream's rows under the names of their leaves; a leaf's column is found by its whole path or without the
-    stream's name. `SchemaError` where there is none."""
-    return pa.table({leaf.name: _side_column(rows, stream, leaf) for leaf in leaves})
+    """A stream's rows under the names of their leaves; a leaf's column is found without the stream's name or, where
+    there is none, by its whole path. `SchemaError` where there is neither."""
+    return pa.table({leaf.name: _side_column(rows, leaf) for leaf in leaves})
 
 
 def _owner(attribute: Expression, owner: dict[Leaf, int]) -> int:
@@ -103,12 +104,16 @@ def _columns(node: Node) -> Iterator[str]:
         waiting += each.children
 
 
-def _side_column(rows: pa.Table, stream: str, leaf: Leaf) -> pa.Array:
-    if leaf.text is not None or rows.column_names.count(leaf.name) == 1:
+def _side_column(rows: pa.Table, leaf: Leaf) -> pa.Array:
+    if leaf.text is not None:
         return find_column(rows, leaf)
     inner = path_parts(leaf.name)[1:]
-    if not inner:
+    if not inner and (rows.column_names != [leaf.name] or rows.schema.field(0).type != leaf.type):
         # the rule tests the stream's whole row, which is never NULL
         fields = [find_column(rows, Leaf(quote(field.name), field.type)) for field in leaf.type]
         return pa.StructArray.from_arrays(fields, fields=list(leaf.type))
-    return find_column(rows, Leaf(".".join(quote(part) for part in inner), leaf.type))
+    if inner:
+        # a column may have the stream's name, or one with a dot
+        with contextlib.suppress(SchemaError):
+            return find_column(rows, Leaf(".".join(quote(part) for part in inner), leaf.type))
+    return find_column(rows, leaf)

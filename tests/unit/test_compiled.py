@@ -228,6 +228,25 @@ def bounded(event_time: str | None, zone: str = "UTC") -> ri.CompiledRules:
     return ri.compile_rules(rules, SCHEMA, event_time=event_time, time_zone=zone)
 
 
+@pytest.mark.parametrize("zone", ["+02:00", "Z", "UTC+1", "GMT-3"])
+@pytest.mark.parametrize("kind", ["date", "wall"])
+def test_bounds_count_in_zones_of_a_fixed_offset(zone: str, kind: str) -> None:
+    """Their local times are those of a region that is as far ahead."""
+    region = {"+02:00": "Etc/GMT-2", "Z": "Etc/UTC", "UTC+1": "Etc/GMT-1", "GMT-3": "Etc/GMT+3"}[zone]
+    values = pa.array(range(19_800, 19_820), pa.date32())
+    if kind == "wall":
+        values = pa.array([(19_813 * 24 + hour) * 3_600_000_000 for hour in range(-6, 7)], pa.timestamp("us"))
+    schema = pa.schema([("a", pa.int32()), ("at", values.type)])
+    table = pa.table({"a": pa.array([1] * len(values), pa.int32()), "at": values})
+    since = pa.array([datetime(2024, 3, 31, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    rules = pa.table({"rule_id": [7], "expression": ["a = 1"], "valid_from": since})
+    found = [
+        ri.compile_rules(rules, schema, event_time="at", time_zone=each).match(table).to_pylist()
+        for each in (zone, region)
+    ]
+    assert found[0] == found[1] and [] in found[0] and [7] in found[0]
+
+
 def test_a_sample_of_rows_decides_the_engine_and_no_match() -> None:
     """Columns that always agree look selective together, unless rows are seen in which they do."""
     columns = [f"c{i}" for i in range(5)]

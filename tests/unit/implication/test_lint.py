@@ -48,6 +48,8 @@ def told(*rules: str) -> list[tuple[Any, ...]]:
         ("a > 5 AND a < 3 OR b = 1", "unreachable_alternative", "a > 5 AND a < 3"),
         ("(f > 0.1 AND f < 0.100000001) OR c", "unreachable_alternative", "(f > 0.1 AND f < 0.100000001)"),
         ("c /* or */ OR a > 5 AND a < 3 -- or", "unreachable_alternative", "a > 5 AND a < 3"),
+        ("a > 5 AND (c OR a > 3)", "redundant_alternative", "c"),
+        ("(a < b OR c) AND a >= b", "unreachable_alternative", "a < b"),
     ],
 )
 def test_each_kind_alone(rule: str, kind: str, text: str | None) -> None:
@@ -56,7 +58,7 @@ def test_each_kind_alone(rule: str, kind: str, text: str | None) -> None:
     if text is not None:
         assert rule[found["position"] :].startswith(text) and quoted(text) in found["message"]
     if kind == "redundant_alternative" and found["example"] is not None and "hour" not in rule:
-        assert ri.compile_rules([(0, text)], SCHEMA).match(row_of(found["example"])).to_pylist() == [[0]]
+        assert ri.compile_rules([(0, text), (1, rule)], SCHEMA).match(row_of(found["example"])).to_pylist() == [[0, 1]]
 
 
 def row_of(example: dict[str, Any]) -> pa.Table:
@@ -66,6 +68,10 @@ def row_of(example: dict[str, Any]) -> pa.Table:
 @pytest.mark.parametrize(
     "rule",
     [
+        "(a < b OR c) AND (a >= b OR s = 'x')",
+        "(a = 1 OR b = 2) AND (b = 2 OR c) AND (a = 1 OR c)",
+        "(s LIKE '%x' OR c) AND (s IS NULL OR a = 1)",
+        "(a < 5 OR a < b) AND (a > 7 OR a >= b)",
         "a IS NULL",
         "a <=> NULL",
         "a IN (1, NULL)",
@@ -134,6 +140,18 @@ def test_validity_bounds_count() -> None:
         (2, "implied", [1]),
         (3, "redundant_alternative", []),
     ]
+
+
+def test_an_example_satisfies_a_rule_with_bounds_or_is_none() -> None:
+    since = pa.array([1_000_000], pa.timestamp("us", tz="UTC"))
+    rules = pa.table({"rule_id": [0], "expression": ["a > 5 OR a > 6"], "valid_from": since})
+    (found,) = lint(rules, SCHEMA, event_time="t").to_pylist()
+    assert (found["kind"], found["text"], found["example"]) == ("redundant_alternative", "a > 6", None)
+    assert "for instance" not in found["message"]
+    rules = pa.table({"rule_id": [0, 1], "expression": ["a IS NULL"] * 2, "valid_from": [since[0], None]})
+    (found,) = lint(rules, SCHEMA, event_time="t").to_pylist()
+    assert found["kind"] == "implied" and found["example"]["t"] is not None
+    assert "NULL in all columns" not in found["message"]
 
 
 def test_alternatives_are_found_where_their_authors_wrote_them() -> None:

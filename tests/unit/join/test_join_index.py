@@ -266,3 +266,37 @@ def test_names_of_streams_may_need_quotes() -> None:
     side = Side(rows, np.zeros(2, np.int64), np.zeros(2, np.int64), flags, flags)
     assert set(joined_of(list(index.match([side, side], [0, 0])))) == {(0, 0), (1, 1)}
     assert structs(rows, np.array([1])).to_pylist() == [{"a b": 2}]
+
+
+def pairs_of(schema: pa.Schema, rules: list[str], left: pa.Table, right: pa.Table) -> list[tuple[int, list[int]]]:
+    """The row of the left side, and the rules, of all pairs of a join without a window."""
+    index = JoinIndex.of(ri.compile_rules(list(enumerate(rules)), schema), schema.names)
+    sides = [Side(rows, *np.zeros((2, len(rows)), np.int64), *np.ones((2, len(rows)), bool)) for rows in (left, right)]
+    return [
+        (int(part.rows[0][row]), part.ordinals[part.offsets[row] : part.offsets[row + 1]].tolist())
+        for part in index.match(sides, [0, 0])
+        for row in range(len(part))
+    ]
+
+
+def test_a_column_may_have_its_streams_name_or_a_dot() -> None:
+    whole = pa.int32()
+    right, y = pa.table({"y": pa.array([5], whole)}), pa.struct([("y", whole)])
+    left = pa.table({"a": pa.array([1, 2, 3], whole), "f.a": pa.array([7, 7, 7], whole)})
+    schema = pa.schema([("f", pa.struct([("a", whole), ("f.a", whole)])), ("b", y)])
+    rules = ["f.a = 7 AND b.y = 5", "f.a = 2 AND b.y = 5", "f.a = 3 AND f.`f.a` = 7 AND b.y = 5"]
+    assert sorted(pairs_of(schema, rules, left, right)) == [(1, [1]), (2, [2])]
+    nested = pa.struct([("x", whole)])
+    left = pa.table({"a": pa.array([{"x": 1}, None], nested)})
+    schema = pa.schema([("a", pa.struct([("a", nested)])), ("b", y)])
+    rules = ["a IS NULL AND b.y = 5", "a IS NOT NULL AND b.y = 5", "a.a.x = 1 AND b.y = 5"]
+    assert sorted(pairs_of(schema, rules, left, right)) == [(0, [1, 2]), (1, [1])]
+    left = pa.table({"a": pa.array([1, 2], whole)})
+    schema = pa.schema([("a", pa.struct([("a", whole)])), ("b", y)])
+    assert sorted(pairs_of(schema, ["a IS NOT NULL AND a.a > 1 AND b.y = 5"], left, right)) == [(1, [0])]
+
+
+def test_a_side_without_rows_is_useful_to_nobody() -> None:
+    schema = pa.schema([(name, pa.struct([("x", pa.int32())])) for name in ("f", "b")])
+    index = JoinIndex.of(ri.compile_rules([(0, "f.x > 1 AND b.x > 2")], schema), ["f", "b"])
+    assert len(index.useful("b", pa.table({"x": pa.array([], pa.int32())}))) == 0
