@@ -98,10 +98,10 @@ def _compare(folder: Path, spark: SparkSession, log: spark_events.EventLog, cell
         print("; ".join(f"{name} {value}" for name, value in told), file=sys.stderr, flush=True)
     print_table(f"Medians of {options.repeat} runs in turn; {machine()}", header, rows)
     if options.plots:
-        names = [f"{cell.rules} rules,\n{cell.share:.2%}, {cell.partners}" for cell in cells]
-        title = "join beside Spark's join and filter, by rules, share of pairs that match, partners of a row"
-        ratios = [float(row[header.index("times faster")]) for row in rows]
-        plot_bars(options.plots / "join.png", title, "times faster", names, {"deltatag": ratios}, log=True)
+        names = [f"{cell.rules:,}\n{cell.share:.2%}\n{cell.partners:,}" for cell in cells]
+        title = "A join beside Spark's, by rules, share of pairs that satisfy one, and partners of a row"
+        seconds = {name: [float(row[header.index(f"{name}, s")]) for row in rows] for name in ("Spark", "deltatag")}
+        plot_bars(options.plots / "join.png", title, "seconds", names, seconds, log=True)
 
 
 def _measured(
