@@ -59,10 +59,10 @@ def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
 
 def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersion:
     from pipelines.errors import SourceError
-    from pipelines.source import newest_source_version
+    from pipelines.source import source_standing
 
     try:
-        return dg.DataVersion(str(newest_source_version(context.resources.lake.workspace(), stream)))
+        return dg.DataVersion(str(source_standing(context.resources.lake.workspace(), stream).version))
     except SourceError:
         return dg.DataVersion(MISSING)
 

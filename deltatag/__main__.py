@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -17,6 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed = parser().parse_args(arguments)
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else USAGE
+    with _libraries_silent(not parsed.verbose):
+        return _run(parsed)
+
+
+def _run(parsed: argparse.Namespace) -> int:
     try:
         from deltatag import verbs
         from pipelines.runtime import numba_cache_folder
@@ -25,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
         return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
     except KeyboardInterrupt:
-        print("deltatag: stopped; the next run goes on where this one was.", file=sys.stderr)
+        goes_on = "" if parsed.verb == "sql" else "; the next run goes on where this one was"
+        print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
         return 130
     except BrokenPipeError:
         # Whoever read our output has enough; Python would complain once more when it flushes.
@@ -33,6 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return DONE
     except Exception as error:
         return _explain(error, parsed.verbose)
+
+
+@contextmanager
+def _libraries_silent(silent: bool) -> Iterator[None]:
+    """While inside, no library logs: Spark and Py4J log with stack traces what they raise, which is told in a line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL if silent else before)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _explain(error: Exception, verbose: bool) -> int:

@@ -123,7 +123,8 @@ def _lint_lines(result: LintResult) -> str:
     told = "nothing to tell" if not count else counted(count, "finding")
     lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
     for each in result.findings:
-        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{each.rule_id}: "
+        named = "(no id)" if each.rule_id is None else each.rule_id
+        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
     return "\n".join(lines)
 

@@ -36,6 +36,23 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
+MEANING = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
+    "spark.sql.ansi.enforceReservedKeywords": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.storeAssignmentPolicy": "ANSI",
+    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
+}
+"""What decides the meaning of a rule's text; nobody's configuration changes it."""
+TIME_ZONE = "spark.sql.session.timeZone"
+_ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory)$).*"
+
+
 @dataclass(frozen=True, slots=True)
 class LakeSettings:
     """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`)."""
@@ -170,7 +187,7 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
     top = Section(path, "", substituted(document, path))
     lake = _lake(top.section("lake"), path)
-    spark = {name: _spark_value(value) for name, value in flattened(top.table("spark"))}
+    spark = {name: _spark_value(name, value, path) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
     sections = top.section("streams")
     streams = {name: _stream(name, sections.section(name)) for name in top.table("streams")}
@@ -188,8 +205,19 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     )
 
 
-def _spark_value(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _spark_value(name: str, value: Any, path: Path) -> str:
+    if not name.startswith("spark."):
+        raise ConfigurationError(f"{path}: [spark] {name}: Spark's settings have names that begin with spark.")
+    if name == TIME_ZONE:
+        raise ConfigurationError(f"{path}: [spark] {name}: the time zone is set by time_zone in [rules].")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if text != MEANING.get(name, text):
+        raise ConfigurationError(
+            f'{path}: [spark] {name}: what a rule means depends on it, so it is always "{MEANING[name]}". Leave it out.'
+        )
+    if isinstance(value, (list, tuple)):
+        raise ConfigurationError(f"{path}: [spark] {name}: expected one value; several go into one text, with commas.")
+    return text
 
 
 def _resolve(path: Path, location: str) -> str:
@@ -212,8 +240,11 @@ def _rules(section: Section) -> RulesSettings:
     assert time_zone is not None
     try:
         zoneinfo.ZoneInfo(time_zone)
+        known = re.fullmatch(_ZONES_JAVA_KNOWS, time_zone) is not None
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
-        raise section.error("time_zone", f"there is no time zone {time_zone!r}") from None
+        known = False
+    if not known:
+        raise section.error("time_zone", f"there is no time zone {time_zone!r}; name one like Europe/Berlin or UTC")
     section.finish("time_zone", "on_reject", "max_reject_share")
     return RulesSettings(
         time_zone,

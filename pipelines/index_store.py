@@ -61,7 +61,10 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
     found = newest_index(lake, scope, fingerprint)
     if found is None:
         which = f" with the fingerprint {fingerprint}" if fingerprint else ""
-        raise NoIndexError(f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}")
+        raise NoIndexError(
+            f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}. Where "
+            'on_reject is "hold", first correct the rules of it that rule_rejects lists.'
+        )
     return found
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from pipelines.config import Join
 from pipelines.errors import PipelineError
-from pipelines.joining.joiner import Joiner, Planned
+from pipelines.joining.joiner import Joiner, Planned, definition_changes, definition_of
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Source, newest_source_version, open_source, position_from_plan
+from pipelines.source import Source, has_more, open_source, position_from_plan
 from pipelines.workspace import Workspace
 from pipelines.writing import explained
 from rules_index import RulesIndexError
@@ -191,13 +191,14 @@ def join_is_due(workspace: Workspace, name: str) -> bool:
     last = last_batch(workspace.lake, name)
     if last is None or last.state != DONE or last.plan.get("reset"):
         return True
-    # a stream that the join has not had until now makes it due: it fails, and says why
+    # what was changed makes it due: it fails, and says why
+    streams = {stream: workspace.configuration.stream(stream) for stream in join.streams}
+    if definition_changes(last.plan["definition"], definition_of(join, streams)):
+        return True
     sides = last.plan["sides"]
     return any(
-        stream not in sides
-        or position_from_plan(sides[stream]["end"]).version
-        <= newest_source_version(workspace, workspace.configuration.stream(stream))
-        for stream in join.streams
+        has_more(workspace, stream, position_from_plan(sides[name]["end"]), sides[name]["table_id"])
+        for name, stream in streams.items()
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.config import Configuration
+from pipelines.config import MEANING, TIME_ZONE, Configuration
 from pipelines.errors import SessionError
 from pipelines.lake import first_line
 from pipelines.runtime import temporary_folder
@@ -34,7 +34,6 @@ _LOCAL = {
 }
 """Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-_TIME_ZONE = "spark.sql.session.timeZone"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNWATCHED = str(2**31 - 1)
 """Value of BATCH_BYTES without which Spark adds up the sizes of all columns after each row that it hands to Python,
@@ -44,19 +43,6 @@ _SPEED = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
 """How rows cross to Python, as measured to be fastest."""
-_MEANING = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.ansi.enforceReservedKeywords": "false",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.sql.storeAssignmentPolicy": "ANSI",
-    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
-}
-"""What decides the meaning of a rule's text; nobody's configuration changes it."""
 
 
 def open_session(
@@ -80,8 +66,8 @@ def open_session(
     settings = {
         **_SPEED,
         **configuration.spark,
-        **_MEANING,
-        _TIME_ZONE: configuration.rules.time_zone,
+        **MEANING,
+        TIME_ZONE: configuration.rules.time_zone,
     }
     for name, value in settings.items():
         if session.conf.isModifiable(name):
@@ -92,12 +78,12 @@ def open_session(
 @contextlib.contextmanager
 def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
     """While inside, the session's time zone is another: that of rules which were compiled before it was changed."""
-    before = spark.conf.get(_TIME_ZONE)
-    spark.conf.set(_TIME_ZONE, name)
+    before = spark.conf.get(TIME_ZONE)
+    spark.conf.set(TIME_ZONE, name)
     try:
         yield
     finally:
-        spark.conf.set(_TIME_ZONE, str(before))
+        spark.conf.set(TIME_ZONE, str(before))
 
 
 def _running_session() -> SparkSession | None:

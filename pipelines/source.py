@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pipelines.config import TAGGED_COLUMNS, Start, Stream, is_catalog_name
 from pipelines.errors import SourceChangedError, SourceError
@@ -374,19 +374,35 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
 
 
-def newest_source_version(workspace: Workspace, stream: Stream) -> int:
-    """The newest version of the stream's source, without a JVM where possible; SourceError if there is no table."""
+class Standing(NamedTuple):
+    """The newest version of a source, and which table it is of."""
+
+    version: int
+    table_id: str
+
+
+def source_standing(workspace: Workspace, stream: Stream) -> Standing:
+    """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
     from pipelines.errors import MissingTableError, TableError
     from pipelines.lake import open_delta
 
     if not is_catalog_name(stream.source):
         try:
-            return int(open_delta(stream.source, None, "a source", "").version())
+            table = open_delta(stream.source, None, "a source", "")
+            return Standing(int(table.version()), str(table.metadata().id))
         except MissingTableError:
             raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
         except TableError:
             pass
-    return open_source(workspace.spark, stream).version
+    source = open_source(workspace.spark, stream)
+    return Standing(source.version, source.table_id)
+
+
+def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
+    """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
+    another table now."""
+    now = source_standing(workspace, stream)
+    return now.table_id != table_id or now.version >= position.version
 
 
 def slice_schema(source: Source, schema_version: int) -> StructType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -12,10 +12,10 @@ from pipelines.config import Join, Stream, is_catalog_name
 from pipelines.errors import PipelineError, SourceError
 from pipelines.index_store import StoredIndex, newest_index
 from pipelines.join import notices
+from pipelines.joining.joiner import definition_changes, definition_of
 from pipelines.lake import open_delta
 from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Position, newest_source_version, position_from_plan
-from pipelines.tag import next_position
+from pipelines.source import Position, position_from_plan, source_standing
 from pipelines.workspace import Workspace
 
 
@@ -55,6 +55,7 @@ class _Lag(NamedTuple):
     source_version: int | None
     versions: int | None
     rows: int | None
+    problem: str | None = None
 
 
 def status(workspace: Workspace) -> list[ScopeStatus]:
@@ -71,14 +72,17 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
     last: MicroBatch | None = None
     lags: list[_Lag] = []
     due = True
+    alone = isinstance(scope, Stream)
     try:
         last = last_batch(workspace.lake, scope.name)
         stored = newest_index(workspace.lake, scope.name)
-        lags = [_lag(workspace, stream, position) for stream, position in _positions(workspace, scope, last)]
+        lags = [_lag(workspace, *each) for each in _positions(workspace, scope, last)]
+        problems += [lag.problem for lag in lags if lag.problem is not None]
+        if isinstance(scope, Join):
+            problems += _changes(workspace, scope, last)
         due = compile_is_due(workspace, scope.name)
     except PipelineError as error:
         problems.append(str(error))
-    alone = isinstance(scope, Stream)
     begun = alone and last is not None and last.state == DONE and "end" in last.plan
     return ScopeStatus(
         scope=scope.name,
@@ -106,21 +110,39 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
 
 def _positions(
     workspace: Workspace, scope: Stream | Join, last: MicroBatch | None
-) -> Iterator[tuple[Stream, Position | None]]:
-    """Each stream of the scope, and where its source goes on behind the last micro-batch; None: at its start."""
+) -> Iterator[tuple[Stream, Position | None, str | None]]:
+    """Each stream of the scope, where its source goes on behind the last micro-batch that is done (None: at its start),
+    and the table that it was until then."""
+    taken = last is not None and last.state == DONE
     if isinstance(scope, Stream):
-        yield scope, next_position(last) if last is not None and "end" in last.plan else None
+        plan = last.plan if last is not None and "end" in last.plan else None
+        yield scope, position_from_plan(plan["end" if taken else "start"]) if plan else None, _table_id(plan)
         return
     sides = last.plan.get("sides", {}) if last is not None else {}
     for name in scope.streams:
         side = sides.get(name)
-        yield workspace.configuration.stream(name), position_from_plan(side["end"]) if side else None
+        position = position_from_plan(side["end" if taken else "position"]) if side else None
+        yield workspace.configuration.stream(name), position, _table_id(side)
 
 
-def _lag(workspace: Workspace, stream: Stream, position: Position | None) -> _Lag:
-    version = newest_source_version(workspace, stream)
+def _table_id(plan: Mapping[str, Any] | None) -> str | None:
+    return None if plan is None else plan.get("table_id")
+
+
+def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Iterator[str]:
+    """What of a join's definition is not as it was for the rows that are joined."""
+    if last is not None and "definition" in last.plan:
+        streams = {name: workspace.configuration.stream(name) for name in join.streams}
+        if changes := definition_changes(last.plan["definition"], definition_of(join, streams)):
+            yield f"The join was changed ({changes}): deltatag join {join.name} will not go on before that is settled."
+
+
+def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
+    now = source_standing(workspace, stream)
+    if table_id is not None and now.table_id != table_id:
+        return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0
-    return _Lag(version, max(version + 1 - first, 0), _rows_behind(stream, position))
+    return _Lag(now.version, max(now.version + 1 - first, 0), _rows_behind(stream, position))
 
 
 def _total(counts: list[int | None]) -> int | None:

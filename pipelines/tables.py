@@ -142,7 +142,7 @@ RUNS = Table(
             "Number of the micro-batch, ascending from 0 in its scope.",
             True,
         ),
-        Column("state", "string", "planned, done or reset.", True),
+        Column("state", "string", "planned, done, or reset while `--restart` empties the tables.", True),
         Column(
             "plan",
             "string",

@@ -42,7 +42,7 @@ from pipelines.source import (
     Position,
     Slice,
     Source,
-    newest_source_version,
+    has_more,
     open_source,
     position_from_plan,
     rows_of,
@@ -119,8 +119,7 @@ def tag_is_due(workspace: Workspace, name: str) -> bool:
     last = last_batch(workspace.lake, name)
     if last is None or last.state != DONE or last.plan.get("reset"):
         return True
-    version = newest_source_version(workspace, workspace.configuration.stream(name))
-    return next_position(last).version <= version
+    return has_more(workspace, workspace.configuration.stream(name), next_position(last), last.plan["table_id"])
 
 
 def next_position(last: MicroBatch) -> Position:

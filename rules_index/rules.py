@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.errors import RuleError, RulesIndexError
+from rules_index.expressions.times import zone_offset
 
 RuleId: TypeAlias = str | int
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
@@ -266,6 +267,11 @@ def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | Non
         return None
     if column.type.tz is not None:
         return _contiguous(column.cast(pa.timestamp("us", column.type.tz), safe=False), pa.int64())
+    offset = zone_offset(time_zone)
+    if offset is not None:
+        return _contiguous(
+            pc.subtract(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), offset), pa.int64()
+        )
     zone = ZoneInfo(time_zone)
 
     def instant(value: datetime | None) -> int | None:

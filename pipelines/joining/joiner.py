@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 import rules_index as ri
-from pipelines.config import Join
+from pipelines.config import Join, Stream
 from pipelines.errors import JoinChangedError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
 from pipelines.joining.placed_rows import PlacedRows
@@ -106,7 +106,7 @@ class Joiner:
         unfinished = last is not None and last.state == PLANNED
         self._zone = self._wall_zone(last.fingerprint if last is not None and unfinished else None)
         definition = self._definition()
-        if last is not None and (changes := _changes(last.plan["definition"], definition)):
+        if last is not None and (changes := definition_changes(last.plan["definition"], definition)):
             raise JoinChangedError(
                 f"The join {self.join.name} has other streams, keys, windows, event times or another time zone now "
                 f"than those that its table was joined with ({changes}). Take them back, or join everything anew "
@@ -162,10 +162,7 @@ class Joiner:
     def _definition(self) -> dict[str, Any]:
         """What decides which rows join, as JSON values."""
         return {
-            "streams": list(self.join.streams),
-            "on": {name: list(columns) for name, columns in self.join.on.items()},
-            "window": dict(self.join.window),
-            "event_time": {name: stream.event_time for name, stream in self.streams.items()},
+            **definition_of(self.join, self.streams),
             "time_zone": self._zone,
         }
 
@@ -324,7 +321,17 @@ class Joiner:
         return self._indexes[fingerprint]
 
 
-def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
+    """What of the configuration decides which rows join, as JSON values."""
+    return {
+        "streams": list(join.streams),
+        "on": {name: list(columns) for name, columns in join.on.items()},
+        "window": dict(join.window),
+        "event_time": {name: stream.event_time for name, stream in streams.items()},
+    }
+
+
+def definition_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """What of a definition is no longer as it was, "" for nothing."""
     changed = [name for name in now if before.get(name) != now[name]]
     return "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)

@@ -15,6 +15,7 @@ from pipelines.join import join_is_due, join_streams, join_together
 from pipelines.joining import hot_keys, placed_rows, shuffle
 from pipelines.joining import joiner as joiner_module
 from pipelines.runs import batches
+from pipelines.status import status
 from tests.spark.random_scenarios import Scenario, counted
 
 SCENARIOS = range(*map(int, os.environ.get("DELTATAG_JOIN_SCENARIOS", "2:5").split(":")))
@@ -209,7 +210,9 @@ def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace, c
     workspace = new_workspace(streams, joins={"j": {**JOIN["j"], "window": "10 s", **changed}})
     append(workspace, "c", (1, 10, 1))
     compile_scopes(workspace)
-    assert join_is_due(workspace, "j") == ("streams" in changed)
+    assert join_is_due(workspace, "j")
+    problems = [standing.problem for standing in status(workspace) if standing.scope == "j"]
+    assert what in str(problems[0])
     with pytest.raises(JoinChangedError, match=rf"{what}.*deltatag join j --restart"):
         join_streams(workspace, "j")
     assert join_streams(workspace, "j", restart=True).batches == 2

@@ -25,6 +25,7 @@ from pipelines.errors import (
     TableError,
 )
 from pipelines.runs import batches
+from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
@@ -218,6 +219,9 @@ def test_a_source_made_again_stops_the_stream(prepared, spark) -> None:
     tag_stream(workspace, "s")
     shutil.rmtree(workspace.configuration.streams["s"].source)
     append(spark, workspace, 0, 20)
+    assert tag_is_due(workspace, "s")
+    (standing,) = status(workspace)
+    assert "made again" in str(standing.problem) and standing.lag_versions is None
     with pytest.raises(SourceChangedError, match="made again"):
         tag_stream(workspace, "s")
     tag_stream(workspace, "s", restart=True)

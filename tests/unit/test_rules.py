@@ -88,9 +88,10 @@ def test_bounds_without_a_zone_are_in_the_rules_zone() -> None:
     noon = datetime(2024, 7, 1, 12)
     for values, hour in (([noon], 10), ([noon.replace(tzinfo=UTC)], 12)):
         rules = pa.table({"rule_id": ["a"], "expression": ["x"], "valid_from": values, "valid_to": [None]})
-        columns, _ = read_rules(rules, "Europe/Berlin")
-        assert columns.validity(0) == (int(datetime(2024, 7, 1, hour, tzinfo=UTC).timestamp()) * 1_000_000, None)
-        assert columns.bounded.tolist() == [True]
+        for zone in ("Europe/Berlin", "+02:00"):
+            columns, _ = read_rules(rules, zone)
+            assert columns.validity(0) == (int(datetime(2024, 7, 1, hour, tzinfo=UTC).timestamp()) * 1_000_000, None)
+            assert columns.bounded.tolist() == [True]
 
 
 def test_the_fingerprint_hashes_a_line_of_json_for_each_rule() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import logging
 import subprocess
 import sys
 import time
@@ -272,3 +273,15 @@ def test_output_forms(capsys) -> None:
     assert out[:4] == ["name   n", "----  --", "a      1", "NULL  20"]
     assert out[4:] == ["a,b", "1,", '"[1, 2]","x,y"']
     assert jsonable({"x": float("nan"), "b": b"\x00", "n": (1, None)}) == {"x": "NaN", "b": "AA==", "n": [1, None]}
+
+
+def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
+    from deltatag.__main__ import _libraries_silent
+
+    for silent, told in ((True, []), (False, ["inside"])):
+        caplog.clear()
+        with _libraries_silent(silent):
+            logging.getLogger("SQLQueryContextLogger").error("inside")
+        assert caplog.messages == told
+    logging.getLogger("SQLQueryContextLogger").error("behind")
+    assert caplog.messages[-1] == "behind"
