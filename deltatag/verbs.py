@@ -79,11 +79,12 @@ def validate_verb(args: Namespace) -> int:
 
 def compile_verb(args: Namespace) -> int:
     """Compile the rules of the scopes."""
-    from pipelines.compile import compile_scopes
+    from pipelines.compile import compile_scopes, rules_of_no_scope
 
     with _workspace(args) as workspace:
         results = compile_scopes(workspace, args.scopes or None, args.force)
-    _print_results(args, results, _compile_line)
+        lost = rules_of_no_scope(workspace)
+    _print_results(args, results, _compile_line, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
 
 
@@ -106,11 +107,13 @@ def _compile_line(result: ScopeResult) -> str:
 
 def lint_verb(args: Namespace) -> int:
     """Tell what is odd about the rules of the scopes."""
+    from pipelines.compile import rules_of_no_scope
     from pipelines.lint import lint_scopes
 
     with _workspace(args) as workspace:
         results = lint_scopes(workspace, args.scopes or None, max(args.runs, 1), args.noisy)
-    _print_results(args, results, _lint_lines)
+        lost = rules_of_no_scope(workspace)
+    _print_results(args, results, _lint_lines, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
 
 
@@ -208,12 +211,14 @@ def _join_line(result: JoinResult) -> str:
 
 def run_verb(args: Namespace) -> int:
     """Gates, compile, tag and join of whatever is due."""
+    from pipelines.compile import rules_of_no_scope
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
     gates = QualityGates()
     with _workspace(args) as workspace:
         report = run_due(workspace, gates)
+        lost = "" if "rules" in report.failures else rules_of_no_scope(workspace)
     if args.json:
         print_json(
             {
@@ -235,6 +240,8 @@ def run_verb(args: Namespace) -> int:
             print(_gate_lines(judged))
         if not (report.compiled or report.tagged or report.joined or report.failures):
             print("Nothing was due.")
+        if lost:
+            print(paragraph(lost))
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
 
@@ -276,10 +283,12 @@ def sql_verb(args: Namespace) -> int:
 
 def status_verb(args: Namespace) -> int:
     """Tell where each stream and each join stands."""
+    from pipelines.compile import rules_of_no_scope
     from pipelines.status import status
 
     with _workspace(args) as workspace:
         standing = status(workspace)
+        lost = rules_of_no_scope(workspace)
     if args.json:
         print_json([asdict(one) for one in standing])
     elif not standing:
@@ -307,6 +316,8 @@ def status_verb(args: Namespace) -> int:
                 print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
             for notice in one.notices:
                 print(notice)
+        if lost:
+            print(paragraph(lost))
     for one in standing:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
@@ -338,8 +349,10 @@ def _print_results(
     line: Callable[[Any], str],
     failures: Mapping[str, str] | None = None,
     kind: str = "stream",
+    notice: str = "",
 ) -> None:
-    """One line or JSON object for each result on standard output, failures on standard error."""
+    """One line or JSON object for each result on standard output, and a notice for people; failures on standard
+    error."""
     failures = dict(failures or {})
     failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
     if args.json:
@@ -351,6 +364,8 @@ def _print_results(
         for result in results:
             if text := line(result):
                 print(text)
+        if notice:
+            print(paragraph(notice))
     _print_failures(failures)
 
 

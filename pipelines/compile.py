@@ -29,7 +29,15 @@ from pipelines.index_store import (
 )
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
 from pipelines.origin import origin_of
-from pipelines.rule_set import REJECT_SCHEMA, RULE_COLUMNS, RuleSet, as_rejects, read_rules
+from pipelines.rule_set import (
+    REJECT_SCHEMA,
+    ROW_ERRORS,
+    RULE_COLUMNS,
+    UNKNOWN_SCOPE,
+    RuleSet,
+    as_rejects,
+    read_rules,
+)
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
@@ -98,6 +106,27 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
     mine = _compile_rejects_of(_stored_rejects(workspace.lake), {name}, rules).height
     holds = _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
     return not holds or _too_many(scope, rules, mine) is not None
+
+
+def refusals_are_due(workspace: Workspace) -> bool:
+    """True if other rules are refused for their row alone, which no scope's index tells, than `rule_rejects` says."""
+    keys = ["scope", "rule_id", "error"]
+    told = _stored_rejects(workspace.lake).filter(pl.col("error").is_in(ROW_ERRORS)).select(keys)
+    return not read_rules(workspace.lake, scopes_of(workspace)).rejects.select(keys).sort(keys).equals(told.sort(keys))
+
+
+def rules_of_no_scope(workspace: Workspace) -> str:
+    """What people should know of rules that no stream and no join has; "" where there are none, or none can be read."""
+    try:
+        rejects = read_rules(workspace.lake, scopes_of(workspace)).rejects
+    except PipelineError:
+        return ""
+    lost = rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
+    if lost.is_empty():
+        return ""
+    first = lost.row(0, named=True)
+    count = "1 rule is" if lost.height == 1 else f"{lost.height:,} rules are"
+    return f"{count} of no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"
 
 
 def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool) -> tuple[ScopeResult, pl.DataFrame]:

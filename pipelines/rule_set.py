@@ -23,6 +23,11 @@ REJECT_SCHEMA = {
 """Columns of rejects; a rule's id as text."""
 
 
+UNKNOWN_SCOPE = "UNKNOWN_SCOPE"
+ROW_ERRORS = ("DUPLICATE_ID", "MISSING_VALUE", UNKNOWN_SCOPE)
+"""Why rules are refused for their row alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """The enabled rules of one version of `rules`.
@@ -97,7 +102,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
         .when(missing)
         .then(pl.lit("MISSING_VALUE"))
         .when(unknown)
-        .then(pl.lit("UNKNOWN_SCOPE"))
+        .then(pl.lit(UNKNOWN_SCOPE))
     )
     judged = enabled.with_columns(error=error)
     names = {name: pl.when(pl.col(name).is_null()).then(pl.lit(name)) for name in ("rule_id", "scope", "expression")}
@@ -109,7 +114,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
             "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
         ),
         "MISSING_VALUE": pl.format("The rule has NULL as its {}; every rule needs one.", "listed"),
-        "UNKNOWN_SCOPE": pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
+        UNKNOWN_SCOPE: pl.col("scope").map_elements(lambda scope: _unknown_scope(scope, scopes), pl.String),
     }
     message = pl.coalesce(*(pl.when(pl.col("error") == code).then(text) for code, text in messages.items()))
     rejects = as_rejects(refused.with_columns(message=message, position=None))

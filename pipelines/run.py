@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from pipelines.compile import ScopeResult, compile_is_due, compile_scopes
+from pipelines.compile import ScopeResult, compile_is_due, compile_scopes, refusals_are_due
 from pipelines.config import Join, Stream
 from pipelines.errors import PipelineError
 from pipelines.join import JoinResult, join_is_due, join_together
@@ -95,7 +95,7 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
                 due.append(scope)
         except PipelineError:
             due.append(scope)  # compiling it says in its result what stands in the way
-    if not due:
+    if not due and not _refusals_are_due(workspace):
         return
     shut = gates.before_compile(workspace)
     if shut is not None:
@@ -103,6 +103,13 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
         return
     report.compiled = compile_scopes(workspace, due)
     report.failures |= {r.scope: r.error for r in report.compiled if r.error is not None}
+
+
+def _refusals_are_due(workspace: Workspace) -> bool:
+    try:
+        return refusals_are_due(workspace)
+    except PipelineError:
+        return False  # what stands in the way stops all scopes, too
 
 
 def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> str | None:

@@ -285,3 +285,31 @@ def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
         assert caplog.messages == told
     logging.getLogger("SQLQueryContextLogger").error("behind")
     assert caplog.messages[-1] == "behind"
+
+
+def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsys) -> None:
+    from pipelines.compile import compile_scopes, refusals_are_due
+    from pipelines.workspace import Workspace
+
+    rules(("r", "s", "x = 1"))
+    assert main(["compile"]) == 0
+    workspace = Workspace.open()
+    assert not refusals_are_due(workspace)
+    rules(("typo", "ss", "x = 1"), (None, "s", "x = 2"))
+    assert refusals_are_due(workspace)
+    capsys.readouterr()
+    for verb in ("status", "lint"):
+        assert main([verb]) == 0
+        told = "1 rule is of no stream or join (see the table rule_rejects); typo: There is no stream or join named ss"
+        assert f"{told}; did you mean s?" in capsys.readouterr().out
+    assert compile_scopes(workspace, []) == []
+    assert not refusals_are_due(workspace)
+    rejects = DeltaTable("lake/rule_rejects").to_pyarrow_table().to_pylist()
+    assert {(each["rule_id"], each["error"]) for each in rejects} == {
+        ("typo", "UNKNOWN_SCOPE"),
+        (None, "MISSING_VALUE"),
+    }
+    DeltaTable("lake/rules").delete("rule_id IS NULL OR rule_id = 'typo'")
+    assert refusals_are_due(workspace)
+    assert main(["compile"]) == 0
+    assert "no stream or join" not in capsys.readouterr().out and not refusals_are_due(workspace)

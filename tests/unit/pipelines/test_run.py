@@ -29,6 +29,7 @@ class Steps(OpenGates):
         self.wrong: dict[str, Exception | str] = {}
         for name, step in {
             "compile_is_due": self._compile_is_due,
+            "refusals_are_due": lambda _: False,
             "compile_scopes": self._compile,
             "tag_is_due": lambda _, name: name in self.due,
             "join_is_due": lambda _, name: name in self.due,
