@@ -37,6 +37,8 @@ LINT_KINDS = (
     REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
     UNREACHABLE_ALTERNATIVE,
 )  # fmt: skip
+_MOST_BESIDE = 10_000
+"""Rules whose alternatives are tried beside the rest of the rule, a millisecond each."""
 _MOST_EXPLAINED = 1_000
 """Contradictions of which two comparisons that exclude each other are looked for."""
 
@@ -189,7 +191,8 @@ def _beside(
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     places: dict[int, int] = {}
     for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
-        if kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE) and rule not in explained:
+        adds_nothing = kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE)
+        if adds_nothing and rule not in explained and len(places) < _MOST_BESIDE:
             # a redundant one, which comes first, has an example
             places.setdefault(rule, number)
     if not places:
