@@ -51,6 +51,7 @@ MEANING = {
 """What decides the meaning of a rule's text; nobody's configuration changes it."""
 TIME_ZONE = "spark.sql.session.timeZone"
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory)$).*"
+"""Names of the time zone database, but for those that Python alone finds there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,6 @@ def _beside(
 ) -> Iterator[_Finding]:
     """Alternatives that a rule does not need by what stands beside them: looked for where `findings` found a
     conjunction that adds nothing, which may have come of several alternatives, each of which the rule needs."""
-    instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     places: dict[int, int] = {}
     for number, (rule, kind) in enumerate(zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)):
         adds_nothing = kind in (REDUNDANT_ALTERNATIVE, UNREACHABLE_ALTERNATIVE)
@@ -197,17 +196,20 @@ def _beside(
             places.setdefault(rule, number)
     if not places:
         return
+    told = found.take(list(places.values()))
+    instances = messages.example_texts(told["example"].combine_chunks(), texts.take(told["rule"]).to_pylist())
+    instance_of = dict(zip(places, instances, strict=True))
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
     alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope.schema, scope.time_zone, splits)
     rules = given.rule[owners(given.start)[alternatives]]
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
-        text, number = given.texts[at].as_py(), places[rule]
+        text = given.texts[at].as_py()
         if unreachable:
             kind, message = UNREACHABLE_ALTERNATIVE, messages.unreachable_beside(text)
         else:
-            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_beside(text, instances[number])
-        example = -1 if unreachable else number
+            kind, message = REDUNDANT_ALTERNATIVE, messages.redundant_beside(text, instance_of[rule])
+        example = -1 if unreachable else places[rule]
         yield _Finding(rule, kind, message, (), int(given.positions[at]), text, example)
 
 
