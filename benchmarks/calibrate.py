@@ -26,7 +26,7 @@ from rules_index.engines.choice import CHUNK_ROWS, Costs
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.trees import BETree
-from rules_index.kernels import bitmaps, lists, scan, sift, slices
+from rules_index.kernels import bitmaps, fill, lists, scan, sift, slices
 from rules_index.kernels.vectors import SIGNS, SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
@@ -121,7 +121,7 @@ def _bitmap(repeat: int) -> float:
 
     @numba.njit(nogil=True)
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
-        bitmaps.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits)
+        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits)
 
     taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / BLOCK_ROWS / (len(attribute) - 2)

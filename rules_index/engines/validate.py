@@ -8,9 +8,10 @@ from rules_index.engines.flat import GATE, Conjunctions, InvalidArraysError, req
 from rules_index.engines.layout import BLOCK_ROWS, depth_of
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, STEP
 from rules_index.kernels.keys import PACKED, QUICK
+from rules_index.kernels.llvm import LOOKED_UP
 from rules_index.kernels.scan import FAR, NEAR
 from rules_index.kernels.sift import MOST_CHUNK_ROWS, MOST_PLANES, SIFTED
-from rules_index.kernels.vectors import LOOKED_UP, SIGNS
+from rules_index.kernels.vectors import SIGNS
 
 DTYPES = {
     "bitmap_start": np.int64, "term_start": np.int64, "check_start": np.int64, "key_start": np.int64,

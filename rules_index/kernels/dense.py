@@ -11,9 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ONE
-from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.code_vectors import codes_within
+from rules_index.kernels.jit import bare, inner, merged
 from rules_index.kernels.scan import FAR, passes, rows_of, word_of, words_of
-from rules_index.kernels.vectors import add_numbers, codes_within, count_bits, trailing_zeros, transpose
+from rules_index.kernels.vectors import add_numbers, count_bits, trailing_zeros, transpose
 
 GROUP_BITS = 6
 RULES = 1 << GROUP_BITS
@@ -78,7 +79,7 @@ def scan_dense(
     return np.int64(matches)
 
 
-@bare
+@merged
 def _hold(
     conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,

@@ -37,9 +37,10 @@ import numpy as np
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown, with_room
+from rules_index.kernels.llvm import LOOKED_UP
 from rules_index.kernels.scan import passes
 from rules_index.kernels.sift import WORD_ROWS, rows_to_look
-from rules_index.kernels.vectors import LOOKED_UP, SPILLED, copy_numbers, prefetch, spread_number
+from rules_index.kernels.vectors import SPILLED, copy_numbers, prefetch, spread_number
 
 AT_ONCE = 1024
 """Rows whose candidates are looked for together."""

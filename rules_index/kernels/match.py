@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows, fill_bitmaps
+from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
 from rules_index.kernels.dense import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
+from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room

@@ -19,7 +19,8 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.jit import bare
-from rules_index.kernels.vectors import LOOKED_UP, SIGNS, compressed, looked_up, signed_one, signed_three, signed_two
+from rules_index.kernels.llvm import LOOKED_UP
+from rules_index.kernels.vectors import SIGNS, compressed, looked_up, signed_one, signed_three, signed_two
 
 SIFTED = 3
 """Attributes of a table that filter and signs look at: the first ones; a filter of two looks at the second again."""

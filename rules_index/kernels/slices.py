@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP, fill_bitmaps
+from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP
+from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 

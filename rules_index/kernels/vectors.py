@@ -1,4 +1,4 @@
-"""Instructions that Numba has no name for: codes compared and looked up, bitmaps intersected, many at once."""
+"""Instructions that Numba has no name for, over bitmaps and rows: intersected, looked up, listed, many at once."""
 
 from __future__ import annotations
 
@@ -6,66 +6,26 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba.extending import intrinsic as untyped_intrinsic
 
-intrinsic: Any = untyped_intrinsic
+from rules_index.kernels.llvm import (
+    BYTES,
+    GROUP,
+    LANES,
+    LONG,
+    LOOKED_UP,
+    U32,
+    U64,
+    WORD,
+    WORDS,
+    intrinsic,
+    load_words,
+    pointer_to,
+    prefetch_line,
+    spread,
+)
 
-_LANES = 64
-_BYTES = ir.VectorType(ir.IntType(8), _LANES)
-GROUP = 8
-"""Words of a bitmap that are intersected at once."""
-_WORDS = ir.VectorType(ir.IntType(64), GROUP)
-_U64, _U32, _U8 = numba.types.uint64, numba.types.uint32, numba.types.uint8
-LOOKED_UP = 16
-"""Rows that are looked up at once."""
 SIGNS = 256
 """Bytes of a table of signs, one for every coarse code."""
-_WORD, _LONG = ir.IntType(32), ir.IntType(64)
-
-
-@intrinsic
-def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) -> Any:
-    """Bit r of the uint64 is set where `codes[at + r] - low <= span`, r = 0 .. 63; codes, low and span are uint8."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature, arguments, 0, arguments[1], _BYTES)
-        above = builder.sub(builder.load(pointer, align=1), _spread(builder, arguments[2], _LANES))
-        within = builder.icmp_unsigned("<=", above, _spread(builder, arguments[3], _LANES))
-        return builder.bitcast(within, ir.IntType(_LANES))
-
-    return _U64(codes, _U64, _U8, _U8), codegen
-
-
-def _filling(ranged: bool) -> Any:
-    """An intrinsic that writes to `bits[to]`, ... the `GROUP` words of the rows whose codes (uint8) begin at `at`: bits
-    of the rows with `code <= high` or, where `ranged`, with `code - low <= span`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        highest = _spread(builder, arguments[-3], _LANES)
-        for word in range(GROUP):
-            at = builder.add(arguments[1], ir.Constant(_LONG, word * _LANES))
-            codes = builder.load(_pointer(context, builder, signature, arguments, 0, at, _BYTES), align=1)
-            if ranged:
-                codes = builder.sub(codes, _spread(builder, arguments[2], _LANES))
-            inside = builder.bitcast(builder.icmp_unsigned("<=", codes, highest), _LONG)
-            to = builder.add(arguments[-1], ir.Constant(_LONG, word))
-            builder.store(
-                inside, _pointer(context, builder, signature, arguments, len(arguments) - 2, to, _LONG), align=8
-            )
-        return context.get_dummy_value()
-
-    @intrinsic
-    def up_to(typing_context: Any, codes: Any, at: Any, high: Any, bits: Any, to: Any) -> Any:
-        return numba.types.void(codes, _U64, _U8, bits, _U64), codegen
-
-    @intrinsic
-    def within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any, bits: Any, to: Any) -> Any:
-        return numba.types.void(codes, _U64, _U8, _U8, bits, _U64), codegen
-
-    return within if ranged else up_to
-
-
-codes_up_to, codes_between = _filling(ranged=False), _filling(ranged=True)
 
 
 @intrinsic
@@ -73,10 +33,10 @@ def both(typing_context: Any, bits: Any, high: Any, high2: Any, current: Any, at
     """Writes `bits[high] & bits[high2]` to `current[at]`, `GROUP` words each; the words that are not 0, as bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        words = [_load(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2)]
+        words = [load_words(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2)]
         return _store(context, builder, signature, arguments, builder.and_(*words), 3)
 
-    return _U64(bits, _U64, _U64, current, _U64), codegen
+    return U64(bits, U64, U64, current, U64), codegen
 
 
 @intrinsic
@@ -87,7 +47,7 @@ def between(typing_context: Any, bits: Any, low: Any, high: Any, low2: Any, high
         result = _within(context, builder, signature, arguments)
         return _store(context, builder, signature, arguments, result, 5)
 
-    return _U64(bits, _U64, _U64, _U64, _U64, current, _U64), codegen
+    return U64(bits, U64, U64, U64, U64, current, U64), codegen
 
 
 @intrinsic
@@ -97,11 +57,11 @@ def also_between(
     """Like `between`, and of what `current` has already."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        before = _load(context, builder, signature, arguments, 5, arguments[6])
+        before = load_words(context, builder, signature, arguments, 5, arguments[6])
         result = builder.and_(before, _within(context, builder, signature, arguments))
         return _store(context, builder, signature, arguments, result, 5)
 
-    return _U64(bits, _U64, _U64, _U64, _U64, current, _U64), codegen
+    return U64(bits, U64, U64, U64, U64, current, U64), codegen
 
 
 @intrinsic
@@ -115,22 +75,22 @@ def all_between(
         begin, end, count, every, at = arguments[2], arguments[3], arguments[4], arguments[5], arguments[7]
 
         def bitmap(number: Any) -> Any:
-            return _load(context, builder, signature, arguments, 0, builder.add(builder.mul(number, count), at))
+            return load_words(context, builder, signature, arguments, 0, builder.add(builder.mul(number, count), at))
 
         def words_at(place: Any) -> Any:
-            number = builder.load(_pointer(context, builder, signature, arguments, 1, place, _WORD), align=4)
-            return bitmap(builder.zext(number, _LONG))
+            number = builder.load(pointer_to(context, builder, signature, arguments, 1, place, WORD), align=4)
+            return bitmap(builder.zext(number, LONG))
 
         held = numba.core.cgutils.alloca_once_value(builder, bitmap(every))
 
-        with numba.core.cgutils.for_range_slice(builder, begin, end, ir.Constant(_LONG, 1), _LONG) as (term, _):
-            place = builder.mul(term, ir.Constant(_LONG, 2))
-            low, high = words_at(place), words_at(builder.add(place, ir.Constant(_LONG, 1)))
+        with numba.core.cgutils.for_range_slice(builder, begin, end, ir.Constant(LONG, 1), LONG) as (term, _):
+            place = builder.mul(term, ir.Constant(LONG, 2))
+            low, high = words_at(place), words_at(builder.add(place, ir.Constant(LONG, 1)))
             builder.store(builder.and_(builder.load(held), builder.and_(high, builder.not_(low))), held)
         left = _store(context, builder, signature, arguments, builder.load(held), 6)
         return builder.shl(left, at)
 
-    return _U64(bits, terms, _U64, _U64, _U64, _U64, current, _U64), codegen
+    return U64(bits, terms, U64, U64, U64, U64, current, U64), codegen
 
 
 @intrinsic
@@ -142,21 +102,21 @@ def three_terms(typing_context: Any, bits: Any, terms: Any, term: Any, stop: Any
         _, _, term, stop, stride, word = arguments
 
         def word_at(place: Any) -> Any:
-            number = builder.load(_pointer(context, builder, signature, arguments, 1, place, _WORD), align=4)
-            at = builder.add(builder.mul(builder.zext(number, _LONG), stride), word)
-            return builder.load(_pointer(context, builder, signature, arguments, 0, at, _LONG), align=8)
+            number = builder.load(pointer_to(context, builder, signature, arguments, 1, place, WORD), align=4)
+            at = builder.add(builder.mul(builder.zext(number, LONG), stride), word)
+            return builder.load(pointer_to(context, builder, signature, arguments, 0, at, LONG), align=8)
 
-        last = builder.sub(stop, ir.Constant(_LONG, 1))
-        held = ir.Constant(_LONG, -1)
+        last = builder.sub(stop, ir.Constant(LONG, 1))
+        held = ir.Constant(LONG, -1)
         for further in range(3):
-            which = builder.add(term, ir.Constant(_LONG, further))
+            which = builder.add(term, ir.Constant(LONG, further))
             which = builder.select(builder.icmp_unsigned("<", which, last), which, last) if further else term
-            place = builder.shl(which, ir.Constant(_LONG, 1))
-            low, high = word_at(place), word_at(builder.add(place, ir.Constant(_LONG, 1)))
+            place = builder.shl(which, ir.Constant(LONG, 1))
+            low, high = word_at(place), word_at(builder.add(place, ir.Constant(LONG, 1)))
             held = builder.and_(held, builder.and_(high, builder.not_(low)))
         return held
 
-    return _U64(bits, terms, _U64, _U64, _U64, _U64), codegen
+    return U64(bits, terms, U64, U64, U64, U64), codegen
 
 
 @intrinsic
@@ -166,7 +126,7 @@ def count_bits(typing_context: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
 
-    return _U64(_U64), codegen
+    return U64(U64), codegen
 
 
 @intrinsic
@@ -176,7 +136,7 @@ def trailing_zeros(typing_context: Any, bits: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], numba.core.cgutils.true_bit)
 
-    return _U64(_U64), codegen
+    return U64(U64), codegen
 
 
 @intrinsic
@@ -188,38 +148,38 @@ def looked_up(
     `number * factor >> shift`, 32 bits wide."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lanes = ir.VectorType(_WORD, LOOKED_UP)
+        lanes = ir.VectorType(WORD, LOOKED_UP)
         number = ir.Constant(lanes, [0] * LOOKED_UP)
         for place, by in ((2, 16), (3, 8), (4, 0)):
             bytes_ = ir.VectorType(ir.IntType(8), LOOKED_UP)
-            pointer = _pointer(context, builder, signature, arguments, 1, arguments[place], bytes_)
+            pointer = pointer_to(context, builder, signature, arguments, 1, arguments[place], bytes_)
             column = builder.zext(builder.load(pointer, align=1), lanes)
             number = builder.or_(number, builder.shl(column, ir.Constant(lanes, [by] * LOOKED_UP)))
-        bit = builder.mul(number, _spread(builder, arguments[5], LOOKED_UP))
-        bit = builder.lshr(bit, _spread(builder, arguments[6], LOOKED_UP))
+        bit = builder.mul(number, spread(builder, arguments[5], LOOKED_UP))
+        bit = builder.lshr(bit, spread(builder, arguments[6], LOOKED_UP))
         words = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         word = _gather(builder, words, builder.lshr(bit, ir.Constant(lanes, [5] * LOOKED_UP)))
         word = builder.lshr(word, builder.and_(bit, ir.Constant(lanes, [31] * LOOKED_UP)))
         mask = builder.bitcast(builder.trunc(word, ir.VectorType(ir.IntType(1), LOOKED_UP)), ir.IntType(LOOKED_UP))
-        return builder.zext(mask, _LONG)
+        return builder.zext(mask, LONG)
 
-    return _U64(words, codes, _U64, _U64, _U64, _U32, _U32), codegen
+    return U64(words, codes, U64, U64, U64, U32, U32), codegen
 
 
 def _gather(builder: Any, words: Any, places: Any) -> Any:
     """The 32-bit words at `LOOKED_UP` places of an array."""
-    longs = ir.VectorType(_LONG, LOOKED_UP)
+    longs = ir.VectorType(LONG, LOOKED_UP)
     offset = builder.shl(builder.zext(places, longs), ir.Constant(longs, [2] * LOOKED_UP))
-    address = builder.add(_spread(builder, builder.ptrtoint(words, _LONG), LOOKED_UP), offset)
-    pointers = ir.VectorType(_WORD.as_pointer(), LOOKED_UP)
-    lanes, flags = ir.VectorType(_WORD, LOOKED_UP), ir.VectorType(ir.IntType(1), LOOKED_UP)
+    address = builder.add(spread(builder, builder.ptrtoint(words, LONG), LOOKED_UP), offset)
+    pointers = ir.VectorType(WORD.as_pointer(), LOOKED_UP)
+    lanes, flags = ir.VectorType(WORD, LOOKED_UP), ir.VectorType(ir.IntType(1), LOOKED_UP)
     gather = numba.core.cgutils.get_or_insert_function(
         builder.module,
-        ir.FunctionType(lanes, [pointers, _WORD, flags, lanes]),
+        ir.FunctionType(lanes, [pointers, WORD, flags, lanes]),
         f"llvm.masked.gather.v{LOOKED_UP}i32.v{LOOKED_UP}p0",
     )
     every, nothing = ir.Constant(flags, [1] * LOOKED_UP), ir.Constant(lanes, [0] * LOOKED_UP)
-    return builder.call(gather, [builder.inttoptr(address, pointers), ir.Constant(_WORD, 4), every, nothing])
+    return builder.call(gather, [builder.inttoptr(address, pointers), ir.Constant(WORD, 4), every, nothing])
 
 
 def _signed(width: int) -> Any:
@@ -229,16 +189,16 @@ def _signed(width: int) -> Any:
     @intrinsic
     def signed(typing_context: Any, signs: Any, codes: Any, sign_at: Any, places: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            shared = ir.Constant(_BYTES, [255] * _LANES)
+            shared = ir.Constant(BYTES, [255] * LANES)
             for k in range(width):
                 at = builder.extract_value(arguments[3], k)
-                index = builder.load(_pointer(context, builder, signature, arguments, 1, at, _BYTES), align=1)
-                sign_at = builder.add(arguments[2], ir.Constant(_LONG, k * SIGNS))
+                index = builder.load(pointer_to(context, builder, signature, arguments, 1, at, BYTES), align=1)
+                sign_at = builder.add(arguments[2], ir.Constant(LONG, k * SIGNS))
                 shared = builder.and_(shared, _sign(context, builder, signature, arguments, sign_at, index))
-            some = builder.icmp_unsigned("!=", shared, ir.Constant(_BYTES, [0] * _LANES))
-            return builder.bitcast(some, ir.IntType(_LANES))
+            some = builder.icmp_unsigned("!=", shared, ir.Constant(BYTES, [0] * LANES))
+            return builder.bitcast(some, ir.IntType(LANES))
 
-        return _U64(signs, codes, _U64, numba.types.UniTuple(_U64, width)), codegen
+        return U64(signs, codes, U64, numba.types.UniTuple(U64, width)), codegen
 
     return signed
 
@@ -249,20 +209,20 @@ signed_one, signed_two, signed_three = _signed(1), _signed(2), _signed(3)
 def _sign(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
     """The bytes `signs[at + index]` for all lanes of an index."""
     if "+avx512vbmi," not in context.codegen()._tm_features + ",":
-        found = ir.Constant(_BYTES, ir.Undefined)
-        for lane in (ir.Constant(_WORD, i) for i in range(_LANES)):
-            place = builder.add(at, builder.zext(builder.extract_element(index, lane), _LONG))
-            byte = builder.load(_pointer(context, builder, signature, arguments, 0, place, ir.IntType(8)))
+        found = ir.Constant(BYTES, ir.Undefined)
+        for lane in (ir.Constant(WORD, i) for i in range(LANES)):
+            place = builder.add(at, builder.zext(builder.extract_element(index, lane), LONG))
+            byte = builder.load(pointer_to(context, builder, signature, arguments, 0, place, ir.IntType(8)))
             found = builder.insert_element(found, byte, lane)
         return found
     parts = []
-    for offset in range(0, SIGNS, _LANES):
-        place = builder.add(at, ir.Constant(_LONG, offset))
-        parts.append(builder.load(_pointer(context, builder, signature, arguments, 0, place, _BYTES), align=1))
-    kind = ir.FunctionType(_BYTES, [_BYTES] * 3)
+    for offset in range(0, SIGNS, LANES):
+        place = builder.add(at, ir.Constant(LONG, offset))
+        parts.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
+    kind = ir.FunctionType(BYTES, [BYTES] * 3)
     of_both = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.avx512.vpermi2var.qi.512")
     low, high = (builder.call(of_both, [parts[i], index, parts[i + 1]]) for i in (0, 2))
-    upper_half = builder.icmp_signed("<", index, ir.Constant(_BYTES, [0] * _LANES))
+    upper_half = builder.icmp_signed("<", index, ir.Constant(BYTES, [0] * LANES))
     return builder.select(upper_half, high, low)
 
 
@@ -273,9 +233,9 @@ def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         count = arguments[1]
-        half = _LANES // 2
+        half = LANES // 2
         numbers = ir.VectorType(ir.IntType(16), half)
-        first = _spread(builder, builder.trunc(arguments[2], ir.IntType(16)), half)
+        first = spread(builder, builder.trunc(arguments[2], ir.IntType(16)), half)
         flags = ir.VectorType(ir.IntType(1), half)
         compress = numba.core.cgutils.get_or_insert_function(
             builder.module,
@@ -283,15 +243,15 @@ def compressed(typing_context: Any, out: Any, count: Any, first: Any, bits: Any)
             f"llvm.experimental.vector.compress.v{half}i16",
         )
         for begin in (0, half):
-            some = builder.trunc(builder.lshr(arguments[3], ir.Constant(_LONG, begin)), ir.IntType(half))
+            some = builder.trunc(builder.lshr(arguments[3], ir.Constant(LONG, begin)), ir.IntType(half))
             rows = builder.add(first, ir.Constant(numbers, list(range(begin, begin + half))))
             undefined = ir.Constant(numbers, ir.Undefined)
             found = builder.call(compress, [rows, builder.bitcast(some, flags), undefined])
-            builder.store(found, _pointer(context, builder, signature, arguments, 0, count, numbers), align=2)
-            count = builder.add(count, builder.zext(builder.ctpop(some), _LONG))
+            builder.store(found, pointer_to(context, builder, signature, arguments, 0, count, numbers), align=2)
+            count = builder.add(count, builder.zext(builder.ctpop(some), LONG))
         return count
 
-    return _U64(out, _U64, _U64, _U64), codegen
+    return U64(out, U64, U64, U64), codegen
 
 
 SPILLED = 64
@@ -304,31 +264,31 @@ def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -
     stands behind them may be overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        some = builder.bitcast(arguments[3], ir.VectorType(ir.IntType(1), _LANES))
+        some = builder.bitcast(arguments[3], ir.VectorType(ir.IntType(1), LANES))
         compress = numba.core.cgutils.get_or_insert_function(
             builder.module,
-            ir.FunctionType(_BYTES, [_BYTES, some.type, _BYTES]),
-            f"llvm.experimental.vector.compress.v{_LANES}i8",
+            ir.FunctionType(BYTES, [BYTES, some.type, BYTES]),
+            f"llvm.experimental.vector.compress.v{LANES}i8",
         )
-        every = ir.Constant(_BYTES, list(range(_LANES)))
-        indices = builder.call(compress, [every, some, ir.Constant(_BYTES, ir.Undefined)])
+        every = ir.Constant(BYTES, list(range(LANES)))
+        indices = builder.call(compress, [every, some, ir.Constant(BYTES, ir.Undefined)])
 
         def store(begin: int) -> None:
-            part = ir.Constant(ir.VectorType(_WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
-            few = builder.shuffle_vector(indices, ir.Constant(_BYTES, ir.Undefined), part)
-            numbers = builder.zext(few, ir.VectorType(_WORD, LOOKED_UP))
-            numbers = builder.add(numbers, _spread(builder, arguments[2], LOOKED_UP))
-            at = builder.add(arguments[1], ir.Constant(_LONG, begin))
-            builder.store(numbers, _pointer(context, builder, signature, arguments, 0, at, numbers.type), align=4)
+            part = ir.Constant(ir.VectorType(WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
+            few = builder.shuffle_vector(indices, ir.Constant(BYTES, ir.Undefined), part)
+            numbers = builder.zext(few, ir.VectorType(WORD, LOOKED_UP))
+            numbers = builder.add(numbers, spread(builder, arguments[2], LOOKED_UP))
+            at = builder.add(arguments[1], ir.Constant(LONG, begin))
+            builder.store(numbers, pointer_to(context, builder, signature, arguments, 0, at, numbers.type), align=4)
 
         store(0)
-        many = builder.icmp_unsigned(">", builder.ctpop(arguments[3]), ir.Constant(_LONG, LOOKED_UP))
+        many = builder.icmp_unsigned(">", builder.ctpop(arguments[3]), ir.Constant(LONG, LOOKED_UP))
         with builder.if_then(many, likely=False):
-            for begin in range(LOOKED_UP, _LANES, LOOKED_UP):
+            for begin in range(LOOKED_UP, LANES, LOOKED_UP):
                 store(begin)
         return context.get_dummy_value()
 
-    return numba.types.void(out, _U64, numba.types.int32, _U64), codegen
+    return numba.types.void(out, U64, numba.types.int32, U64), codegen
 
 
 @intrinsic
@@ -336,12 +296,12 @@ def copy_numbers(typing_context: Any, source: Any, at: Any, out: Any, to: Any) -
     """Copies `LOOKED_UP` int32 from `source[at]` on to `out[to]` and on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers = ir.VectorType(_WORD, LOOKED_UP)
-        given = builder.load(_pointer(context, builder, signature, arguments, 0, arguments[1], numbers), align=4)
-        builder.store(given, _pointer(context, builder, signature, arguments, 2, arguments[3], numbers), align=4)
+        numbers = ir.VectorType(WORD, LOOKED_UP)
+        given = builder.load(pointer_to(context, builder, signature, arguments, 0, arguments[1], numbers), align=4)
+        builder.store(given, pointer_to(context, builder, signature, arguments, 2, arguments[3], numbers), align=4)
         return context.get_dummy_value()
 
-    return numba.types.void(source, _U64, out, _U64), codegen
+    return numba.types.void(source, U64, out, U64), codegen
 
 
 @intrinsic
@@ -349,11 +309,13 @@ def spread_number(typing_context: Any, number: Any, out: Any, to: Any) -> Any:
     """Writes an int32 `LOOKED_UP` times, to `out[to]` and on."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        numbers = _spread(builder, arguments[0], LOOKED_UP)
-        builder.store(numbers, _pointer(context, builder, signature, arguments, 1, arguments[2], numbers.type), align=4)
+        numbers = spread(builder, arguments[0], LOOKED_UP)
+        builder.store(
+            numbers, pointer_to(context, builder, signature, arguments, 1, arguments[2], numbers.type), align=4
+        )
         return context.get_dummy_value()
 
-    return numba.types.void(numba.types.int32, out, _U64), codegen
+    return numba.types.void(numba.types.int32, out, U64), codegen
 
 
 @intrinsic
@@ -361,13 +323,10 @@ def prefetch(typing_context: Any, array: Any, at: Any) -> Any:
     """Has the cache line with element `at` of an array, counted through all its dimensions, brought near."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = _pointer(context, builder, signature, arguments, 0, arguments[1], ir.IntType(8))
-        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _WORD, _WORD, _WORD])
-        touch = numba.core.cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(touch, [pointer, *(ir.Constant(_WORD, flag) for flag in (0, 2, 1))])
+        prefetch_line(builder, pointer_to(context, builder, signature, arguments, 0, arguments[1], ir.IntType(8)))
         return context.get_dummy_value()
 
-    return numba.types.void(array, _U64), codegen
+    return numba.types.void(array, U64), codegen
 
 
 @intrinsic
@@ -376,60 +335,46 @@ def transpose(typing_context: Any, source: Any, begin: Any, target: Any, to: Any
     word j. Returns the number of set bits."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        square = ir.VectorType(_LONG, _LANES)
-        words = builder.load(_pointer(context, builder, signature, arguments, 0, arguments[1], square), align=8)
+        square = ir.VectorType(LONG, LANES)
+        words = builder.load(pointer_to(context, builder, signature, arguments, 0, arguments[1], square), align=8)
         kinds = {"llvm.ctpop": [square], "llvm.fshl": [square] * 3}
         count, rotate = (
             numba.core.cgutils.get_or_insert_function(
-                builder.module, ir.FunctionType(square, kind), f"{name}.v{_LANES}i64"
+                builder.module, ir.FunctionType(square, kind), f"{name}.v{LANES}i64"
             )
             for name, kind in kinds.items()
         )
         total = numba.core.cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_LONG, [square]), f"llvm.vector.reduce.add.v{_LANES}i64"
+            builder.module, ir.FunctionType(LONG, [square]), f"llvm.vector.reduce.add.v{LANES}i64"
         )
         found = builder.call(total, [builder.call(count, [words])])
         undefined = ir.Constant(square, ir.Undefined)
-        by = _LANES // 2
+        by = LANES // 2
         while by:
             # squares of `by` words and bits change places across the diagonal of each square twice as wide
-            low = sum(1 << bit for bit in range(_LANES) if not bit & by)
-            keep = [low if not word & by else low << by for word in range(_LANES)]
-            across = ir.Constant(ir.VectorType(_WORD, _LANES), [word ^ by for word in range(_LANES)])
+            low = sum(1 << bit for bit in range(LANES) if not bit & by)
+            keep = [low if not word & by else low << by for word in range(LANES)]
+            across = ir.Constant(ir.VectorType(WORD, LANES), [word ^ by for word in range(LANES)])
             other = builder.shuffle_vector(words, undefined, across)
-            turn = ir.Constant(square, [by if not word & by else _LANES - by for word in range(_LANES)])
+            turn = ir.Constant(square, [by if not word & by else LANES - by for word in range(LANES)])
             other = builder.call(rotate, [other, other, turn])
             kept = ir.Constant(square, keep)
             words = builder.or_(builder.and_(words, kept), builder.and_(other, builder.not_(kept)))
             by //= 2
-        builder.store(words, _pointer(context, builder, signature, arguments, 2, arguments[3], square), align=8)
+        builder.store(words, pointer_to(context, builder, signature, arguments, 2, arguments[3], square), align=8)
         return found
 
-    return _U64(source, _U64, target, _U64), codegen
-
-
-def _pointer(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, kind: Any) -> Any:
-    data = context.make_array(signature.args[array])(context, builder, arguments[array]).data
-    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
-
-
-def _load(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
-    return builder.load(_pointer(context, builder, signature, arguments, array, at, _WORDS), align=8)
+    return U64(source, U64, target, U64), codegen
 
 
 def _within(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    low, high, low2, high2 = (_load(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2, 3, 4))
+    low, high, low2, high2 = (load_words(context, builder, signature, arguments, 0, arguments[i]) for i in (1, 2, 3, 4))
     return builder.and_(builder.and_(high, high2), builder.not_(builder.or_(low, low2)))
 
 
 def _store(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, array: int) -> Any:
-    builder.store(words, _pointer(context, builder, signature, arguments, array, arguments[array + 1], _WORDS), align=8)
-    some = builder.icmp_unsigned("!=", words, ir.Constant(_WORDS, [0] * GROUP))
+    builder.store(
+        words, pointer_to(context, builder, signature, arguments, array, arguments[array + 1], WORDS), align=8
+    )
+    some = builder.icmp_unsigned("!=", words, ir.Constant(WORDS, [0] * GROUP))
     return builder.zext(builder.bitcast(some, ir.IntType(GROUP)), ir.IntType(64))
-
-
-def _spread(builder: Any, value: Any, lanes: int) -> Any:
-    kind = ir.VectorType(value.type, lanes)
-    undefined = ir.Constant(kind, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(_WORD, 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_WORD, lanes), [0] * lanes))

@@ -13,10 +13,11 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ONE, fill_all
+from rules_index.kernels.code_vectors import codes_within
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.scan import check_rows, passes, rows_of
-from rules_index.kernels.vectors import codes_within, count_bits, trailing_zeros
+from rules_index.kernels.vectors import count_bits, trailing_zeros
 
 FEW_ROWS = 64
 """Up to so many rows of a node, its conjunctions are checked row by row instead of by bitmap."""

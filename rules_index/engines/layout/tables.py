@@ -10,8 +10,8 @@ from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.keys import NEVER, NOTHING, PACKED, QUICK
+from rules_index.kernels.llvm import LOOKED_UP as PADDING
 from rules_index.kernels.sift import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
-from rules_index.kernels.vectors import LOOKED_UP as PADDING
 from rules_index.kernels.vectors import SIGNS
 
 DIRECT_SLOTS = 1 << 16

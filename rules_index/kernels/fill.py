@@ -1,0 +1,187 @@
+"""All bitmaps of a block of rows from its coarse codes.
+
+Where an attribute has few intervals its codes are compared for each. Where it has many, its codes are taken apart into
+two digits of four bits; the rows of every digit are known from the bits' planes in a step or two, and those of an
+interval from three of the digits' bitmaps for each of its ends, 512 rows at a time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.kernels.bitmaps import ONE, STEP, fill_all
+from rules_index.kernels.code_vectors import (
+    BITS,
+    DIGITS,
+    code_planes,
+    codes_between,
+    codes_within,
+    digits_below,
+    digits_between,
+    digits_equal,
+    digits_up_to,
+)
+from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.llvm import GROUP
+from rules_index.kernels.vectors import both
+
+MANY_INTERVALS = 24
+"""From so many intervals of an attribute on, its bitmaps are put together from those of its codes' digits."""
+_GROUP = np.uint64(GROUP)
+
+
+@inner
+def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
+    """All bitmaps but those of gates, for `rows` rows from `start` on, behind which there are codes of `NO_ROW` up to a
+    whole group of words."""
+    used = np.uint64((rows + STEP - 1) // STEP * GROUP)
+    count = np.uint64(words)
+    bits[: 2 * words] = 0
+    fill_all(rows, words, bits[words : 2 * words])
+    planes = np.empty(BITS * words, np.uint64)
+    digits = np.empty(2 * (DIGITS + 1) * words, np.uint64)
+    bitmap = 2
+    while bitmap < len(bitmap_attribute):
+        at = bitmap_attribute[bitmap] * stride + start
+        end = bitmap + 1
+        while end < len(bitmap_attribute) and bitmap_attribute[end] == bitmap_attribute[bitmap]:
+            end += 1
+        if bitmap_start[end] - bitmap_start[bitmap] >= MANY_INTERVALS:
+            _fill_planes(coarse, np.uint64(at), used, count, planes)
+            if _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
+                _fill_codes(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
+            else:
+                _fill_intervals(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
+        else:
+            _fill_by_codes(bitmap, end, coarse, np.uint64(at), used, count, bitmap_start, bitmap_intervals, bits)
+        bitmap = end
+    if used < count:
+        for bitmap in range(2, len(bitmap_attribute)):
+            bits[np.uint64(bitmap) * count + used : np.uint64(bitmap + 1) * count] = 0
+
+
+@bare
+def _fill_by_codes(bitmap, end, coarse, at, used, count, bitmap_start, bitmap_intervals, bits):
+    """The bitmaps [bitmap, end) of the attribute whose codes begin at `at`, by comparing the codes for each."""
+    for each in range(bitmap, end):
+        to = np.uint64(each) * count
+        first = bitmap_start[each]
+        low = np.uint8(bitmap_intervals[first, 0])
+        span = np.uint8(bitmap_intervals[first, 1] - bitmap_intervals[first, 0])
+        for word in range(np.uint64(0), used, _GROUP):
+            codes_between(coarse, at + (word << np.uint64(6)), low, span, bits, to + word)
+        for more in range(first + 1, bitmap_start[each + 1]):
+            low = np.uint8(bitmap_intervals[more, 0])
+            span = np.uint8(bitmap_intervals[more, 1] - bitmap_intervals[more, 0])
+            for word in range(used):
+                bits[to + word] |= codes_within(coarse, at + (word << np.uint64(6)), low, span)
+
+
+@bare
+def _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
+    """Whether the bitmaps [bitmap, end) are of one code each."""
+    if bitmap_start[end] - bitmap_start[bitmap] > end - bitmap:
+        return False
+    for which in range(bitmap_start[bitmap], bitmap_start[end]):
+        if bitmap_intervals[which, 0] != bitmap_intervals[which, 1]:
+            return False
+    return True
+
+
+@bare
+def _fill_planes(coarse, at, used, stride, planes):
+    """The bits of the codes of a block, plane by plane."""
+    for word in range(used):
+        code_planes(coarse, at + (word << np.uint64(6)), planes, word, stride)
+
+
+@bare
+def _fill_codes(bitmap, end, used, stride, bitmap_start, bitmap_intervals, planes, digits, bits):
+    """The bitmaps [bitmap, end) of an attribute, all of one code each, put together from those of high and low digits
+    of 0 .. 15."""
+    for word in range(np.uint64(0), used, _GROUP):
+        digits_equal(planes, np.uint64(4) * stride + word, digits, word, stride)
+        digits_equal(planes, word, digits, np.uint64(DIGITS) * stride + word, stride)
+    for each in range(bitmap, end):
+        code = np.uint64(bitmap_intervals[bitmap_start[each], 0])
+        high = (code >> np.uint64(4)) * stride
+        low = (np.uint64(DIGITS) + (code & np.uint64(15))) * stride
+        to = np.uint64(each) * stride
+        stop = to + used
+        # places move on along with the words, here and below: that takes two thirds of the time of sums that the
+        # compiler unrolls
+        while to < stop:
+            both(digits, high, low, bits, to)
+            high += _GROUP
+            low += _GROUP
+            to += _GROUP
+
+
+@bare
+def _fill_intervals(bitmap, end, used, stride, bitmap_start, bitmap_intervals, planes, below, bits):
+    """The bitmaps [bitmap, end) of an attribute, put together from those of high and low digits below 0 .. 16."""
+    for word in range(np.uint64(0), used, _GROUP):
+        digits_below(planes, np.uint64(4) * stride + word, below, word, stride)
+        digits_below(planes, word, below, np.uint64(DIGITS + 1) * stride + word, stride)
+    for each in range(bitmap, end):
+        to = np.uint64(each) * stride
+        first = bitmap_start[each]
+        low, high = np.uint64(bitmap_intervals[first, 0]), np.uint64(bitmap_intervals[first, 1])
+        if low == 0:
+            _fill_up_to(high, used, stride, below, bits, to)
+        else:
+            _fill_between(low, high, used, stride, below, bits, to)
+    # the others in a loop of their own: the call in this one would double its time
+    if bitmap_start[end] - bitmap_start[bitmap] > end - bitmap:
+        for each in range(bitmap, end):
+            for more in range(bitmap_start[each] + 1, bitmap_start[each + 1]):
+                low, high = np.uint64(bitmap_intervals[more, 0]), np.uint64(bitmap_intervals[more, 1])
+                _add_between(low, high, used, stride, below, bits, np.uint64(each) * stride)
+
+
+@bare
+def _places(code, stride):
+    """Where `_fill_intervals` has what is below the high digit of a code, below the next one, below its low digit."""
+    high = (code >> np.uint64(4)) * stride
+    return high, high + stride, (np.uint64(DIGITS + 1) + (code & np.uint64(15))) * stride
+
+
+@bare
+def _fill_up_to(code, used, stride, below, bits, to):
+    """The bitmap of the codes up to one."""
+    high, next_, low = _places(code + ONE, stride)
+    end = to + used
+    while to < end:
+        digits_up_to(below, high, next_, low, bits, to)
+        high += _GROUP
+        next_ += _GROUP
+        low += _GROUP
+        to += _GROUP
+
+
+@bare
+def _fill_between(first, last, used, stride, below, bits, to):
+    """The bitmap of the codes from one to another one."""
+    high, next_, low = _places(last + ONE, stride)
+    high2, next2, low2 = _places(first, stride)
+    end = to + used
+    while to < end:
+        digits_between(below, high, next_, low, high2, next2, low2, bits, to)
+        high += _GROUP
+        next_ += _GROUP
+        low += _GROUP
+        high2 += _GROUP
+        next2 += _GROUP
+        low2 += _GROUP
+        to += _GROUP
+
+
+@bare
+def _add_between(first, last, used, stride, below, bits, to):
+    """Adds the codes from one to another one to a bitmap."""
+    high, next_, low = _places(last + ONE, stride)
+    high2, next2, low2 = _places(first, stride)
+    for word in range(used):
+        upper = below[high + word] | (below[next_ + word] & below[low + word])
+        lower = below[high2 + word] | (below[next2 + word] & below[low2 + word])
+        bits[to + word] |= upper & ~lower
