@@ -12,7 +12,7 @@ import numpy as np
 
 from rules_index.kernels.bitmaps import ONE
 from rules_index.kernels.code_vectors import codes_within
-from rules_index.kernels.jit import bare, inner, merged
+from rules_index.kernels.jit import bare, inner, inlined
 from rules_index.kernels.scan import FAR, passes, rows_of, word_of, words_of
 from rules_index.kernels.vectors import add_numbers, count_bits, trailing_zeros, transpose
 
@@ -79,7 +79,7 @@ def scan_dense(
     return np.int64(matches)
 
 
-@merged
+@inlined
 def _hold(
     conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,

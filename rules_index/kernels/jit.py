@@ -33,9 +33,9 @@ def bare(function: Callable[..., Any]) -> Any:
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 
-def merged(function: Callable[..., Any]) -> Any:
-    """Like `bare`, for what is called once a conjunction or a row: its code becomes part of its callers'. A call passes
-    each array as seven numbers through memory, which can take longer than the function does."""
+def inlined(function: Callable[..., Any]) -> Any:
+    """Like `bare`, made a part of each kernel that calls it. An array is passed as seven numbers or more: a call with
+    many of them takes hundreds of nanoseconds, longer than what is called so."""
     return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False, forceinline=True)
 
 

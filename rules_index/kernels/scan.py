@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
-from rules_index.kernels.jit import bare, inner, merged
+from rules_index.kernels.jit import bare, inner, inlined
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.vectors import (
@@ -51,7 +51,7 @@ def arrange_terms(begin, end, term_start, terms, size_of):
             terms[to, 1] = high
 
 
-@merged
+@inlined
 def words_of(conjunction, words, bits, term_start, terms, current):
     """Intersects the first two terms of a conjunction over the whole block, the next ones too while many words have a
     row left, into `current` [words]; the words that have one, as bits, and the term that comes next.
@@ -92,7 +92,7 @@ def words_of(conjunction, words, bits, term_start, terms, current):
     return left, term
 
 
-@merged
+@inlined
 def word_of(word, rows, term, stop, words, bits, terms):
     """What the terms [term, stop) leave of the rows of a word."""
     further, end = np.uint64(term), np.uint64(stop)
@@ -102,7 +102,7 @@ def word_of(word, rows, term, stop, words, bits, terms):
     return rows
 
 
-@merged
+@inlined
 def rows_of(conjunction, words, bits, term_start, terms, current, out):
     """Writes the rows of the block that all terms of a conjunction hold, ascending; returns their number. `current`
     [words] is scratch."""
@@ -120,7 +120,7 @@ def rows_of(conjunction, words, bits, term_start, terms, current, out):
     return found
 
 
-@merged
+@inlined
 def _all_words_of(conjunction, words, bits, term_start, terms, current):
     """Like `words_of`, of all terms, where the block has so few words that to look at all of them is quicker than to
     find out when enough is known; the words that have a row, as bits."""
