@@ -2,8 +2,8 @@
 
     python -m benchmarks.implication [--repeat 5] [--plots FOLDER] [--json FILE]
 
-Every one of 60 query predicates is matched with every one of 20 stream predicates, all queries of a stream in one go;
-times are CPU seconds a pair, and what they are worth is their ratio. What exact matching answers is compared with brute
+Every one of 60 query predicates is matched with every one of 20 stream predicates, all 1,200 pairs in one go; times are
+CPU seconds a pair, and what they are worth is their ratio. What exact matching answers is compared with brute
 force over all cells before any time is told.
 """
 
@@ -17,29 +17,36 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table
 from rules_index.engines.boxes import Boxes
 from rules_index.engines.r_tree import RTree, scan_evaluate
-from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Space
-from rules_index.implication.matching import Budget, Matchings, Method, Queries, match, match_each
+from rules_index.implication.box_trees import BoxTrees
+from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
+from rules_index.implication.matching import Budget, Matchings, Method, match, match_each
 
 SEED = 7
 BUDGET = Budget(2_000_000, 20.0)
 """Beyond it a subpredicate is left undecided, which the tables tell."""
-PLAIN: Sequence[tuple[str, Method, bool]] = (
-    ("HSR+QC", "hsr", False),
-    ("HCR+QC", "hcr", False),
-    ("BFS", "em_bfs", False),
-    ("BFS+I", "em_bfs", True),
-    ("DFS", "em_dfs", False),
-    ("DFS+I", "em_dfs", True),
-    ("MIX", "em_mix", False),
-    ("MIX+I", "em_mix", True),
+Kind = Literal["trees", "bitmaps"]
+PLAIN: Sequence[tuple[str, Method, Kind | None]] = (
+    ("HSR+QC", "hsr", None),
+    ("HCR+QC", "hcr", None),
+    ("BFS", "em_bfs", None),
+    ("BFS+I", "em_bfs", "trees"),
+    ("BFS+B", "em_bfs", "bitmaps"),
+    ("DFS", "em_dfs", None),
+    ("DFS+I", "em_dfs", "trees"),
+    ("DFS+B", "em_dfs", "bitmaps"),
+    ("MIX", "em_mix", None),
+    ("MIX+I", "em_mix", "trees"),
+    ("MIX+B", "em_mix", "bitmaps"),
 )
-"""Name, method, whether with the index; all with the quick check."""
+"""Name, method, kind of index; all with the quick check."""
+COMPARISONS = ("comparisons, BFS", "comparisons, BFS+I", "comparisons, BFS+B")
 
 
 @dataclass(frozen=True)
@@ -47,7 +54,8 @@ class Setup:
     """What predicates are drawn (6.2).
 
     queries, streams: predicates; query_boxes, stream_boxes: subpredicates of each; values: distinct bounds between 0
-    and 100; unbounded: whether a subpredicate references only some of the dimensions.
+    and 100; deviation: the standard one of the queries' bounds; unbounded: whether a subpredicate references only some
+    of the dimensions.
     """
 
     dimensions: int = 6
@@ -57,6 +65,7 @@ class Setup:
     streams: int = 20
     query_values: int = 21
     stream_values: int = 21
+    deviation: float = 20.0
     unbounded: bool = False
 
     def draw(self, seed: int) -> tuple[list[Disjunction], list[Disjunction]]:
@@ -70,7 +79,9 @@ class Setup:
     def _predicate(self, choice: np.random.Generator, boxes: int, values: int, normal: bool) -> list[Conjunctive]:
         step = 100 / (values - 1)
         shape = (boxes, self.dimensions, 2)
-        drawn = np.rint(choice.normal(50, 20, shape) / step) if normal else choice.integers(0, values, shape)
+        drawn = (
+            np.rint(choice.normal(50, self.deviation, shape) / step) if normal else choice.integers(0, values, shape)
+        )
         ends = np.sort(np.clip(drawn, 0, values - 1) * step, axis=2)
         finite = np.full(boxes, self.dimensions)
         if self.unbounded:
@@ -113,34 +124,36 @@ class Pairs:
 
     def __init__(self, setup: Setup, split: str = "quadratic", seed: int = SEED) -> None:
         self.queries, self.streams = setup.draw(seed)
-        self.trees = [inserted(stream, split).tree() for stream in self.streams]
-        self.together = Queries.of(self.queries)
+        self._queries, self._streams = Predicates.of(self.queries), Predicates.of(self.streams)
+        trees = [inserted(stream, split).tree() for stream in self.streams]
+        self._indexes = {
+            "trees": BoxTrees.of(trees, self._streams.start),
+            "bitmaps": self._streams.index(),
+        }
 
     def __len__(self) -> int:
         return len(self.queries) * len(self.streams)
 
-    def run(self, method: Method, indexed: bool, quick_check: bool = True) -> list[Matchings]:
-        """All matchings by one method, stream by stream."""
-        return [
-            match_each(
-                self.together, stream, method, quick_check=quick_check, index=tree if indexed else None, budget=BUDGET
-            )
-            for stream, tree in zip(self.streams, self.trees, strict=True)
-        ]
+    def run(self, method: Method, kind: Kind | None, quick_check: bool = True) -> Matchings:
+        """All matchings by one method, in one go."""
+        index = self._indexes[kind] if kind else None
+        return match_each(self._queries, self._streams, method, quick_check=quick_check, index=index, budget=BUDGET)
 
-    def answers(self, method: Method, indexed: bool, quick_check: bool = True) -> list[bool | None]:
+    def answers(self, method: Method, kind: Kind | None, quick_check: bool = True) -> list[bool | None]:
         """Whether each pair is implied, stream by stream."""
-        return [answer for found in self.run(method, indexed, quick_check) for answer in found.implied]
+        return self.run(method, kind, quick_check).implied
 
-    def comparisons(self, indexed: bool) -> float:
+    def comparisons(self, kind: Kind | None) -> float:
         """Comparisons of a part with a box of a pair, by breadth first."""
-        return sum(int(found.splits.sum()) for found in self.run("em_bfs", indexed)) / len(self)
+        return int(self.run("em_bfs", kind).splits.sum()) / len(self)
 
-    def seconds(self, method: Method, indexed: bool) -> float:
-        """CPU seconds a pair."""
-        started = time.process_time()
-        self.run(method, indexed)
-        return (time.process_time() - started) / len(self)
+    def seconds(self, method: Method, kind: Kind | None) -> float:
+        """CPU seconds a pair, by as many runs as take a hundredth of a second."""
+        runs, started = 0, time.process_time()
+        while (taken := time.process_time() - started) < 0.01:
+            self.run(method, kind)
+            runs += 1
+        return taken / runs / len(self)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -158,6 +171,7 @@ def main(arguments: list[str] | None = None) -> None:
         "dimensions": figure("dimensions", "9, 12", [2, 3, 4, 5, 6, 7], options.repeat),
         "query boxes": figure("query_boxes", "10, 13", [1, 2, 4, 8], options.repeat),
         "stream boxes": figure("stream_boxes", "11, 14", [5, 10, 15, 20, 25, 30, 50], options.repeat),
+        "deviation": figure("deviation", "11, deviation of the queries' bounds", [20, 30, 50], options.repeat),
         "unbounded": figure("dimensions", "9, some dimensions unbounded", [2, 4, 6], options.repeat, unbounded=True),
         "r_star": figure("dimensions", "12, R*-tree", [4, 6], options.repeat, split="r_star"),
         "large": large(options.repeat),
@@ -184,48 +198,51 @@ def figure(
         given = Pairs(replace(Setup(unbounded=unbounded), **{varied: value}), split)
         undecided = check(given)
         seconds = measured(given, PLAIN, repeat)
-        compared = given.comparisons(False), given.comparisons(True)
+        compared = [given.comparisons(None), given.comparisons("trees"), given.comparisons("bitmaps")]
         told.append({varied: float(value), **seconds, "undecided": float(undecided),
-                     "comparisons": compared[0], "comparisons with index": compared[1]})  # fmt: skip
-        gains = [f"{seconds[name] / seconds[name + '+I']:.1f}" for name in ("BFS", "DFS", "MIX")]
-        gains.append(f"{compared[0] / max(compared[1], 1):.1f} ({compared[0]:.4g} / {compared[1]:.3g})")
-        rows.append((value, *(_short(seconds[name]) for name, _, _ in PLAIN), *gains, undecided))
-    header = (varied.replace("_", " "), *(name for name, _, _ in PLAIN), "BFS / BFS+I", "DFS / DFS+I", "MIX / MIX+I")
+                     **dict(zip(COMPARISONS, compared, strict=True))})  # fmt: skip
+        gains = [f"{seconds[name[:3]] / seconds[name]:.1f}" for name, _, kind in PLAIN if kind]
+        rows.append(
+            (value, *(_short(seconds[name]) for name, _, _ in PLAIN), *gains, *map(_figures, compared), undecided)
+        )
+    header = (varied.replace("_", " "), *(name for name, _, _ in PLAIN))
+    gained = (f"{name[:3]} / {name}" for name, _, kind in PLAIN if kind)
     title = f"Figure {number}: CPU time a pair, 1,200 pairs, medians of {repeat} runs in turn"
-    print_table(title, (*header, "comparisons BFS / BFS+I", "BFS undecided"), rows)
+    print_table(title, (*header, *gained, *COMPARISONS, "BFS undecided"), rows)
     return told
 
 
 def plot(path: Path, told: Sequence[Mapping[str, float]]) -> None:
     """Figures 11 and 14: time by the number of stream subpredicates."""
-    names = [name for name, _, _ in PLAIN]
+    # mixed takes as long as depth first
+    names = [name for name, method, _ in PLAIN if method != "em_mix"]
     series = {name: [each[name] * 1e6 for each in told] for name in names}
     boxes = [f"{each['stream_boxes']:.0f}" for each in told]
     title = "Predicate matching by subpredicates of the stream predicate, 6 dimensions"
     plot_bars(path, title, "microseconds a pair", boxes, series, log=True)
 
 
-def measured(given: Pairs, methods: Sequence[tuple[str, Method, bool]], repeat: int) -> dict[str, float]:
+def measured(given: Pairs, methods: Sequence[tuple[str, Method, Kind | None]], repeat: int) -> dict[str, float]:
     """Median seconds a pair of each method, run in turn; what Numba compiles counts for nobody."""
     tasks: Mapping[str, Callable[[], float]] = {
-        name: (lambda method=method, indexed=indexed: given.seconds(method, indexed))  # type: ignore[misc]
-        for name, method, indexed in methods
+        name: (lambda method=method, kind=kind: given.seconds(method, kind))  # type: ignore[misc]
+        for name, method, kind in methods
     }
     return {name: median(values) for name, values in interleaved(repeat, tasks).items()}
 
 
 def check(given: Pairs) -> int:
     """All exact methods answer alike; ends the run where they do not. How many pairs BFS leaves undecided."""
-    expected = given.answers("em_dfs", False)
-    for name, method, indexed in PLAIN:
+    expected = given.answers("em_dfs", None)
+    for name, method, kind in PLAIN:
         exact = method.startswith("em")
         wrong = sum(
             None not in (one, right) and (one != right if exact else one and not right)
-            for one, right in zip(given.answers(method, indexed), expected, strict=True)
+            for one, right in zip(given.answers(method, kind), expected, strict=True)
         )
         if wrong:
             raise SystemExit(f"{name} answers {wrong} of {len(expected)} pairs wrongly.")
-    return given.answers("em_bfs", False).count(None)
+    return given.answers("em_bfs", None).count(None)
 
 
 def answers() -> list[dict[str, float]]:
@@ -237,8 +254,8 @@ def answers() -> list[dict[str, float]]:
         held = [cells(query) for query in given.queries]
         brute = [bool((query <= cells(stream)).all()) for stream in given.streams for query in held]
         counts: dict[str, float] = {"brute force": sum(brute)}
-        for name, method, indexed in (*PLAIN, ("HSR", "hsr", False)):
-            found = given.answers(method, indexed, quick_check=name != "HSR")
+        for name, method, kind in (*PLAIN, ("HSR", "hsr", None)):
+            found = given.answers(method, kind, quick_check=name != "HSR")
             if any(one and not right for one, right in zip(found, brute, strict=True)):
                 raise SystemExit(f"{name} reports an implication that does not hold.")
             counts[name] = sum(one is True for one in found)
@@ -252,11 +269,11 @@ def answers() -> list[dict[str, float]]:
 
 def large(repeat: int) -> list[dict[str, float]]:
     """Figure 15: stream predicates of up to 500 subpredicates."""
-    methods = [each for each in PLAIN if each[0] in ("HCR+QC", "DFS", "DFS+I", "MIX", "MIX+I")]
+    methods = [each for each in PLAIN if each[0] in ("HCR+QC", "DFS", "DFS+I", "DFS+B", "MIX", "MIX+I", "MIX+B")]
     rows, told = [], []
     for boxes in (20, 50, 100, 200, 500):
         given = Pairs(Setup(stream_boxes=boxes))
-        given.run("em_dfs", True)
+        given.run("em_dfs", "trees")
         seconds = measured(given, methods, repeat)
         told.append({"stream_boxes": float(boxes), **seconds})
         rows.append((boxes, *map(_short, seconds.values()), f"{seconds['DFS'] / seconds['HCR+QC']:.1f}"))
@@ -282,6 +299,10 @@ def table_7(rows: int = 1_000_000) -> list[dict[str, float]]:
             cells_told.append((seed, name, *(f"{share:.2f}" for share in shares), len(grown)))
     print_table("Table 7: selectivity (%)", ("seed", "method", "p_A", "p_B", "p_C", "p_D", "boxes of p_D"), cells_told)
     return told
+
+
+def _figures(value: float) -> str:
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def _short(seconds: float) -> str:

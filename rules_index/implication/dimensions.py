@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.kernels.jit import bare, jit
+from rules_index.kernels.jit import bare, inlined, jit
 
 IMPLIED, OVERLAPS, APART = 1, 0, -1
 """What algorithm 6 returns."""
@@ -74,17 +74,24 @@ def cut(boxes: np.ndarray, box: int, rank: np.ndarray, parts: np.ndarray, part: 
     made = at
     for i in range(rank.shape[1]):
         d = rank[box, i]
-        if parts[part, d, 0] < boxes[box, d, 0]:
-            copy_box(parts, part, out, made)
-            out[made, d, 1] = boxes[box, d, 0] - 1
-            parts[part, d, 0] = boxes[box, d, 0]
-            made += 1
-        if parts[part, d, 1] > boxes[box, d, 1]:
-            copy_box(parts, part, out, made)
-            out[made, d, 0] = boxes[box, d, 1] + 1
-            parts[part, d, 1] = boxes[box, d, 1]
-            made += 1
+        made += cut_off(boxes, box, d, 0, parts, part, out, made)
+        made += cut_off(boxes, box, d, 1, parts, part, out, made)
     return made - at
+
+
+@inlined
+def cut_off(
+    boxes: np.ndarray, box: int, d: int, end: int, parts: np.ndarray, part: int, out: np.ndarray, at: int
+) -> int:
+    """Writes what of a part lies below (`end` 0) or above (1) a box in a dimension to `out`[at], and cuts the part
+    down; how many parts that is, 0 or 1."""
+    bound = boxes[box, d, end]
+    if not (parts[part, d, 0] < bound if end == 0 else parts[part, d, 1] > bound):
+        return 0
+    copy_box(parts, part, out, at)
+    out[at, d, 1 - end] = bound - 1 if end == 0 else bound + 1
+    parts[part, d, end] = bound
+    return 1
 
 
 @jit

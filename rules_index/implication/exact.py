@@ -11,8 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.engines.r_tree.box_store import grown
-from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, Sorted, copy_box, cut, relation
-from rules_index.kernels.jit import bare
+from rules_index.implication.box_bitmaps import BoxBitmaps, box_at, look_up
+from rules_index.implication.dimensions import APART, OVERLAPS, Sorted, copy_box, cut, cut_off, relation
+from rules_index.implication.streams import Stream, Streams
+from rules_index.kernels.jit import bare, inlined
 
 BFS, DFS, MIX = range(3)
 COVERED, REST, FULL, PAUSED = range(4)
@@ -23,9 +25,10 @@ class Parts(NamedTuple):
     """The parts that are not covered yet, from `state[HEAD]` to `state[TAIL]`.
 
     boxes     [., d, 2] int32
-    position  [.] int32, how many boxes of the stream predicate each was compared with
+    position  [.] int32, the place in the order of work of the box that each is compared with next
     first     [.] int32, the place of the first of those that were cut off together
     taken     [2 d + 1, d, 2] int32, those that are compared now
+    next      [2 d + 1] int32, the position of each of these
     state     [5] int64: head, tail, comparisons, most parts that lived at once, where the rest begins
     """
 
@@ -33,36 +36,8 @@ class Parts(NamedTuple):
     position: np.ndarray
     first: np.ndarray
     taken: np.ndarray
+    next: np.ndarray
     state: np.ndarray
-
-
-class Nodes(NamedTuple):
-    """What a search reads of an index over the boxes, as in `engines.boxes.Tree`; no nodes stand for no index."""
-
-    end: np.ndarray
-    test_start: np.ndarray
-    tests: np.ndarray
-    key_start: np.ndarray
-    keys: np.ndarray
-
-
-class Stream(NamedTuple):
-    """The stream predicate, as relaxed so far.
-
-    given   its boxes, and behind them room for more
-    order   [.] int64, the boxes in the order of work, by decreasing volume
-    place   [.] int64, the place of each box in it
-    beside  [.] int64, the boxes that the index does not have as they are
-    near    [.] int64, those that share a row with what is matched, in the order of work
-    counts  [3] int64, number of boxes, of those beside, and of those near
-    """
-
-    given: Sorted
-    order: np.ndarray
-    place: np.ndarray
-    beside: np.ndarray
-    near: np.ndarray
-    counts: np.ndarray
 
 
 def make_parts(dimensions: int) -> Parts:
@@ -70,7 +45,8 @@ def make_parts(dimensions: int) -> Parts:
     room = 4 * dimensions**2 + 16
     position, first = np.zeros((2, room), np.int32)
     taken = np.empty((2 * dimensions + 1, dimensions, 2), np.int32)
-    return Parts(np.empty((room, dimensions, 2), np.int32), position, first, taken, np.zeros(5, np.int64))
+    next_ = np.empty(len(taken), np.int32)
+    return Parts(np.empty((room, dimensions, 2), np.int32), position, first, taken, next_, np.zeros(5, np.int64))
 
 
 def with_room(parts: Parts) -> Parts:
@@ -85,22 +61,22 @@ def with_room(parts: Parts) -> Parts:
     return parts._replace(boxes=boxes, position=position, first=first)
 
 
-@bare
-def start(parts: Parts, boxes: np.ndarray, box: int) -> None:
+@inlined
+def start(parts: Parts, boxes: np.ndarray, box: int, position: int) -> None:
     """Begins with one part, a box."""
     state = parts.state
     copy_box(boxes, box, parts.boxes, 0)
-    parts.position[0] = parts.first[0] = 0
+    parts.position[0], parts.first[0] = position, 0
     state[HEAD], state[TAIL], state[SPLITS], state[MOST], state[REST_BEGIN] = 0, 1, 0, 1, 0
 
 
-@bare
+@inlined
 def _next(strategy: int, state: np.ndarray) -> int:
     """The part that is taken next (algorithm 10: the oldest, 11 and 12: the newest)."""
     return state[HEAD] if strategy == BFS else state[TAIL] - 1
 
 
-@bare
+@inlined
 def _take(strategy: int, parts: Parts) -> int:
     """Moves the next parts to `taken` (algorithm 12: all that were cut off together last); how many, or -1 where there
     might be no room for what is cut off them."""
@@ -113,6 +89,7 @@ def _take(strategy: int, parts: Parts) -> int:
         return -1
     for i in range(count):
         copy_box(parts.boxes, begin + i, parts.taken, i)
+        parts.next[i] = parts.position[begin + i]
     if strategy == BFS:
         state[HEAD] += 1
     else:
@@ -173,55 +150,45 @@ def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count
     return COVERED
 
 
-@bare
-def overlapping(parts: np.ndarray, part: int, stream: Stream, nodes: Nodes) -> tuple[int, int]:
-    """Algorithm 6 by an index, and how many boxes share a row with a part: these are written to `stream.near`, in the
-    order of work, unless one of them holds the part."""
-    boxes, rank, place, near = stream.given.boxes, stream.given.rank, stream.place, stream.near
-    count = 0
-    for i in range(stream.counts[1]):
-        box = int(stream.beside[i])
-        how = relation(parts, part, boxes, box, rank)
-        if how == IMPLIED:
-            return IMPLIED, 0
-        if how == OVERLAPS:
-            count = _put(box, near, count, place)
-    end, test_start, tests, key_start, keys = nodes
-    node = 0
-    while node < len(end):
-        if not _passes(parts, part, tests, test_start[node], test_start[node + 1]):
-            node = end[node]
-            continue
-        for at in range(key_start[node], key_start[node + 1]):
-            box = int(keys[at])
-            how = relation(parts, part, boxes, box, rank)
-            if how == IMPLIED:
-                return IMPLIED, 0
-            if how == OVERLAPS:
-                count = _put(box, near, count, place)
-        node += 1
-    return (OVERLAPS if count else APART), count
+@inlined
+def compare_found(
+    strategy: int,
+    parts: Parts,
+    stream: Stream,
+    streams: Streams,
+    at: int,
+    bitmaps: BoxBitmaps,
+    corners: bool,
+    steps: int,
+) -> int:
+    """Like `compare`, with bitmaps: a part is looked up as soon as it is cut off, and taken up only if it shares a row
+    with some box and lies in none.
 
-
-@bare
-def _put(box: int, near: np.ndarray, count: int, place: np.ndarray) -> int:
-    """Puts a box among `count` that are in the order of work, unless it is there; how many there are."""
-    at = count
-    while at > 0 and place[near[at - 1]] > place[box]:
-        at -= 1
-    if at > 0 and near[at - 1] == box:
-        return count
-    for i in range(count, at, -1):
-        near[i] = near[i - 1]
-    near[at] = box
-    return count + 1
-
-
-@bare
-def _passes(parts: np.ndarray, part: int, tests: np.ndarray, begin: int, end: int) -> bool:
-    """Whether a part has codes that pass each of some tests."""
-    for test in range(begin, end):
-        d = tests[test, 0]
-        if tests[test, 1] > parts[part, d, 1] or tests[test, 2] < parts[part, d, 0]:
-            return False
-    return True
+    One that shares none is rest at once; so is one of which no box holds a corner, where `corners` are tried.
+    """
+    state, boxes = parts.state, parts.boxes
+    given, rank = stream.given.boxes, stream.given.rank
+    last = state[SPLITS] + steps
+    while state[HEAD] < state[TAIL]:
+        if state[SPLITS] >= last:
+            return PAUSED
+        several = _take(strategy, parts)
+        if several < 0:
+            return FULL
+        for i in range(several):
+            state[SPLITS] += 1
+            tail = kept = state[TAIL]
+            box = box_at(parts.next[i], stream, streams, at)
+            for side in range(2 * rank.shape[1]):
+                if not cut_off(given, box, rank[box, side >> 1], side & 1, parts.taken, i, boxes, kept):
+                    continue
+                how, first = look_up(boxes, kept, stream, streams, at, bitmaps, corners)
+                if how == APART:
+                    state[REST_BEGIN], state[TAIL] = kept, kept + 1
+                    return REST
+                if how == OVERLAPS:
+                    parts.position[kept], parts.first[kept] = first, tail
+                    kept += 1
+            state[TAIL] = kept
+        state[MOST] = max(state[MOST], state[TAIL] - state[HEAD])
+    return COVERED

@@ -16,10 +16,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rules_index.csr import offsets_of
-from rules_index.engines.boxes import Boxes, Tree
-from rules_index.engines.r_tree import RTree
+from rules_index.csr import offsets_of, owners
+from rules_index.engines.boxes import Boxes
+from rules_index.implication.box_bitmaps import BoxBitmaps
 from rules_index.implication.dimensions import Lines, Sorted, measured
+from rules_index.implication.streams import Streams
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +194,14 @@ class Disjunction:
         return Sorted(*measured(self.boxes, self.space.lines))
 
     @cached_property
+    def alone(self) -> Predicates:
+        """The predicate as the only one of several."""
+        return Predicates.of([self])
+
+    @property
     def order(self) -> np.ndarray:
-        """The boxes [boxes] int64 by decreasing volume (6.1): one with more infinite ends is larger, then by volume."""
-        return np.lexsort((-self.measures.volume, -self.measures.unbounded))
+        """The boxes [boxes] int64 in the order of work."""
+        return self.alone.order
 
     @property
     def sparse(self) -> Boxes:
@@ -206,10 +212,56 @@ class Disjunction:
         start = offsets_of(named.sum(axis=1))
         return Boxes(self.space.sizes, start, attributes.astype(np.int32), low.copy(), high.copy())
 
-    def index(self) -> Tree:
-        """The nodes of an R-tree over the boxes, whose keys are their places, packed at once."""
-        return RTree.build(self.sparse).tree()
+    def index(self) -> BoxBitmaps:
+        """Bitmaps over the boxes."""
+        return self.alone.index()
 
     def decoded(self) -> list[dict[str, Interval | None]]:
         """The subpredicates as intervals; raises `ValueError` as `Space.decode` does."""
         return self.space.decode(self.boxes)
+
+
+@dataclass(frozen=True)
+class Predicates:
+    """Several predicates: their subpredicates one behind the other, and the first of each.
+
+    start: [predicates + 1] int64
+    """
+
+    subpredicates: Disjunction
+    start: np.ndarray
+
+    @classmethod
+    def of(cls, predicates: Sequence[Disjunction]) -> Predicates:
+        """One or more predicates; `ValueError` where they are not over one space."""
+        space = predicates[0].space
+        if any(each.space is not space for each in predicates):
+            raise ValueError("all predicates must be encoded by one space")
+        start = offsets_of(np.array([len(each) for each in predicates], np.int64))
+        if len(predicates) == 1:
+            return cls(predicates[0], start)
+        return cls(Disjunction(space, np.concatenate([each.boxes for each in predicates])), start)
+
+    @cached_property
+    def longest(self) -> int:
+        """Number of subpredicates of the one that has most."""
+        return int(np.diff(self.start).max(initial=0))
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The subpredicates [.] int64 of each predicate by decreasing volume (6.1): one with more infinite ends is
+        larger, then by volume."""
+        measures = self.subpredicates.measures
+        return np.lexsort((-measures.volume, -measures.unbounded, owners(self.start)))
+
+    @cached_property
+    def streams(self) -> Streams:
+        """The predicates as stream predicates."""
+        place = np.empty(len(self.order), np.int64)
+        place[self.order] = np.arange(len(place))
+        return Streams(self.subpredicates.measures, self.order, place, self.start)
+
+    def index(self) -> BoxBitmaps:
+        """Bitmaps over the boxes of each."""
+        sizes = self.subpredicates.space.sizes
+        return BoxBitmaps.of(self.subpredicates.boxes, self.order, self.start, int(sizes.max(initial=0)))

@@ -11,24 +11,13 @@ from typing import Literal
 
 import numpy as np
 
-from rules_index.csr import offsets_of
 from rules_index.engines.boxes import Tree
-from rules_index.implication.dimensions import Sorted
-from rules_index.implication.exact import (
-    BFS,
-    DFS,
-    FULL,
-    MIX,
-    REST,
-    REST_BEGIN,
-    TAIL,
-    Nodes,
-    Stream,
-    make_parts,
-    with_room,
-)
-from rules_index.implication.intervals import Disjunction
+from rules_index.implication.box_bitmaps import BoxBitmaps
+from rules_index.implication.box_trees import BoxTrees
+from rules_index.implication.exact import BFS, DFS, FULL, MIX, REST, REST_BEGIN, TAIL, make_parts, with_room
+from rules_index.implication.intervals import Disjunction, Predicates
 from rules_index.implication.sequence import (
+    BITMAPS,
     DONE,
     GIVEN_UP,
     HCR,
@@ -36,11 +25,16 @@ from rules_index.implication.sequence import (
     KEEPS_RELAXED,
     KEEPS_REST,
     QUICK_CHECK,
+    SCAN,
     STATE,
+    STREAM,
     SUBPREDICATE,
+    TREES,
     UNDECIDED,
+    Index,
     match_in_turn,
 )
+from rules_index.implication.streams import BESIDE, no_stream
 
 Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]
 _METHODS: dict[Method, int] = {"em_bfs": BFS, "em_dfs": DFS, "em_mix": MIX, "hsr": HSR, "hcr": HCR}
@@ -64,34 +58,14 @@ _UNBOUNDED_EFFORT = Budget(1 << 62, float("inf"))
 
 
 @dataclass(frozen=True)
-class Queries:
-    """Several predicates, each a p': their subpredicates one behind the other, and the first of each.
-
-    start: [predicates + 1] int64
-    """
-
-    subpredicates: Disjunction
-    start: np.ndarray
-
-    @classmethod
-    def of(cls, predicates: Sequence[Disjunction]) -> Queries:
-        """One or more predicates; `ValueError` where they are not over one space."""
-        space = predicates[0].space
-        if any(each.space is not space for each in predicates):
-            raise ValueError("all predicates must be encoded by one space")
-        boxes = np.concatenate([each.boxes for each in predicates])
-        return cls(Disjunction(space, boxes), offsets_of(np.array([len(each) for each in predicates], np.int64)))
-
-
-@dataclass(frozen=True)
 class Matchings:
-    """The results of matching several predicates with p, each with p as it was given.
+    """The results of matching each of several query predicates with each of several p as it was given.
 
-    start       [predicates + 1] int64, the first subpredicate of each
-    known       [subpredicates] int8: 1 where it implies p as relaxed so far, as far as the method sees, 0 where not, -1
-                where the budget was spent before it was known
-    splits      [subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
-    most_parts  [subpredicates] int64, parts that lived at once, at most
+    start       [queries + 1] int64, the first subpredicate of each query
+    known       [streams, subpredicates] int8: 1 where it implies p as relaxed so far, as far as the method sees, 0
+                where not, -1 where the budget was spent before it was known
+    splits      [streams, subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
+    most_parts  [streams, subpredicates] int64, parts that lived at once, at most
     """
 
     start: np.ndarray
@@ -101,8 +75,9 @@ class Matchings:
 
     @cached_property
     def implied(self) -> list[bool | None]:
-        """Whether each predicate implies p, as `Matching.implied`."""
-        return [_all(self.known[begin:end].tolist()) for begin, end in pairwise(self.start.tolist())]
+        """Whether each query implies p, as `Matching.implied`; those of the first p first."""
+        ends = list(pairwise(self.start.tolist()))
+        return [_all(known[begin:end]) for known in self.known.tolist() for begin, end in ends]
 
 
 @dataclass(frozen=True)
@@ -130,7 +105,7 @@ def match(
     method: Method = "em_dfs",
     *,
     quick_check: bool = True,
-    index: Tree | None = None,
+    index: Tree | BoxBitmaps | None = None,
     budget: Budget = _UNBOUNDED_EFFORT,
 ) -> Matching:
     """Matches the query predicate p' with the stream predicate p, both over one space.
@@ -143,7 +118,9 @@ def match(
     of algorithms 10 to 12, one that overlaps nothing makes the match fail. Raises `ValueError` where the two
     predicates are not over one space.
     """
-    run = _Run(Queries.of([query]), stream, method, quick_check, index, keeps=True)
+    given = stream.alone
+    over_all = BoxTrees.of([index], given.start) if isinstance(index, Tree) else index
+    run = _Run(query.alone, given, method, quick_check, over_all, keeps=True)
     rest = list(run.rests(budget))
     found = run.found
     return Matching(
@@ -156,16 +133,20 @@ def match(
 
 
 def match_each(
-    queries: Queries,
-    stream: Disjunction,
+    queries: Predicates,
+    streams: Predicates,
     method: Method = "em_dfs",
     *,
     quick_check: bool = True,
-    index: Tree | None = None,
+    index: BoxTrees | BoxBitmaps | None = None,
     budget: Budget = _UNBOUNDED_EFFORT,
 ) -> Matchings:
-    """Matches each of several query predicates with the stream predicate, as `match` does, all in one go."""
-    run = _Run(queries, stream, method, quick_check, index, keeps=False)
+    """Matches each of several query predicates with each of several stream predicates, as `match` does, all in one go.
+
+    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). As no rest is told,
+    bitmaps may answer by a corner of a part that no box holds, without a comparison.
+    """
+    run = _Run(queries, streams, method, quick_check, index, keeps=False)
     for _ in run.rests(budget):
         pass
     return run.found
@@ -178,32 +159,31 @@ def _all(known: Sequence[int]) -> bool | None:
 
 
 class _Run:
-    """One method over some queries."""
+    """One method over some queries and stream predicates."""
 
     def __init__(
         self,
-        queries: Queries,
-        stream: Disjunction,
+        queries: Predicates,
+        streams: Predicates,
         method: Method,
         quick_check: bool,
-        index: Tree | None,
+        index: BoxTrees | BoxBitmaps | None,
         keeps: bool,
     ) -> None:
-        if queries.subpredicates.space is not stream.space:
+        if queries.subpredicates.space is not streams.subpredicates.space:
             raise ValueError("all predicates must be encoded by one space")
-        self._given = stream
+        self._given = streams.subpredicates
         self._method = _METHODS[method]
         self._queries, self._start = queries.subpredicates.measures, queries.start
-        self._stream, self._fresh = _streams(stream, int(np.diff(self._start).max(initial=0)))
-        self._nodes = _NO_INDEX
-        if index is not None:
-            self._nodes = Nodes(index.end, index.test_start, index.tests, index.key_start, index.keys)
-        self._parts = make_parts(len(stream.space.names))
+        self._streams = streams.streams
+        self._stream = no_stream(self._streams, self._queries, streams.longest + queries.longest)
+        self._index = _index(index)
+        self._parts = make_parts(len(self._given.space.names))
         self._state = np.zeros(STATE, np.int64)
-        self._state[[QUICK_CHECK, KEEPS_RELAXED]] = quick_check, keeps
+        self._state[QUICK_CHECK], self._state[KEEPS_RELAXED] = quick_check, keeps
         self._state[KEEPS_REST] = keeps and method.startswith("em")
-        count = int(self._start[-1])
-        self._results = np.zeros(count, np.int8), np.zeros(count, np.int64), np.zeros(count, np.int64)
+        shape = len(streams.start) - 1, len(queries.subpredicates)
+        self._results = np.zeros(shape, np.int8), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     @property
     def found(self) -> Matchings:
@@ -211,22 +191,25 @@ class _Run:
         return Matchings(self._start, *self._results)
 
     def relaxed(self) -> Disjunction:
-        """The stream predicate as the last query relaxed it."""
+        """The only stream predicate as the last query relaxed it."""
         if self.found.implied[-1] is True:
             return self._given
-        return Disjunction(self._given.space, self._stream.given.boxes[: self._stream.counts[0]].copy())
+        boxes, beside = self._stream.given.boxes, self._stream.beside[: self._stream.counts[BESIDE]]
+        count = len(self._given)
+        added = boxes[beside[beside >= count]]
+        return Disjunction(self._given.space, np.concatenate([boxes[:count], added]))
 
     def rests(self, budget: Budget) -> Iterator[np.ndarray]:
         """Goes through all subpredicates; what stays uncovered of each, if that is kept."""
-        watched, ends = -1, 0.0
+        watched, ends = [-1, -1], 0.0
         while (how := self._go_on(budget.splits)) != DONE:
             if how == FULL:
                 self._parts = with_room(self._parts)
             elif how == REST:
                 begin, end = self._parts.state[[REST_BEGIN, TAIL]].tolist()
                 yield self._parts.boxes[begin:end].copy()
-            elif watched != self._state[SUBPREDICATE]:
-                watched, ends = int(self._state[SUBPREDICATE]), time.monotonic() + budget.seconds
+            elif watched != (at_hand := self._state[[STREAM, SUBPREDICATE]].tolist()):
+                watched, ends = at_hand, time.monotonic() + budget.seconds
             else:
                 self._state[GIVEN_UP] = time.monotonic() > ends
 
@@ -236,9 +219,9 @@ class _Run:
                 self._method,
                 self._queries,
                 self._start,
+                self._streams,
                 self._stream,
-                self._fresh,
-                self._nodes,
+                self._index,
                 self._given.space.lines,
                 self._parts,
                 self._state,
@@ -249,22 +232,11 @@ class _Run:
         )
 
 
-def _streams(given: Disjunction, more: int) -> tuple[Stream, Stream]:
-    """A stream predicate with room for more boxes, and as it is."""
-    count = len(given)
-    place = np.empty(count, np.int64)
-    place[given.order] = np.arange(count)
-    nothing = np.empty(0, np.int64)
-    fresh = Stream(given.measures, given.order, place, nothing, nothing, np.array([count, 0, 0]))
-    wide = Sorted(*(np.concatenate([each, np.empty((more, *each.shape[1:]), each.dtype)]) for each in given.measures))
-    order, place, beside, near = (np.empty(count + more, np.int64) for _ in range(4))
-    return Stream(wide, order, place, beside, near, np.zeros(3, np.int64)), fresh
+def _index(given: BoxTrees | BoxBitmaps | None) -> Index:
+    if isinstance(given, BoxBitmaps):
+        return Index(BITMAPS, _NO_TREES, given)
+    return Index(SCAN, _NO_TREES, _NO_BITMAPS) if given is None else Index(TREES, given, _NO_BITMAPS)
 
 
-_NO_INDEX = Nodes(
-    np.empty(0, np.int32),
-    np.zeros(1, np.int64),
-    np.empty((0, 3), np.int32),
-    np.zeros(1, np.int64),
-    np.empty(0, np.int32),
-)
+_NO_TREES = BoxTrees.of([], np.zeros(1, np.int64))
+_NO_BITMAPS = BoxBitmaps(np.zeros((0, 0, 0, 0, 0), np.uint64))

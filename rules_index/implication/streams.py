@@ -1,0 +1,129 @@
+"""The stream predicates: as they are given, and the one at hand as it has been relaxed so far.
+
+Kuntschke and Kemper, sections 3.1, 3.4 and 3.5 (what a query does not imply is added, or a box is widened to hold it)
+and 6.1 (the order of work).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.implication.dimensions import Lines, Sorted, copy_box, measure
+from rules_index.kernels.jit import bare, inlined
+
+ORDERED, BESIDE, NEAR = range(3)
+"""Places in `Stream.counts`."""
+
+
+class Streams(NamedTuple):
+    """The stream predicates as given, one behind the other.
+
+    given  their boxes
+    order  [boxes] int64, those of each in its order of work, by decreasing volume
+    place  [boxes] int64, the place of each box in it
+    start  [predicates + 1] int64, the first of each
+    """
+
+    given: Sorted
+    order: np.ndarray
+    place: np.ndarray
+    start: np.ndarray
+
+
+class Stream(NamedTuple):
+    """The stream predicate at hand.
+
+    given   the boxes of all stream predicates, of which those of this one may be widened, and behind them those of all
+            queries, which may be added
+    order   [.] int64, this one's boxes in the order of work, unless an index makes that needless
+    beside  [.] int64, the boxes that the index does not have as they are; they come last then
+    near    [.] int64, those that share a row with what is matched, in the order of work, as an R-tree finds them
+    counts  [3] int64, number of boxes in the order of work, beside and near
+    """
+
+    given: Sorted
+    order: np.ndarray
+    beside: np.ndarray
+    near: np.ndarray
+    counts: np.ndarray
+
+
+def no_stream(streams: Streams, queries: Sorted, most: int) -> Stream:
+    """No predicate at hand yet, with room for so many boxes of one."""
+    given = Sorted(*map(np.concatenate, zip(streams.given, queries, strict=True)))
+    # a tree may have a widened box, too
+    order, beside, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
+    return Stream(given, order, beside, near, np.zeros(3, np.int64))
+
+
+@inlined
+def reset(stream: Stream, streams: Streams, at: int, ordered: bool, widened: bool) -> None:
+    """Makes the stream predicate what the one at `at` was."""
+    begin, count = streams.start[at], streams.start[at + 1] - streams.start[at]
+    stream.counts[ORDERED], stream.counts[BESIDE] = count, 0
+    if ordered:
+        for i in range(count):
+            stream.order[i] = streams.order[begin + i]
+    if widened:
+        for box in range(begin, begin + count):
+            copy(streams.given, box, stream.given, box)
+
+
+@bare
+def copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
+    """Writes a box and its measures to another place."""
+    copy_box(source.boxes, place, out.boxes, at)
+    out.unbounded[at], out.volume[at] = source.unbounded[place], source.volume[place]
+    for d in range(source.rank.shape[1]):
+        out.rank[at, d] = source.rank[place, d]
+
+
+@inlined
+def add(stream: Stream, box: int, ordered: bool) -> None:
+    """Adds a box to the stream predicate."""
+    counts = stream.counts
+    stream.beside[counts[BESIDE]] = box
+    counts[BESIDE] += 1
+    if ordered:
+        _put_in_order(stream, box, counts[ORDERED])
+        counts[ORDERED] += 1
+
+
+@bare
+def replace(stream: Stream, box: int, wide: np.ndarray, lines: Lines) -> None:
+    """Makes a box the first one of `wide`."""
+    copy_box(wide, 0, stream.given.boxes, box)
+    measure(stream.given, box, lines)
+    order, counts = stream.order, stream.counts
+    place = 0
+    while order[place] != box:
+        place += 1
+    for behind in range(place + 1, counts[ORDERED]):
+        order[behind - 1] = order[behind]
+    _put_in_order(stream, box, counts[ORDERED] - 1)
+    for i in range(counts[BESIDE]):
+        if stream.beside[i] == box:
+            return
+    stream.beside[counts[BESIDE]] = box
+    counts[BESIDE] += 1
+
+
+@bare
+def _put_in_order(stream: Stream, box: int, count: int) -> None:
+    """Puts a box in its place among the first `count` of the order of work (6.1): larger ones first, then by place."""
+    given, order, place = stream.given, stream.order, count
+    while place > 0:
+        before = order[place - 1]
+        if given.unbounded[before] != given.unbounded[box]:
+            stands = given.unbounded[before] > given.unbounded[box]
+        elif given.volume[before] != given.volume[box]:
+            stands = given.volume[before] > given.volume[box]
+        else:
+            stands = before < box
+        if stands:
+            break
+        order[place] = before
+        place -= 1
+    order[place] = box
