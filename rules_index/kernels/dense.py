@@ -12,7 +12,7 @@ import numpy as np
 
 from rules_index.kernels.bitmaps import ONE
 from rules_index.kernels.code_vectors import codes_within
-from rules_index.kernels.jit import bare, inner, inlined
+from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.scan import FAR, passes, rows_of, word_of, words_of
 from rules_index.kernels.vectors import add_numbers, count_bits, trailing_zeros, transpose
 

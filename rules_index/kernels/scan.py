@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
-from rules_index.kernels.jit import bare, inner, inlined
+from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.vectors import (
