@@ -66,6 +66,7 @@ def measure(repeat: int) -> Costs:
     return Costs(
         coarsen=_coarsen(repeat),
         bitmap=_bitmap(repeat),
+        few_rows=_bitmap(repeat, slices.SLICE_WORDS),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
         word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
@@ -115,16 +116,17 @@ def _single_codes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return attribute, starts.astype(np.int64), np.stack([code, code], 1)
 
 
-def _bitmap(repeat: int) -> float:
+def _bitmap(repeat: int, words: int = WORDS) -> float:
     attribute, starts, intervals = _single_codes()
-    bits = np.zeros(len(attribute) * WORDS, np.uint64)
+    bits = np.zeros(len(attribute) * words, np.uint64)
+    rows = words << 6
 
     @numba.njit(nogil=True)
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
-        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, BLOCK_ROWS, WORDS, attribute, starts, intervals, bits)
+        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, bits)
 
     taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
-    return taken / BLOCK_ROWS / (len(attribute) - 2)
+    return taken / rows / (len(attribute) - 2)
 
 
 def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunctions: int = 400_000) -> float:

@@ -14,6 +14,7 @@ class Costs:
 
     coarsen    a row's code made coarse, of one attribute
     bitmap     a row's bit in one bitmap
+    few_rows   the same in a block of sorted rows, which has fewer of them
     scan       a row in a conjunction's first two terms
     narrow     a row in two further terms
     word       a word of a block with a row that two terms leave, looked at in the further ones
@@ -36,6 +37,7 @@ class Costs:
 
     coarsen: float
     bitmap: float
+    few_rows: float
     scan: float
     narrow: float
     word: float

@@ -141,6 +141,6 @@ class _Planner:
         if scanned.any() or self.of.c.gates:
             total += costs.bitmap * self.of.bitmaps(scanned)
         if slicings:
-            each = costs.sort + costs.gather * attributes + costs.bitmap * self.of.bitmaps(scanned | sliced)
+            each = costs.sort + costs.gather * attributes + costs.few_rows * self.of.bitmaps(scanned | sliced)
             total += each * len(slicings)
         return total

@@ -21,7 +21,9 @@ class Slices:
         chosen: list[int] = []
         best = cost.copy()
         attributes = len(self.of.c.sizes)
-        each = self.of.costs.sort + self.of.costs.gather * attributes + self.of.costs.bitmap * self.of.bitmaps(cost > 0)
+        each = (
+            self.of.costs.sort + self.of.costs.gather * attributes + self.of.costs.few_rows * self.of.bitmaps(cost > 0)
+        )
         each /= self.of.scale
         saved = {a: self._saved(a, cost, best) for a in range(attributes)}
         while saved:
