@@ -21,7 +21,7 @@ def parser() -> argparse.ArgumentParser:
 
     init = _verb(verbs, "init", "make a configuration and empty tables; what is there stays", "deltatag init my_lake")
     init.add_argument("folder", nargs="?", metavar="DIR", help="where deltatag.toml goes (default: here)")
-    init.add_argument("--id-type", choices=("string", "bigint"), default="string", help="the type of rule ids")
+    init.add_argument("--id-type", choices=("string", "bigint"), help="the type of rule ids (default: string)")
 
     validate = _verb(
         verbs,
@@ -38,10 +38,12 @@ def parser() -> argparse.ArgumentParser:
 
     lint = _verb(verbs, "lint", "what is odd about the rules, and what to change", "deltatag lint flights")
     lint.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
-    lint.add_argument("--runs", type=int, default=10, metavar="N", help="micro-batches to look back at (default: 10)")
+    lint.add_argument(
+        "--runs", type=_count, default=10, metavar="N", help="micro-batches to look back at (default: 10)"
+    )
     lint.add_argument(
         "--noisy",
-        type=float,
+        type=_share,
         default=0.5,
         metavar="SHARE",
         help="share of rows from which a rule is noisy (default: 0.5)",
@@ -74,19 +76,38 @@ def parser() -> argparse.ArgumentParser:
 
     _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
 
-    demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo")
+    demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
     return top
 
 
-def _verb(verbs: Any, name: str, text: str, example: str) -> argparse.ArgumentParser:
+def _verb(verbs: Any, name: str, text: str, example: str, *, json: bool = True) -> argparse.ArgumentParser:
     verb: argparse.ArgumentParser = verbs.add_parser(
         name, help=text, description=f"{name}: {text}", epilog=f"Example: {example}", allow_abbrev=False
     )
     verb.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
-    verb.add_argument("--json", action="store_true", help="print the result as JSON")
+    if json:
+        verb.add_argument("--json", action="store_true", help="print the result as JSON")
     verb.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
     return verb
+
+
+def _count(text: str) -> int:
+    """A number of at least one."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _share(text: str) -> float:
+    """A share above 0, up to 1."""
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share above 0, up to 1")
+    return share
 
 
 class _Version(argparse.Action):

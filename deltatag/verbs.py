@@ -39,9 +39,12 @@ def init_verb(args: Namespace) -> int:
     from pathlib import Path
 
     from pipelines.config import FILE_NAME
+    from pipelines.errors import ConfigurationError
     from pipelines.initialise import initialise
     from pipelines.workspace import Workspace
 
+    if args.config and args.folder:
+        raise ConfigurationError("Give DIR or --config, not both: each names the place of the configuration.")
     path = Path(args.config) if args.config else Path(args.folder or ".") / FILE_NAME
     made = initialise(path, args.id_type, lambda configuration: Workspace(configuration, quiet=not args.verbose))
     if args.json:
@@ -111,7 +114,7 @@ def lint_verb(args: Namespace) -> int:
     from pipelines.lint import lint_scopes
 
     with _workspace(args) as workspace:
-        results = lint_scopes(workspace, args.scopes or None, max(args.runs, 1), args.noisy)
+        results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
         lost = rules_of_no_scope(workspace)
     _print_results(args, results, _lint_lines, notice=lost)
     return FAILED if any(result.error for result in results) else DONE

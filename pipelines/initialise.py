@@ -45,8 +45,12 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 """
 
 
-def initialise(path: Path, id_type: str, workspace: Callable[[Configuration], Workspace]) -> list[str]:
-    """Make what is missing of the configuration file at `path` and of the lake's tables; gives their names."""
+def initialise(path: Path, id_type: str | None, workspace: Callable[[Configuration], Workspace]) -> list[str]:
+    """Make what is missing of the configuration file at `path` and of the lake's tables; gives their names.
+
+    `id_type` is the type of rule ids, "string" where none is given; `ConfigurationError` where it is given and the
+    rules that are there have ids of another type.
+    """
     made = []
     if not path.exists():
         try:
@@ -56,4 +60,9 @@ def initialise(path: Path, id_type: str, workspace: Callable[[Configuration], Wo
             raise ConfigurationError(f"{path}: {FILE_NAME} cannot be written: {first_line(error)}.") from None
         made.append(str(path))
     lake = workspace(load_configuration(path)).lake
-    return made + [name for name in LAKE_TABLES if lake.create(name, id_type)]
+    tables = [name for name in LAKE_TABLES if lake.create(name, id_type or "string")]
+    if id_type and "rules" not in tables and (there := lake.rule_id_type()) != id_type:
+        raise ConfigurationError(
+            f"The rules of this lake have ids of type {there}, not {id_type}: that is settled when the table is made."
+        )
+    return made + tables

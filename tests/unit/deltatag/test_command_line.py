@@ -56,7 +56,18 @@ def test_help_is_instant() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["tag", "--nonsense"], ["join", "--skip"], ["validate", "x = 1"]]
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["tag", "--nonsense"],
+        ["join", "--skip"],
+        ["validate", "x = 1"],
+        ["lint", "--runs", "0"],
+        ["lint", "--noisy", "1.5"],
+        ["lint", "--noisy", "nan"],
+        ["demo", "--json"],
+    ],
 )
 def test_usage_errors_are_two(arguments: list[str]) -> None:
     assert main(arguments) == 2
@@ -89,6 +100,15 @@ def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(
 def test_bigint_ids(tmp_path: Path) -> None:
     assert main(["init", str(tmp_path), "--id-type", "bigint"]) == 0
     assert str(DeltaTable(tmp_path / "lake" / "rules").schema().fields[0].type.type) == "long"
+
+
+def test_ids_of_rules_that_are_there_keep_their_type(tmp_path: Path, capsys) -> None:
+    assert main(["init", str(tmp_path)]) == 0
+    assert main(["init", str(tmp_path), "--id-type", "bigint"]) == 2
+    assert "have ids of type string, not bigint" in capsys.readouterr().err
+    assert main(["init", str(tmp_path), "--id-type", "string"]) == 0
+    assert main(["init", str(tmp_path), "--config", str(tmp_path / "deltatag.toml")]) == 2
+    assert "DIR or --config" in capsys.readouterr().err
 
 
 def test_compile_reports_and_status_follows(folder: Path, capsys) -> None:
