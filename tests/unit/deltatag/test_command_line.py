@@ -142,6 +142,7 @@ def test_validate(folder: Path, capsys) -> None:
         (None, ["compile"], 2, "deltatag init"),
         ("[lake", ["compile"], 2, "not valid TOML"),
         ('[lake]\nroot = "lake"\n', ["compile"], 1, "There is no Delta table at"),
+        ('[lake]\nroot = "lake"\n', ["run"], 1, "Make it with: deltatag init"),
         (None, ["compile", "--config", "elsewhere.toml"], 2, "elsewhere.toml"),
     ],
 )
