@@ -2,7 +2,7 @@
 
 It finds what an index is to find in Kuntschke and Kemper's section 3.6 by an AND of two words for 64 boxes and a
 dimension: the boxes that share a row with a part, those that hold it, and those that hold one of its corners. So each
-part that is cut off can be looked up anew, in whatever order parts are taken. It has 2 bits of each box for each code
+part that is cut off can be looked up anew, in whatever order parts are taken. It has 3 bits of each box for each code
 of each dimension: it is for predicates of hundreds of boxes and constants, not of millions.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from rules_index.csr import owners
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, relation
 from rules_index.implication.streams import BESIDE, Stream, Streams
-from rules_index.kernels.jit import bare, inlined
+from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.vectors import trailing_zeros
 
 _BEGUN, _LASTING = range(2)
@@ -25,12 +25,15 @@ _ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
 class BoxBitmaps(NamedTuple):
     """The bitmaps of one or more predicates.
 
-    bits: [predicates, d, most codes, 2, words] uint64; bit b of word w stands for box 64 w + b of the predicate's order
-    of work. The first bitmap of a code has the boxes that begin at it or below, the second one those that end at it or
-    above.
+    Bit b of a predicate's word w stands for box 64 w + b of its order of work.
+
+    bits     [predicates, d, most codes, 2, words] uint64: the boxes that begin at a code or below, and those that end
+             at it or above
+    holding  [d, most codes, words, predicates] uint64: those that do both
     """
 
     bits: np.ndarray
+    holding: np.ndarray
 
     @classmethod
     def of(cls, boxes: np.ndarray, order: np.ndarray, start: np.ndarray, codes: int) -> BoxBitmaps:
@@ -46,7 +49,38 @@ class BoxBitmaps(NamedTuple):
         begun, lasting = bits[:, :, :, _BEGUN], bits[:, :, ::-1, _LASTING]
         begun[:] = np.bitwise_or.accumulate(begun, axis=2)
         lasting[:] = np.bitwise_or.accumulate(lasting, axis=2)
-        return cls(bits)
+        holding = np.moveaxis(begun & bits[:, :, :, _LASTING], 0, 3)
+        return cls(bits, np.ascontiguousarray(holding))
+
+
+@inner
+def find_held(queries: np.ndarray, start: np.ndarray, bitmaps: BoxBitmaps, held: np.ndarray) -> None:
+    """Which subpredicates of queries have their lowest and their highest corner in boxes of each stream predicate, to
+    which those before them have been added: of all stream predicates at once.
+
+    queries, start: their boxes [subpredicates, d, 2] int32 and the first of each [queries + 1]; held: [subpredicates,
+    predicates] bool, the result. What needed not be added is covered, so that its corners are in boxes, too.
+    """
+    predicates = held.shape[1]
+    corner, boxes = np.empty((2, predicates), np.uint64)
+    for query in range(len(start) - 1):
+        for box in range(start[query], start[query + 1]):
+            held[box] = True
+            for end in range(2):
+                corner[:] = 0
+                for other in range(start[query], box):
+                    if _has_corner(queries, box, end, queries, other):
+                        corner[:] = _ALL
+                for word in range(bitmaps.holding.shape[2]):
+                    boxes[:] = _ALL
+                    for d in range(queries.shape[1]):
+                        holding = bitmaps.holding[d, queries[box, d, end], word]
+                        for at in range(predicates):
+                            boxes[at] &= holding[at]
+                    for at in range(predicates):
+                        corner[at] |= boxes[at]
+                for at in range(predicates):
+                    held[box, at] &= corner[at] != 0
 
 
 @inlined

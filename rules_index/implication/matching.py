@@ -183,6 +183,7 @@ class _Run:
         self._state[QUICK_CHECK], self._state[KEEPS_RELAXED] = quick_check, keeps
         self._state[KEEPS_REST] = keeps and method.startswith("em")
         shape = len(streams.start) - 1, len(queries.subpredicates)
+        self._held = np.empty(shape[::-1], np.bool_)
         self._results = np.zeros(shape, np.int8), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
 
     @property
@@ -223,6 +224,7 @@ class _Run:
                 self._stream,
                 self._index,
                 self._given.space.lines,
+                self._held,
                 self._parts,
                 self._state,
                 self._results,
@@ -239,4 +241,4 @@ def _index(given: BoxTrees | BoxBitmaps | None) -> Index:
 
 
 _NO_TREES = BoxTrees.of([], np.zeros(1, np.int64))
-_NO_BITMAPS = BoxBitmaps(np.zeros((0, 0, 0, 0, 0), np.uint64))
+_NO_BITMAPS = BoxBitmaps(np.zeros((0, 0, 0, 0, 0), np.uint64), np.zeros((0, 0, 0, 0), np.uint64))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.implication.box_bitmaps import BoxBitmaps, look_up
+from rules_index.implication.box_bitmaps import BoxBitmaps, find_held, look_up
 from rules_index.implication.box_trees import BoxTrees, overlapping
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, Lines, Sorted, relation, relax
 from rules_index.implication.exact import (
@@ -32,11 +32,11 @@ HSR, HCR = 3, 4
 SPENT, DONE = 4, 5
 """What else becomes of a subpredicate: given up; and of all of them."""
 YES, NO, UNDECIDED = 1, 0, -1
-STATE = 8
-STREAM, QUERY, SUBPREDICATE, STARTED, GIVEN_UP, QUICK_CHECK, KEEPS_RELAXED, KEEPS_REST = range(STATE)
+STATE = 9
+STREAM, QUERY, SUBPREDICATE, STARTED, GIVEN_UP, QUICK_CHECK, KEEPS_RELAXED, KEEPS_REST, KNOWS_HELD = range(STATE)
 """Places in the state: the stream predicate, the query and the subpredicate at hand; whether that one's parts are being
 compared, and whether they are to be no longer; whether algorithm 6 comes first; whether each query's last subpredicate
-is to be added, too, and whether to stop for each rest."""
+is to be added, too, and whether to stop for each rest; whether `held` is filled."""
 SCAN, TREES, BITMAPS = range(3)
 """Kinds of index; a scan is none."""
 
@@ -58,6 +58,7 @@ def match_in_turn(
     stream: Stream,
     index: Index,
     lines: Lines,
+    held: np.ndarray,
     parts: Parts,
     state: np.ndarray,
     results: tuple[np.ndarray, np.ndarray, np.ndarray],
@@ -68,21 +69,38 @@ def match_in_turn(
     room, `PAUSED` after so many `steps` on one subpredicate, and `REST` after one that is not covered, if `state` says
     so.
 
-    Each query begins with the stream predicate as it was given. results: known, splits and most_parts as in
-    `matching.Matchings`. most: comparisons after which a subpredicate is given up.
+    Each query begins with the stream predicate as it was given. held: [subpredicates, streams] bool, filled here where
+    bitmaps are the index and no rest is asked for: a subpredicate with a corner that no box holds is not implied.
+    results: known, splits and most_parts as in `matching.Matchings`, zeros at first. most: comparisons after which a
+    subpredicate is given up.
     """
     known, splits, most_parts = results
     wide = np.empty((2, queries.boxes.shape[1], 2), np.int32)
+    # corners are no rest, and a box that is widened may come to hold some
+    corners = index.kind == BITMAPS and method != HCR and not state[KEEPS_RELAXED]
+    if corners and not state[KNOWS_HELD]:
+        find_held(queries.boxes, query_start, index.bitmaps, held)
+        state[KNOWS_HELD] = 1
     ordered = index.kind == SCAN or method == HCR
     while state[STREAM] < len(streams.start) - 1:
         at = state[STREAM]
         while state[QUERY] < len(query_start) - 1:
             begin, end = query_start[state[QUERY]], query_start[state[QUERY] + 1]
+            if corners and not held[begin:end, at].any():
+                # none is implied, and what they would add concerns no other query
+                state[QUERY] += 1
+                state[SUBPREDICATE] = end
+                continue
             if state[SUBPREDICATE] == begin and not state[STARTED]:
                 reset(stream, streams, at, ordered, method == HCR)
             for query in range(state[SUBPREDICATE], end):
                 state[SUBPREDICATE] = query
-                how = _one(method, queries, query, streams, stream, index, lines, parts, state, wide, most, steps)
+                if corners and not held[query, at]:
+                    how = REST
+                else:
+                    how = _one(
+                        method, queries, query, streams, stream, index, lines, corners, parts, state, wide, most, steps
+                    )
                 if how in (FULL, PAUSED):
                     return how
                 if how in (REST, SPENT) and method != HCR and (state[KEEPS_RELAXED] or query + 1 < end):
@@ -110,6 +128,7 @@ def _one(
     stream: Stream,
     index: Index,
     lines: Lines,
+    corners: bool,
     parts: Parts,
     state: np.ndarray,
     wide: np.ndarray,
@@ -117,20 +136,18 @@ def _one(
     steps: int,
 ) -> int:
     """What becomes of one subpredicate; a box is widened to hold it, if that is the method."""
-    # a corner that no box holds answers at once, but is no part that comparisons leave
-    corners = not state[KEEPS_REST]
     if not state[STARTED]:
         checked, first = OVERLAPS, np.int64(0)
         if index.kind == SCAN:
             if state[QUICK_CHECK]:
                 checked = _check(queries.boxes, query, stream)
         elif state[QUICK_CHECK] or method < HSR:
-            checked, first = _find(queries.boxes, query, streams, stream, state[STREAM], index, corners)
+            checked, first = _find(queries.boxes, query, streams, stream, state[STREAM], index)
         if checked == IMPLIED:
             return COVERED
         if method == HCR:
             return _widen(stream, streams, queries, query, lines, wide)
-        if method == HSR or (checked == APART and corners):
+        if method == HSR or (checked == APART and not state[KEEPS_REST]):
             return REST
         start(parts, queries.boxes, query, first)
         if checked == APART:
@@ -166,12 +183,10 @@ def _check(queries: np.ndarray, query: int, stream: Stream) -> int:
 
 
 @inlined
-def _find(
-    queries: np.ndarray, query: int, streams: Streams, stream: Stream, at: int, index: Index, corners: bool
-) -> tuple[int, int]:
+def _find(queries: np.ndarray, query: int, streams: Streams, stream: Stream, at: int, index: Index) -> tuple[int, int]:
     """Algorithm 6 by an index, and the position of the first box to compare with."""
     if index.kind == BITMAPS:
-        return look_up(queries, query, stream, streams, at, index.bitmaps, corners)
+        return look_up(queries, query, stream, streams, at, index.bitmaps, False)
     checked, stream.counts[NEAR] = overlapping(queries, query, stream, streams, at, index.trees)
     return checked, 0
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.implication import Setup
 from rules_index.engines.r_tree import RTree
-from rules_index.implication.box_bitmaps import BoxBitmaps, box_at, look_up
+from rules_index.implication.box_bitmaps import BoxBitmaps, box_at, find_held, look_up
 from rules_index.implication.box_trees import BoxTrees
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS
 from rules_index.implication.intervals import Disjunction, Interval, Predicates, Space
@@ -33,6 +33,11 @@ def look_up_all(
         found[part, 0], place = look_up(parts, part, stream, streams, at, bitmaps, corners)
         found[part, 1] = -1 if place < 0 else box_at(place, stream, streams, at)
     return found
+
+
+@numba.njit
+def find_all_held(queries: np.ndarray, start: np.ndarray, bitmaps: BoxBitmaps, held: np.ndarray) -> None:
+    find_held(queries, start, bitmaps, held)
 
 
 def drawn(seed: int) -> tuple[Predicates, list[Disjunction]]:
@@ -82,6 +87,25 @@ def test_a_look_up_finds_what_brute_force_does_among_given_and_added_boxes() -> 
                 seen[how, corners] = seen.get((how, corners), 0) + 1
     assert all(seen[key] > CASES for key in itertools.product((APART, OVERLAPS, IMPLIED), (False, True)))
     assert seen[APART, True] > seen[APART, False]
+
+
+def test_corners_are_held_by_given_boxes_or_by_subpredicates_before() -> None:
+    counts = np.zeros(2, np.int64)
+    for seed in range(CASES):
+        queries, given = drawn(seed)
+        boxes, streams = queries.subpredicates.boxes, Predicates.of(given)
+        held = np.empty((len(boxes), len(given)), np.bool_)
+        find_all_held(boxes, queries.start, streams.index(), held)
+        for box, (at, one) in itertools.product(range(len(boxes)), enumerate(given)):
+            first = queries.start[queries.start <= box].max()
+            holders = np.concatenate([one.boxes, boxes[first:box]])
+            expected = all(
+                ((holders[:, :, 0] <= corner) & (corner <= holders[:, :, 1])).all(axis=1).any()
+                for corner in boxes[box].T
+            )
+            assert held[box, at] == expected, seed
+            counts[int(expected)] += 1
+    assert counts.min() > CASES
 
 
 def test_bitmaps_answer_as_a_scan_and_a_tree_do() -> None:
