@@ -26,7 +26,8 @@ from rules_index.engines.choice import CHUNK_ROWS, Costs
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.trees import BETree
-from rules_index.kernels import bitmaps, fill, lists, scan, sift, slices
+from rules_index.kernels import bitmaps, fill, lists, scan, sift, slices, summaries
+from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.vectors import SIGNS, SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
@@ -63,12 +64,17 @@ def measure(repeat: int) -> Costs:
     sign, probe, slot = _look_ups(repeat)
     sort, gather = _slices(repeat)
     survivor, found = _survivor(repeat)
+    skim, likely, group = _skim(repeat)
     return Costs(
         coarsen=_coarsen(repeat),
         bitmap=_bitmap(repeat),
         few_rows=_bitmap(repeat, slices.SLICE_WORDS),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
+        summary=_summary(repeat),
+        skim=skim,
+        likely=likely,
+        group=group,
         word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
         slice=_scan(repeat, share=0.05, terms=5, words=slices.SLICE_WORDS) / 5,
         survivor=survivor,
@@ -127,6 +133,57 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 
     taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / rows / (len(attribute) - 2)
+
+
+def _summary(repeat: int) -> float:
+    bits = np.zeros((TABLES * VALUES, WORDS), np.uint64).reshape(-1)
+    eights, turns = np.zeros((2, TABLES * VALUES * GROUP), np.uint64)
+
+    @numba.njit(nogil=True)
+    def run(bits: Any, eights: Any, turns: Any) -> None:
+        summaries.summarise(TABLES * VALUES, WORDS, bits, eights, turns)
+
+    return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / TABLES / VALUES
+
+
+def _skim(repeat: int) -> tuple[float, float, float]:
+    """A row in the summaries of a conjunction; a conjunction that may have a row by its rarest terms; a group of words
+    in which it may have one by all."""
+    # nanoseconds of a conjunction in a block, how many may have a row, in how many groups
+    alone, some, many = (_skimmed(repeat, share) for share in (0.001, 0.02, 0.1))
+    least = alone[0]
+    likely, group = np.linalg.solve([some[1:], many[1:]], [some[0] - least, many[0] - least])
+    return least / BLOCK_ROWS, max(0.1, float(likely)), max(0.1, float(group))
+
+
+def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[float, float, float]:
+    kinds = ATTRIBUTES * VALUES
+    bits = np.packbits(_draw.random((kinds, BLOCK_ROWS)) < share, bitorder="little").view(np.uint64)
+    eights, turns = np.zeros((2, kinds * GROUP), np.uint64)
+    skims = _draw.integers(0, kinds, conjunctions * summaries.SKIMMED).astype(np.int32)
+
+    @numba.njit(nogil=True)
+    def run(bits: Any, skims: Any, eights: Any, turns: Any) -> int:
+        at_once, count = scan.SKIMMED_AT_ONCE, 0
+        groups = np.empty(at_once + (at_once + 1) * GROUP, np.int32)
+        current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
+        for begin in range(0, conjunctions, at_once):
+            end = min(conjunctions, begin + at_once)
+            count += scan._words_shared(begin, end, WORDS, bits, skims, eights, turns, groups, current, places)
+        return count
+
+    @numba.njit(nogil=True)
+    def tell(bits: Any, skims: Any, eights: Any, turns: Any) -> Any:
+        summaries.summarise(kinds, WORDS, bits, eights, turns)
+        likely, found, numbers = np.uint64(0), np.uint64(0), np.empty(2 * GROUP, np.int32)
+        for at in range(np.uint64(0), np.uint64(len(skims)), np.uint64(summaries.SKIMMED)):
+            likely += summaries.share_eights(eights, skims, at)
+            found += summaries.add_groups(eights, skims, at, turns, numbers, np.uint64(0), np.int32(0))
+        return likely, found
+
+    likely, found = tell(bits, skims, eights, turns)
+    taken = _nanoseconds(repeat, run, bits, skims, eights, turns)
+    return taken / conjunctions, int(likely) / conjunctions, int(found) / conjunctions
 
 
 def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunctions: int = 400_000) -> float:

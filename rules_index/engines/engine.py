@@ -10,18 +10,21 @@ import numpy as np
 
 from rules_index.engines.boxes import Structure
 from rules_index.engines.flat import Conjunctions
-from rules_index.engines.layout import Placement, lay_out
+from rules_index.engines.layout import BLOCK_ROWS, Placement, lay_out
 from rules_index.engines.stored import Stored, Term, box_of, boxes_of
 from rules_index.engines.validate import validate
 from rules_index.kernels.match import Index, arranged, match_codes
 
+MEASURED = ("dense", "skims", "skim_next")
+"""What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
-KERNEL = tuple(name for name in Index._fields if name not in (*SCALARS, *SHARED, "dense"))
+KERNEL = tuple(name for name in Index._fields if name not in (*SCALARS, *SHARED, *MEASURED))
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
 REARRANGED_ROWS = 1 << 20
-"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda)."""
+"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda); sooner where it
+was measured on fewer than a block, and more come."""
 
 
 class Engine(ABC):
@@ -45,7 +48,7 @@ class Engine(ABC):
         self._structure: Any = None
         self._kernel = kernel
         self._index: Index | None = None
-        self._rows_left = 0
+        self._rows_left = self._rows_measured = 0
 
     @classmethod
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
@@ -72,12 +75,14 @@ class Engine(ABC):
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         index, codes = self._index, np.ascontiguousarray(codes)
-        if index is None or (self._rows_left <= 0 and codes.shape[1]):
+        rows = codes.shape[1]
+        if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
             index = self._open()
-            terms, dense = arranged(codes, index)
-            index = self._index = index._replace(terms=_read_only(terms), dense=dense)
-            self._rows_left = REARRANGED_ROWS
-        self._rows_left -= codes.shape[1]
+            terms, dense, *skims = arranged(codes, index)
+            measured = dict(zip(MEASURED, (dense, *map(_read_only, skims)), strict=True))
+            index = self._index = index._replace(terms=_read_only(terms), **measured)
+            self._rows_left, self._rows_measured = REARRANGED_ROWS, rows
+        self._rows_left -= rows
         result: tuple[np.ndarray, np.ndarray] = match_codes(codes, index)
         return result
 
@@ -120,7 +125,7 @@ class Engine(ABC):
 
     def _changed(self) -> None:
         self._kernel = self._index = None
-        self._rows_left = 0
+        self._rows_left = self._rows_measured = 0
 
     def _arrays(self) -> dict[str, np.ndarray]:
         if self._kernel is None:
@@ -136,6 +141,8 @@ class Engine(ABC):
         fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields["dense"] = 0
+        for name, kind in (("skims", np.int32), ("skim_next", np.int64)):
+            fields[name] = _read_only(np.empty(0, kind))
         return Index(**fields)
 
     @abstractmethod

@@ -24,8 +24,10 @@ from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room
+from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.slices import match_sliced
+from rules_index.kernels.summaries import skimmed, summarise
 from rules_index.kernels.vectors import SPILLED
 from rules_index.kernels.walk import walk
 
@@ -55,6 +57,9 @@ class Index(NamedTuple):
     distinct          1 where they come without repeats
     alone             1 where all conjunctions of rules are in one plain table, no two of a rule
     dense             1 where lists are made by `kernels.dense`; all conjunctions of rules are scanned then
+    skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
+                      (`kernels.summaries`); nothing where bitmaps alone are quicker
+    skim_next         [scanned] int64, the first of its terms that is not among them, or -1
     """
 
     shift: np.ndarray
@@ -104,6 +109,8 @@ class Index(NamedTuple):
     tree_depth: int
     alone: int
     dense: int
+    skims: np.ndarray
+    skim_next: np.ndarray
 
 
 @jit
@@ -186,6 +193,7 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
+    eights, turns = np.zeros((2, (len(bits) // words) * GROUP if len(index.skims) else 0), np.uint64)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, first, count, index.shift, chunk_rows, coarse)
@@ -194,9 +202,12 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
             for start in range(0, count, words << 6):
                 block = min(words << 6, count - start)
                 _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
+                if len(index.skims):
+                    summarise(len(bits) // words, words, bits, eights, turns)
                 hit_rows, hit_rules, hits = scan(
                     begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                    bits, gate_bits, in_order, index.term_start, index.terms, index.check_start, index.checks,
+                    bits, gate_bits, in_order, index.skims, index.skim_next, eights, turns,
+                    index.term_start, index.terms, index.check_start, index.checks,
                     index.set_start, index.set_intervals, index.target,
                     hit_rows, hit_rules, hits,
                 )  # fmt: skip
@@ -254,7 +265,7 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 @jit
 def arranged(codes, index):
     """What is measured on some rows of a code matrix [attributes, rows]: `index.terms` with the terms of each
-    conjunction by the number of rows that they hold, and `index.dense`.
+    conjunction by the number of rows that they hold, `index.dense`, `index.skims` and `index.skim_next`.
 
     The rows are the first of a block and, where there are more, others spread over the batch.
     """
@@ -280,7 +291,10 @@ def arranged(codes, index):
     count_rows(bitmaps + gates, words, bits, size_of)
     terms = index.terms.copy()
     arrange_terms(0, len(index.target), index.term_start, terms, size_of)
-    if end < len(index.target):
-        return terms, 0
-    found = rows_found(begin, end, words, bits, index.term_start, terms)
-    return terms, int(found > DENSE * groups_of(begin, end, index.target) * count)
+    dense = 0
+    if end == len(index.target):
+        found = rows_found(begin, end, words, bits, index.term_start, terms)
+        dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
+    last = begin if dense else end
+    skims, skim_next = skimmed(begin, last, index.term_start, terms, bitmaps + gates, words, count, bits)
+    return terms, dense, skims, skim_next

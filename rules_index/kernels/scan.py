@@ -8,6 +8,7 @@ from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
+from rules_index.kernels.summaries import SKIMMED, add_groups, add_words, share_eights
 from rules_index.kernels.vectors import (
     SPILLED,
     add_numbers,
@@ -27,6 +28,8 @@ SMALL_WORDS = 8
 _GROUP = np.uint64(GROUP)
 AT_ONCE = 32
 """Conjunctions that are scanned together: what is left of them stays in the nearest cache."""
+SKIMMED_AT_ONCE = 512
+"""Conjunctions that are skimmed together: few of them leave anything, and what does is far from the last one."""
 WORD_BITS = 6
 """A block has up to 64 words."""
 FAR, NEAR = -1, -2
@@ -177,21 +180,31 @@ def check_rows(
 @inner
 def scan(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    skims, skim_next, eights, turns,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
     chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
 
     Some conjunctions at once, step by step, so that no step waits for what the machine cannot foresee: their words
-    with a row left, what the other terms leave of each, and last the rows.
+    with a row left, what the other terms leave of each, and last the rows. Where there are `skims`, of the conjunctions
+    from `begin` on, summaries tell where they may have a row before any bitmap is looked at.
     """
-    current = np.empty(AT_ONCE << WORD_BITS, np.uint64)
-    places = np.empty((AT_ONCE << WORD_BITS) + SPILLED, np.int32)
+    at_once = SKIMMED_AT_ONCE if len(skims) else AT_ONCE
+    current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)
+    places = np.empty((at_once << WORD_BITS) + SPILLED, np.int32)
     next_term = np.empty(AT_ONCE, np.int64)
-    for batch in range(begin, end, AT_ONCE):
-        stop = min(end, batch + AT_ONCE)
-        found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
-        found, rows = _words_held(batch, found, words, bits, term_start, terms, next_term, current, places)
+    groups = np.empty(SKIMMED_AT_ONCE + (SKIMMED_AT_ONCE + 1) * GROUP, np.int32)
+    for batch in range(begin, end, at_once):
+        stop = min(end, batch + at_once)
+        if len(skims):
+            found = _words_shared(
+                batch - begin, stop - begin, words, bits, skims, eights, turns, groups, current, places
+            )
+            found, rows = _words_passed(batch, found, begin, words, bits, term_start, terms, skim_next, current, places)
+        else:
+            found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
+            found, rows = _words_held(batch, found, words, bits, term_start, terms, next_term, current, places)
         if hits + rows > len(hit_rows):
             hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
         hits = _add_hits(
@@ -218,6 +231,54 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
         add_numbers(places, count, np.int32(at), left)
         count += count_bits(left)
     return np.int64(count)
+
+
+@bare
+def _words_shared(begin, end, words, bits, skims, eights, turns, groups, current, places):
+    """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
+    `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
+
+    First, which conjunctions may have a row at all; then, in which groups of words; then, what is there.
+    """
+    likely = np.uint64(0)
+    skip = np.uint64(begin)
+    for i in range(np.uint64(end - begin)):
+        groups[likely] = i
+        likely += share_eights(eights, skims, (skip + i) * np.uint64(SKIMMED))
+    some = groups[SKIMMED_AT_ONCE:]
+    found = np.uint64(0)
+    for each in range(likely):
+        number = np.uint64(groups[each])
+        at = (skip + number) * np.uint64(SKIMMED)
+        found = add_groups(eights, skims, at, turns, some, found, np.int32(number * _GROUP))
+    count = np.uint64(0)
+    for each in range(found):
+        number, group = np.uint64(some[each]) // _GROUP, np.uint64(some[each]) % _GROUP * _GROUP
+        at = (skip + number) * np.uint64(SKIMMED)
+        place = np.int32((number << np.uint64(WORD_BITS)) + group)
+        count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
+    return np.int64(count)
+
+
+@bare
+def _words_passed(begin, count, first, words, bits, term_start, terms, skim_next, current, places):
+    """Keeps of the words `current[:count]` of skimmed conjunctions those in which the other terms leave a row; their
+    number, and that of the rows."""
+    kept = np.uint64(0)
+    total = np.uint64(0)
+    for i in range(np.uint64(count)):
+        place = np.uint64(places[i])
+        rows = current[i]
+        conjunction = np.uint64(begin) + (place >> np.uint64(WORD_BITS))
+        term = skim_next[conjunction - np.uint64(first)]
+        if term >= 0:
+            word = place & np.uint64((1 << WORD_BITS) - 1)
+            rows = word_of(word, rows, term, term_start[conjunction + np.uint64(1)], words, bits, terms)
+        places[kept] = place
+        current[kept] = rows
+        total += count_bits(rows)
+        kept += np.uint64(rows != 0)
+    return np.int64(kept), np.int64(total)
 
 
 @bare

@@ -55,6 +55,7 @@ def match_sliced(
                 hit_rows, hit_rules, hits = scan(
                     index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
                     codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+                    index.skims[:0], index.skim_next[:0], bits[:0], bits[:0],
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip

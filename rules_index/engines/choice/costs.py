@@ -17,6 +17,10 @@ class Costs:
     few_rows   the same in a block of sorted rows, which has fewer of them
     scan       a row in a conjunction's first two terms
     narrow     a row in two further terms
+    summary    a row's share in the summaries of one bitmap
+    skim       a row's share in looking at the summaries of a conjunction's rarest terms
+    likely     a conjunction that may have a row in a block by these, and is looked at in all its summaries
+    group      a group of words that its bitmaps are then looked at in
     word       a word of a block with a row that two terms leave, looked at in the further ones
     slice      a row in a term of a conjunction, in a block of sorted rows
     survivor   a row that is left by a conjunction's terms
@@ -40,6 +44,10 @@ class Costs:
     few_rows: float
     scan: float
     narrow: float
+    summary: float
+    skim: float
+    likely: float
+    group: float
     word: float
     slice: float
     survivor: float

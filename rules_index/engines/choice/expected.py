@@ -10,8 +10,10 @@ from rules_index.engines.choice.costs import measured_costs
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, set_widths, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import FEW_WORDS
 from rules_index.kernels.sift import MOST_CHUNK_ROWS
+from rules_index.kernels.summaries import RAREST, SKIMMED
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
 """Rows that are keyed and sliced together."""
@@ -38,7 +40,8 @@ class Expected:
 
     terms, and of each: share [terms] float32 of the rows in its set, widths [terms] codes of it, narrow_enough [terms]
     bool, whether a conjunction may be keyed by it. lengths [conjunctions] terms; matches, counted [conjunctions] the
-    share of the rows that satisfy each, as expected, and as counted, or 0; scan_cost [conjunctions] float32.
+    share of the rows that satisfy each, as expected, and as counted, or 0; scan_cost [conjunctions] float32; skims,
+    whether that is by summaries (`kernels.summaries`).
     """
 
     def __init__(self, c: Conjunctions, conjunctions: np.ndarray, frequencies: Frequencies, scale: float) -> None:
@@ -58,23 +61,49 @@ class Expected:
         counted = frequencies.matches
         self.counted = np.zeros(self.count) if counted is None else counted
         self.matches = self._expected_matches() if counted is None else counted
-        self.scan_cost = self._scan_cost()
+        bitmaps, summaries = self._bitmaps_cost(), self._summaries_cost()
+        every = self.costs.summary * self.bitmaps(np.ones(self.count, bool))
+        self.skims = bool(self.scale * summaries.sum() + every < self.scale * bitmaps.sum())
+        self.scan_cost = summaries if self.skims else bitmaps
 
-    def _scan_cost(self) -> np.ndarray:
+    def bitmap_cost(self, of: np.ndarray) -> float:
+        """A row's bits in all bitmaps that scanning these conjunctions [conjunctions] bool needs, and in summaries."""
+        return self.bitmaps(of) * (self.costs.bitmap + self.costs.summary * self.skims)
+
+    def _bitmaps_cost(self) -> np.ndarray:
         """Of every conjunction [conjunctions] float32 in a block of bitmaps that are filled already."""
-        order = np.lexsort((self.share, self.terms.owner))
-        lengths = self.lengths
-        begin = np.cumsum(lengths) - lengths
-        padded = np.append(self.share[order], np.float32(1))
-        first = padded[np.where(lengths > 0, begin, len(order))]
-        second = padded[np.where(lengths > 1, begin + 1, len(order))]
+        first, second = self._rarest(self.share, 2)
         words = BLOCK_ROWS / 64
         left = words * -np.expm1(-64.0 * first * second)
         further = np.where(left > FEW_WORDS, self.costs.narrow, left * self.costs.word / BLOCK_ROWS)
+        cost = self.costs.scan + further * (self.lengths > 2)
+        return np.asarray(cost + self._matches_cost(), np.float32)
+
+    def _summaries_cost(self) -> np.ndarray:
+        """Of every conjunction [conjunctions] float32 in a block of summaries that are made already: where it may have
+        a row by the rarest terms, and in which groups of words by all."""
+        # an interval of some codes has no summary
+        single = (self.terms.pieces != 1) | (self.terms.low == self.terms.high)
+        held = self._rarest(1 - (1 - np.where(single, self.share, 1.0)) ** 8, SKIMMED)
+        rarest, all_ = held[:RAREST].prod(0), held.prod(0)
+        places = BLOCK_ROWS / 8
+        likely = -np.expm1(-places * (rarest + self.matches))
+        # in the summaries by turns an eight of rows is eight bits
+        shared = places * (all_ * -np.expm1(-8.0 * all_) + 8 * self.matches)
+        groups = GROUP * -np.expm1(-shared / GROUP)
+        cost = self.costs.skim + (self.costs.likely * likely + self.costs.group * groups) / BLOCK_ROWS
+        return np.asarray(cost + self._matches_cost(), np.float32)
+
+    def _matches_cost(self) -> np.ndarray:
         found = -np.expm1(-BLOCK_ROWS * self.matches) / BLOCK_ROWS
-        cost = self.costs.scan + further * (lengths > 2)
-        cost += self.costs.survivor * self.matches + self.costs.found * found
-        return np.asarray(cost, np.float32)
+        return np.asarray(self.costs.survivor * self.matches + self.costs.found * found)
+
+    def _rarest(self, share: np.ndarray, count: int) -> np.ndarray:
+        """The least shares [count, conjunctions] of each conjunction's terms, 1 where it has fewer."""
+        order = np.lexsort((share, self.terms.owner))
+        begin = np.cumsum(self.lengths) - self.lengths
+        padded = np.append(share[order], share.dtype.type(1))
+        return np.array([padded[np.where(self.lengths > k, begin + k, len(order))] for k in range(count)])
 
     def _expected_matches(self) -> np.ndarray:
         logs = np.bincount(self.terms.owner, weights=np.log(np.maximum(self.share, 1e-12)), minlength=self.count)

@@ -48,10 +48,11 @@ class Keys:
         signed = float((costs.sign * planes[:, 0] + passed * passing).min())
         sifting = min(signed, costs.probe if filtered else costs.slot)
         combinations = float(np.prod(self.of.alike[list(names)]))
-        if not filtered or combinations <= DIRECT_SLOTS:
+        if not filtered:
             return sifting
-        # those that meet an entry of a hashed table look into its slot, its group and what stands there
-        return sifting + min(1.0, entries / combinations) * (costs.slot + STEPS_TO_ENTRY * costs.fetch)
+        # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
+        steps = 1 if combinations <= DIRECT_SLOTS else STEPS_TO_ENTRY
+        return sifting + min(1.0, entries / combinations) * (costs.slot + steps * costs.fetch)
 
     def _key_cost(
         self, owner: np.ndarray, share: np.ndarray, entries: np.ndarray, named: np.ndarray | int

@@ -139,7 +139,7 @@ class _Planner:
         entries = np.bincount(filed[0][keyed], weights=filed[1][keyed], minlength=len(tables)) * self.of.scale
         total = costs.coarsen * attributes + sum(map(self.keys.probe_cost, tables, entries.tolist()))
         if scanned.any() or self.of.c.gates:
-            total += costs.bitmap * self.of.bitmaps(scanned)
+            total += self.of.bitmap_cost(scanned)
         if slicings:
             each = costs.sort + costs.gather * attributes + costs.few_rows * self.of.bitmaps(scanned | sliced)
             total += each * len(slicings)

@@ -1,0 +1,215 @@
+"""Summaries of row bitmaps: a few words that tell where a bitmap may have a row.
+
+Conjunctions of rare terms have a row in few places of a block, if in any. An AND of the summaries of a conjunction's
+rarest terms tells where: `SKIMMED` loads for 4,096 rows. Only there its bitmaps are looked at. A bitmap has two
+summaries of `GROUP` words, each with a bit for eight rows:
+
+- *by eights*: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7, which lie side by side;
+- *by turns*: bit b of word w for the rows 512 g + 64 w + b, one of each group g.
+
+Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
+ends has no summary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+
+from rules_index.kernels.bitmaps import ALL, EMPTY, STEP
+from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.llvm import (
+    BYTES,
+    GROUP,
+    LANES,
+    LONG,
+    U64,
+    WORD,
+    WORDS,
+    intrinsic,
+    load_words,
+    pointer_to,
+    spread,
+)
+
+SKIMMED = 5
+"""Terms of a conjunction whose summaries are looked at."""
+RAREST = 4
+"""How many of these are looked at first, and tell of most conjunctions that they have no row."""
+FEW_SHARED = 4
+"""Up to so many of a block's `GROUP` groups of words in which a conjunction may have a row, on average, summaries are
+quicker than bitmaps alone."""
+_GROUP = np.uint64(GROUP)
+
+
+@intrinsic
+def add_summaries(typing_context: Any, bits: Any, at: Any, end: Any, eights: Any, turns: Any, to: Any) -> Any:
+    """Writes the summaries of the bitmap whose words are `bits[at:end]`, a whole number of groups, to `eights[to]` and
+    `turns[to]` and on; by eights only as many words as it has groups."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, at, end, _, _, to = arguments
+        turns = numba.core.cgutils.alloca_once_value(builder, ir.Constant(WORDS, [0] * GROUP))
+        with numba.core.cgutils.for_range_slice(builder, at, end, ir.Constant(LONG, GROUP), LONG) as (word, number):
+            words = load_words(context, builder, signature, arguments, 0, word)
+            used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
+            pointer = pointer_to(context, builder, signature, arguments, 3, builder.add(to, number), LONG)
+            builder.store(builder.bitcast(used, LONG), pointer)
+            builder.store(builder.or_(builder.load(turns), words), turns)
+        pointer = pointer_to(context, builder, signature, arguments, 4, to, WORDS)
+        builder.store(builder.load(turns), pointer, align=8)
+        return context.get_dummy_value()
+
+    return numba.types.void(bits, U64, U64, eights, turns, U64), codegen
+
+
+@intrinsic
+def share_eights(typing_context: Any, eights: Any, skims: Any, at: Any) -> Any:
+    """1 where the summaries by eights of `skims[at]` to `skims[at + RAREST - 1]` share a bit, else 0."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        shared = _shared(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
+        some = builder.bitcast(_some(builder, shared), ir.IntType(GROUP))
+        return builder.zext(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), LONG)
+
+    return U64(eights, skims, U64), codegen
+
+
+@intrinsic
+def add_groups(
+    typing_context: Any, eights: Any, skims: Any, at: Any, turns: Any, numbers: Any, count: Any, first: Any
+) -> Any:
+    """Writes `first` (int32) plus the number of each group of words in which the bitmaps `skims[at]` to
+    `skims[at + SKIMMED - 1]` may share a row, as both summaries tell, to `numbers` (int32) from `count` on. Returns the
+    count behind them; up to `GROUP` elements from `count` on are overwritten."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, count, first = (arguments[i] for i in (2, 5, 6))
+        shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
+        by_turns = builder.bitcast(_shared(context, builder, signature, arguments, 3, at, *_SUMMARY), BYTES)
+        used = builder.icmp_unsigned("!=", by_turns, ir.Constant(BYTES, [0] * LANES))
+        shared = builder.and_(shared, spread(builder, builder.bitcast(used, LONG), GROUP))
+        return _add(context, builder, signature, arguments, shared, [(4, _numbers(builder, first))], count)
+
+    return U64(eights, skims, U64, turns, numbers, U64, numba.types.int32), codegen
+
+
+@intrinsic
+def add_words(
+    typing_context: Any, bits: Any, skims: Any, at: Any, stride: Any, group: Any, words: Any, places: Any, count: Any,
+    first: Any,
+) -> Any:  # fmt: skip
+    """Writes what the bitmaps `skims[at]` to `skims[at + SKIMMED - 1]`, of `stride` words each, share of the `GROUP`
+    words from `group` on: the words that are not 0 to `words` (uint64) from `count` on, and `first` (int32) plus the
+    index of each to `places` (int32). Returns the count behind them; up to `GROUP` elements from `count` on are
+    overwritten."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, at, stride, group, _, _, count, first = arguments
+        shared = _shared(context, builder, signature, arguments, 0, at, stride, group)
+        given = [(5, shared), (6, _numbers(builder, first))]
+        return _add(context, builder, signature, arguments, shared, given, count)
+
+    return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32), codegen
+
+
+_SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
+"""How `_shared` reads summaries."""
+
+
+def _shared(
+    context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
+    bitmaps: int = SKIMMED,
+) -> Any:  # fmt: skip
+    """What the bitmaps of `stride` words each in an array share of a group of words, those whose numbers stand in the
+    second argument from `at` on."""
+    shared = ir.Constant(WORDS, [-1] * GROUP)
+    for k in range(bitmaps):
+        place = builder.add(at, ir.Constant(LONG, k))
+        number = builder.load(pointer_to(context, builder, signature, arguments, 1, place, WORD), align=4)
+        words = builder.add(builder.mul(builder.zext(number, LONG), stride), group)
+        shared = builder.and_(shared, load_words(context, builder, signature, arguments, array, words))
+    return shared
+
+
+def _some(builder: Any, words: Any) -> Any:
+    return builder.icmp_unsigned("!=", words, ir.Constant(WORDS, [0] * GROUP))
+
+
+def _numbers(builder: Any, first: Any) -> Any:
+    """A number and those that follow it."""
+    return builder.add(spread(builder, first, GROUP), ir.Constant(ir.VectorType(WORD, GROUP), list(range(GROUP))))
+
+
+def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any, given: Any, count: Any) -> Any:
+    """Writes of vectors the lanes where `words` are not 0 to arrays from `count` on; the count behind them."""
+    some = _some(builder, words)
+    for array, values in given:
+        kind = ir.FunctionType(values.type, [values.type, some.type, values.type])
+        name = f"llvm.experimental.vector.compress.v{GROUP}{values.type.element}"
+        compress = numba.core.cgutils.get_or_insert_function(builder.module, kind, name)
+        found = builder.call(compress, [values, some, ir.Constant(values.type, ir.Undefined)])
+        builder.store(found, pointer_to(context, builder, signature, arguments, array, count, values.type), align=4)
+    return builder.add(count, builder.zext(builder.ctpop(builder.bitcast(some, ir.IntType(GROUP))), LONG))
+
+
+@bare
+def summarise(bitmaps, words, bits, eights, turns):
+    """Writes the summaries [bitmaps * GROUP] of all bitmaps; by eights only as many words as a block has groups."""
+    count = np.uint64(words)
+    for bitmap in range(np.uint64(bitmaps)):
+        add_summaries(bits, bitmap * count, (bitmap + np.uint64(1)) * count, eights, turns, bitmap * _GROUP)
+
+
+@inner
+def skimmed(begin, end, term_start, terms, bitmaps, words, rows, bits):
+    """`skims` and `skim_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a block of
+    some rows; nothing where bitmaps alone are quicker. If not, terms with a summary are put first, in place."""
+    skims = np.empty((end - begin) * SKIMMED, np.int32)
+    following = np.empty(end - begin, np.int64)
+    # the summaries of all bitmaps take as long as a few conjunctions
+    if rows < STEP or len(skims) < bitmaps:
+        return skims[:0], following[:0]
+    eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
+    summarise(bitmaps, words, bits, eights, turns)
+    numbers = np.empty(2 * GROUP, np.int32)
+    shared = np.uint64(0)
+    for conjunction in range(begin, end):
+        start, stop = term_start[conjunction], term_start[conjunction + 1]
+        at = (conjunction - begin) * SKIMMED
+        count = _rarest(start, stop, terms, skims[at : at + SKIMMED])
+        following[conjunction - begin] = start + count if start + count < stop else -1
+        shared += add_groups(eights, skims, np.uint64(at), turns, numbers, np.uint64(0), np.int32(0))
+    if np.int64(shared) * GROUP > FEW_SHARED * ((rows + STEP - 1) // STEP) * (end - begin):
+        return skims[:0], following[:0]
+    for conjunction in range(begin, end):
+        _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
+    return skims, following
+
+
+@bare
+def _rarest(start, stop, terms, skims):
+    """Writes the first `SKIMMED` of the terms [start, stop) with a summary, `ALL` where there are fewer; how many."""
+    count = 0
+    for term in range(start, stop):
+        if count < SKIMMED and terms[term, 0] == EMPTY:
+            skims[count] = terms[term, 1]
+            count += 1
+    skims[count:] = ALL
+    return count
+
+
+@bare
+def _put_first(start, stop, terms):
+    """Moves terms with a summary before those without, in the same order otherwise."""
+    to = start
+    for term in range(start, stop):
+        if terms[term, 0] == EMPTY:
+            high = terms[term, 1]
+            for other in range(term, to, -1):
+                terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]
+            terms[to, 0], terms[to, 1] = EMPTY, high
+            to += 1

@@ -1,0 +1,91 @@
+"""Summaries of bitmaps beside NumPy, and what is found by them beside brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rules_index.engines import build
+from rules_index.engines.flat import Conjunctions
+from rules_index.kernels.jit import jit
+from rules_index.kernels.llvm import GROUP
+from rules_index.kernels.summaries import SKIMMED, summarise
+from tests.unit.engines.test_lists import conjunctions_of
+
+SIZES = [40, 102, 102, 12, 300, 1000, 102, 60]
+RULES = 400
+
+
+@jit
+def _summarise(bitmaps, words, bits, eights, turns):
+    summarise(bitmaps, words, bits, eights, turns)
+
+
+@pytest.mark.parametrize("words", [8, 24, 64])
+def test_a_summary_has_a_bit_for_eight_rows(words: int) -> None:
+    choice = np.random.default_rng(words)
+    rows = choice.random((50, words * 64)) < choice.choice([0, 0.001, 0.01, 0.3, 1], (50, 1))
+    bits = np.packbits(rows, axis=1, bitorder="little").view(np.uint64).reshape(-1)
+    eights, turns = np.zeros((2, 50 * GROUP), np.uint64)
+    _summarise(50, words, bits, eights, turns)
+    by_eights = np.zeros((50, 64 * GROUP), bool)
+    by_eights[:, : words * 8] = rows.reshape(50, -1, 8).any(axis=2)
+    by_turns = rows.reshape(50, -1, 64 * GROUP).any(axis=1)
+    for found, expected in ((eights, by_eights), (turns, by_turns)):
+        assert np.array_equal(found, np.packbits(expected, axis=1, bitorder="little").view(np.uint64).reshape(-1))
+
+
+def _rules(choice: np.random.Generator, equalities: float) -> Conjunctions:
+    """Rules of up to eight terms: equalities of codes drawn as the rows' are, ranges, and sets of two intervals."""
+    rules = []
+    for number in range(RULES):
+        terms = {}
+        length = choice.integers(2 if number % 50 == 0 else 3, len(SIZES) + 1)
+        for attribute in choice.choice(len(SIZES), length, replace=False).tolist():
+            code, most = int(_codes(choice, SIZES[attribute], 1)[0]), SIZES[attribute] - 1
+            if choice.random() < equalities:
+                terms[attribute] = [(code, code)]
+            elif choice.random() < 0.5 and code + 2 < most:
+                terms[attribute] = [(code, code), (code + 2, most)]
+            else:
+                terms[attribute] = [(code // 2, min(most, code + 20))]
+        rules.append((number // 2 if choice.random() < 0.1 else number, terms))
+    return conjunctions_of(SIZES, sorted(rules, key=lambda rule: rule[0]))
+
+
+def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
+    """Low codes are frequent."""
+    return (size * choice.random(count) ** 2).astype(np.int32)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_found_by_summaries_is_what_brute_force_finds(seed: int) -> None:
+    choice = np.random.default_rng(seed)
+    c = _rules(choice, equalities=0.85)
+    engine, oracle = build(c, "asc")[0], build(c, "scan")[0]
+    skimmed = hits = 0
+    for rows in choice.permutation([1, 512, 700, 4095, 4096, 4097, 9000]).tolist():
+        codes = np.stack([_codes(choice, size, rows) for size in SIZES])
+        offsets, ordinals = engine.match(codes)
+        expected = oracle.match(codes)
+        assert np.array_equal(offsets, expected[0]) and np.array_equal(ordinals, expected[1]), rows
+        skimmed += len(engine._index.skims)
+        hits += len(ordinals)
+    assert skimmed >= SKIMMED * RULES and hits > 100
+
+
+def test_rules_of_ranges_are_not_skimmed() -> None:
+    choice = np.random.default_rng(1)
+    engine = build(_rules(choice, equalities=0.0), "asc")[0]
+    engine.match(np.stack([_codes(choice, size, 4096) for size in SIZES]))
+    assert len(engine._index.skims) == 0
+
+
+def test_whether_to_skim_is_measured_anew_where_more_rows_come() -> None:
+    choice = np.random.default_rng(2)
+    engine = build(_rules(choice, equalities=1.0), "asc")[0]
+    measured = []
+    for rows in (100, 5000, 100):
+        engine.match(np.stack([_codes(choice, size, rows) for size in SIZES]))
+        measured.append(len(engine._index.skims) > 0)
+    assert measured == [False, True, True]
