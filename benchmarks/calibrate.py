@@ -136,14 +136,15 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 
 
 def _summary(repeat: int) -> float:
-    bits = np.zeros((TABLES * VALUES, WORDS), np.uint64).reshape(-1)
-    eights, turns = np.zeros((2, TABLES * VALUES * GROUP), np.uint64)
+    kinds = ATTRIBUTES * VALUES
+    bits = np.zeros(kinds * WORDS, np.uint64)
+    eights, turns = np.zeros((2, kinds * GROUP), np.uint64)
 
     @numba.njit(nogil=True)
     def run(bits: Any, eights: Any, turns: Any) -> None:
-        summaries.summarise(TABLES * VALUES, WORDS, bits, eights, turns)
+        summaries.summarise(kinds, WORDS, bits, eights, turns)
 
-    return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / TABLES / VALUES
+    return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
 
 
 def _skim(repeat: int) -> tuple[float, float, float]:
@@ -204,7 +205,7 @@ def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunction
         for begin in range(0, len(starts) - 1, scan.AT_ONCE):
             end = min(len(starts) - 1, begin + scan.AT_ONCE)
             found = scan._words_left(begin, end, words, bits, starts, pairs, current, next_term, places)
-            total += scan._words_held(begin, found, words, bits, starts, pairs, next_term, current, places)[1]
+            total += scan._words_held(begin, found, False, words, bits, starts, pairs, next_term, current, places)[1]
         return total
 
     return _nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions

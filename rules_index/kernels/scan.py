@@ -194,17 +194,19 @@ def scan(
     current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)
     places = np.empty((at_once << WORD_BITS) + SPILLED, np.int32)
     next_term = np.empty(AT_ONCE, np.int64)
-    groups = np.empty(SKIMMED_AT_ONCE + (SKIMMED_AT_ONCE + 1) * GROUP, np.int32)
+    groups = np.empty(SKIMMED_AT_ONCE + (SKIMMED_AT_ONCE + 1) * GROUP if len(skims) else 0, np.int32)
     for batch in range(begin, end, at_once):
         stop = min(end, batch + at_once)
         if len(skims):
             found = _words_shared(
                 batch - begin, stop - begin, words, bits, skims, eights, turns, groups, current, places
             )
-            found, rows = _words_passed(batch, found, begin, words, bits, term_start, terms, skim_next, current, places)
+            found, rows = _words_held(
+                batch, found, True, words, bits, term_start, terms, skim_next[batch - begin :], current, places
+            )
         else:
             found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
-            found, rows = _words_held(batch, found, words, bits, term_start, terms, next_term, current, places)
+            found, rows = _words_held(batch, found, False, words, bits, term_start, terms, next_term, current, places)
         if hits + rows > len(hit_rows):
             hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
         hits = _add_hits(
@@ -261,38 +263,21 @@ def _words_shared(begin, end, words, bits, skims, eights, turns, groups, current
 
 
 @bare
-def _words_passed(begin, count, first, words, bits, term_start, terms, skim_next, current, places):
-    """Keeps of the words `current[:count]` of skimmed conjunctions those in which the other terms leave a row; their
-    number, and that of the rows."""
-    kept = np.uint64(0)
-    total = np.uint64(0)
-    for i in range(np.uint64(count)):
-        place = np.uint64(places[i])
-        rows = current[i]
-        conjunction = np.uint64(begin) + (place >> np.uint64(WORD_BITS))
-        term = skim_next[conjunction - np.uint64(first)]
-        if term >= 0:
-            word = place & np.uint64((1 << WORD_BITS) - 1)
-            rows = word_of(word, rows, term, term_start[conjunction + np.uint64(1)], words, bits, terms)
-        places[kept] = place
-        current[kept] = rows
-        total += count_bits(rows)
-        kept += np.uint64(rows != 0)
-    return np.int64(kept), np.int64(total)
-
-
-@bare
-def _words_held(begin, count, words, bits, term_start, terms, next_term, current, places):
-    """Keeps of the words at `places[:count]` of `current` those in which the conjunctions' other terms leave a row, one
-    behind the other; their number, and that of the rows."""
+def _words_held(begin, count, gathered, words, bits, term_start, terms, next_term, current, places):
+    """Keeps of the words at `places[:count]`, which `current` has one behind the other where they are `gathered`, else
+    at these places, those in which the conjunctions' other terms leave a row, one behind the other; their number, and
+    that of the rows. A next term of -1 is none."""
     before = np.uint64(begin + 1)
     kept = np.uint64(0)
     total = np.uint64(0)
     for i in range(np.uint64(count)):
         place = np.uint64(places[i])
-        word = place & np.uint64((1 << WORD_BITS) - 1)
         number = place >> np.uint64(WORD_BITS)
-        rows = word_of(word, current[place], next_term[number], term_start[before + number], words, bits, terms)
+        rows = current[i if gathered else place]
+        term = next_term[number]
+        if term >= 0:
+            word = place & np.uint64((1 << WORD_BITS) - 1)
+            rows = word_of(word, rows, term, term_start[before + number], words, bits, terms)
         places[kept] = place
         current[kept] = rows
         total += count_bits(rows)

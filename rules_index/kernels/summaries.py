@@ -43,6 +43,8 @@ FEW_SHARED = 4
 """Up to so many of a block's `GROUP` groups of words in which a conjunction may have a row, on average, summaries are
 quicker than bitmaps alone."""
 _GROUP = np.uint64(GROUP)
+_SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
+"""The stride of summaries, and the only group of their words."""
 
 
 @intrinsic
@@ -116,10 +118,6 @@ def add_words(
     return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32), codegen
 
 
-_SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
-"""How `_shared` reads summaries."""
-
-
 def _shared(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SKIMMED,
@@ -136,6 +134,7 @@ def _shared(
 
 
 def _some(builder: Any, words: Any) -> Any:
+    """Which lanes are not 0."""
     return builder.icmp_unsigned("!=", words, ir.Constant(WORDS, [0] * GROUP))
 
 
