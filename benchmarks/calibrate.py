@@ -2,9 +2,10 @@
 
     python -m benchmarks.calibrate [--repeat 15] [--write]
 
-Each step runs alone, on one core, over data of the size that it has in a match; the median of the runs counts. With
---write the figures replace those in rules_index/engines/costs.json. Ratios between the steps decide, so a slower
-machine of the same kind needs no figures of its own.
+Each step runs alone, on one core, over data of the size that it has in a match, and beside every run a loop of always
+the same work: the median of their ratio counts, times what the loop takes where nothing disturbs it, so that a busy
+host is busy for both. With --write the figures replace those in rules_index/engines/costs.json. Ratios between the
+steps decide, so a slower machine of the same kind needs no figures of its own.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ _draw = np.random.default_rng(11)
 CODES = _draw.integers(0, VALUES, (ATTRIBUTES, CHUNK_ROWS)).astype(np.int32)
 COARSE = CODES.astype(np.uint8).reshape(-1)
 SHIFT = np.zeros(ATTRIBUTES, np.int32)
+_none = np.empty(0, np.int32)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -94,14 +97,36 @@ def measure(repeat: int) -> Costs:
 
 
 def _nanoseconds(repeat: int, run: Callable[..., Any], *arguments: Any) -> float:
-    """Median nanoseconds of CPU time of a run; the first one, which compiles, does not count."""
+    """Nanoseconds of CPU time of a run, as many times the loop's as in the median of the runs; the first one, which
+    compiles, does not count."""
     run(*arguments)
-    seconds = []
+    ratios = []
     for _ in range(repeat):
-        started = time.process_time()
-        run(*arguments)
-        seconds.append(time.process_time() - started)
-    return median(seconds) * 1e9
+        before = _seconds(_same_work, COARSE)
+        taken = _seconds(run, *arguments)
+        ratios.append(2 * taken / (before + _seconds(_same_work, COARSE)))
+    return median(ratios) * _undisturbed() * 1e9
+
+
+def _seconds(run: Callable[..., Any], *arguments: Any) -> float:
+    started = time.process_time()
+    run(*arguments)
+    return time.process_time() - started
+
+
+@cache
+def _undisturbed() -> float:
+    """The least seconds of the loop among many."""
+    return min(_seconds(_same_work, COARSE) for _ in range(2_000))
+
+
+@numba.njit(nogil=True)
+def _same_work(codes: Any) -> int:
+    """Some hundred microseconds of reading in order, and of reading what is farther than the nearest cache."""
+    total = 0
+    for at in range(1 << 17):
+        total += (total ^ codes[at]) + codes[(at * 7919) & ((1 << 18) - 1)]
+    return total
 
 
 def _coarsen(repeat: int) -> float:
@@ -129,7 +154,7 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 
     @numba.njit(nogil=True)
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
-        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, bits)
+        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, _none, bits)
 
     taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / rows / (len(attribute) - 2)
@@ -142,7 +167,7 @@ def _summary(repeat: int) -> float:
 
     @numba.njit(nogil=True)
     def run(bits: Any, eights: Any, turns: Any) -> None:
-        summaries.summarise(kinds, WORDS, bits, eights, turns)
+        summaries.summarise(kinds, _none, WORDS, bits, eights, turns)
 
     return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
 
@@ -170,12 +195,14 @@ def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[fl
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            count += scan._words_shared(begin, end, WORDS, bits, skims, eights, turns, groups, current, places)
+            count += scan._words_shared(begin, end, WORDS, bits, skims, _none, eights, turns, groups, current, places)[
+                1
+            ]
         return count
 
     @numba.njit(nogil=True)
     def tell(bits: Any, skims: Any, eights: Any, turns: Any) -> Any:
-        summaries.summarise(kinds, WORDS, bits, eights, turns)
+        summaries.summarise(kinds, _none, WORDS, bits, eights, turns)
         likely, found, numbers = np.uint64(0), np.uint64(0), np.empty(2 * GROUP, np.int32)
         for at in range(np.uint64(0), np.uint64(len(skims)), np.uint64(summaries.SKIMMED)):
             likely += summaries.share_eights(eights, skims, at)

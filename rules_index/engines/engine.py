@@ -15,7 +15,7 @@ from rules_index.engines.stored import Stored, Term, box_of, boxes_of
 from rules_index.engines.validate import validate
 from rules_index.kernels.match import Index, arranged, match_codes
 
-MEASURED = ("dense", "skims", "skim_next")
+MEASURED = ("dense", "skims", "skim_next", "halves")
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
@@ -141,7 +141,7 @@ class Engine(ABC):
         fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields["dense"] = 0
-        for name, kind in (("skims", np.int32), ("skim_next", np.int64)):
+        for name, kind in (("skims", np.int32), ("skim_next", np.int64), ("halves", np.int32)):
             fields[name] = _read_only(np.empty(0, kind))
         return Index(**fields)
 

@@ -2,7 +2,8 @@
 
 Where an attribute has few intervals its codes are compared for each. Where it has many, its codes are taken apart into
 two digits of four bits; the rows of every digit are known from the bits' planes in a step or two, and those of an
-interval from three of the digits' bitmaps for each of its ends, 512 rows at a time.
+interval from three of the digits' bitmaps for each of its ends, 512 rows at a time. Bitmaps of single codes that are
+looked at in few places are left as their digits' (`halves_of`).
 """
 
 from __future__ import annotations
@@ -31,9 +32,47 @@ _GROUP = np.uint64(GROUP)
 
 
 @inner
-def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
+def halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole):
+    """For every bitmap, those of gates too, the two [2 * bitmaps] int32 whose common rows it has: itself twice or,
+    where all of its attribute are of one code each and none need be `whole` [bitmaps], those of its code's high and low
+    digit, which stand behind the others."""
+    halves = (np.arange(2 * len(whole)) >> 1).astype(np.int32)
+    digits = len(whole)
+    bitmap = 2
+    while bitmap < len(bitmap_attribute):
+        end = _end_of_attribute(bitmap, bitmap_attribute)
+        many = bitmap_start[end] - bitmap_start[bitmap] >= MANY_INTERVALS
+        if many and _are_codes(bitmap, end, bitmap_start, bitmap_intervals) and not whole[bitmap:end].any():
+            for each in range(bitmap, end):
+                code = bitmap_intervals[bitmap_start[each], 0]
+                halves[2 * each] = digits + (code >> 4)
+                halves[2 * each + 1] = digits + DIGITS + (code & 15)
+            digits += 2 * DIGITS
+        bitmap = end
+    return halves
+
+
+@bare
+def bitmaps_of(bitmaps, halves):
+    """How many bitmaps a block has that has so many but for halves."""
+    for half in halves:
+        bitmaps = max(bitmaps, half + 1)
+    return bitmaps
+
+
+@bare
+def _end_of_attribute(bitmap, bitmap_attribute):
+    """Where the bitmaps end that are of the same attribute."""
+    end = bitmap + 1
+    while end < len(bitmap_attribute) and bitmap_attribute[end] == bitmap_attribute[bitmap]:
+        end += 1
+    return end
+
+
+@inner
+def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, halves, bits):
     """All bitmaps but those of gates, for `rows` rows from `start` on, behind which there are codes of `NO_ROW` up to a
-    whole group of words."""
+    whole group of words; in place of those that have `halves` (`halves_of`), these."""
     used = np.uint64((rows + STEP - 1) // STEP * GROUP)
     count = np.uint64(words)
     bits[: 2 * words] = 0
@@ -43,12 +82,13 @@ def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_st
     bitmap = 2
     while bitmap < len(bitmap_attribute):
         at = bitmap_attribute[bitmap] * stride + start
-        end = bitmap + 1
-        while end < len(bitmap_attribute) and bitmap_attribute[end] == bitmap_attribute[bitmap]:
-            end += 1
+        end = _end_of_attribute(bitmap, bitmap_attribute)
         if bitmap_start[end] - bitmap_start[bitmap] >= MANY_INTERVALS:
             _fill_planes(coarse, np.uint64(at), used, count, planes)
-            if _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
+            if len(halves) > 0 and halves[2 * bitmap] != bitmap:
+                code = bitmap_intervals[bitmap_start[bitmap], 0]
+                _fill_digits(planes, used, count, bits, np.uint64(halves[2 * bitmap] - (code >> 4)) * count)
+            elif _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
                 _fill_codes(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
             else:
                 _fill_intervals(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
@@ -56,7 +96,7 @@ def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_st
             _fill_by_codes(bitmap, end, coarse, np.uint64(at), used, count, bitmap_start, bitmap_intervals, bits)
         bitmap = end
     if used < count:
-        for bitmap in range(2, len(bitmap_attribute)):
+        for bitmap in range(2, bitmaps_of(len(bitmap_attribute), halves)):
             bits[np.uint64(bitmap) * count + used : np.uint64(bitmap + 1) * count] = 0
 
 
@@ -96,12 +136,18 @@ def _fill_planes(coarse, at, used, stride, planes):
 
 
 @bare
+def _fill_digits(planes, used, stride, digits, to):
+    """The bitmaps of the high digits 0 .. 15 from `digits[to]` on, and behind them those of the low ones."""
+    for word in range(np.uint64(0), used, _GROUP):
+        digits_equal(planes, np.uint64(4) * stride + word, digits, to + word, stride)
+        digits_equal(planes, word, digits, to + np.uint64(DIGITS) * stride + word, stride)
+
+
+@bare
 def _fill_codes(bitmap, end, used, stride, bitmap_start, bitmap_intervals, planes, digits, bits):
     """The bitmaps [bitmap, end) of an attribute, all of one code each, put together from those of high and low digits
     of 0 .. 15."""
-    for word in range(np.uint64(0), used, _GROUP):
-        digits_equal(planes, np.uint64(4) * stride + word, digits, word, stride)
-        digits_equal(planes, word, digits, np.uint64(DIGITS) * stride + word, stride)
+    _fill_digits(planes, used, stride, digits, np.uint64(0))
     for each in range(bitmap, end):
         code = np.uint64(bitmap_intervals[bitmap_start[each], 0])
         high = (code >> np.uint64(4)) * stride

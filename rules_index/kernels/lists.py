@@ -31,22 +31,22 @@ def row_lists(hit_rows, hit_rules, hits, rows, ascending, distinct, at, offsets,
         return
     begin = offsets[0]
     at[:rows] = 0
-    for hit in range(hits):
-        at[hit_rows[hit]] += 1
+    # unsigned places spare the test for negative indices, here a fourth of the time
+    for hit in range(np.uint64(hits)):
+        at[np.uint64(hit_rows[hit])] += 1
     several = False
     total = np.int32(0)
-    for row in range(rows):
-        count = at[row]
-        at[row] = total
+    for each in range(np.uint64(rows)):
+        count = at[each]
+        at[each] = total
         total += count
         several |= count > 1
-        offsets[row + 1] = begin + total
-    to = ordinals[begin:]
-    for hit in range(hits):
-        row = hit_rows[hit]
-        place = at[row]
-        to[place] = hit_rules[hit]
-        at[row] = place + 1
+        offsets[each + np.uint64(1)] = begin + total
+    for hit in range(np.uint64(hits)):
+        of = np.uint64(hit_rows[hit])
+        place = np.uint64(at[of])
+        ordinals[np.uint64(begin) + place] = hit_rules[hit]
+        at[of] = place + np.uint64(1)
     if several and not ascending:
         for row in range(rows):
             if offsets[row + 1] - offsets[row] > 1:

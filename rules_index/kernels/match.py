@@ -20,7 +20,7 @@ import numpy as np
 
 from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
 from rules_index.kernels.dense import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
-from rules_index.kernels.fill import fill_bitmaps
+from rules_index.kernels.fill import bitmaps_of, fill_bitmaps
 from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room
@@ -59,7 +59,9 @@ class Index(NamedTuple):
     dense             1 where lists are made by `kernels.dense`; all conjunctions of rules are scanned then
     skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
                       (`kernels.summaries`); nothing where bitmaps alone are quicker
-    skim_next         [scanned] int64, the first of its terms that is not among them, or -1
+    skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
+    halves            [2 * bitmaps, those of gates too] the two bitmaps whose common rows each has, where these are
+                      quicker (`kernels.fill.halves_of`); else nothing
     """
 
     shift: np.ndarray
@@ -111,6 +113,7 @@ class Index(NamedTuple):
     dense: int
     skims: np.ndarray
     skim_next: np.ndarray
+    halves: np.ndarray
 
 
 @jit
@@ -187,13 +190,14 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
     gates = len(index.gate_start) - 1
     begin = index.gate_start[gates]
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((len(index.bitmap_attribute) + gates) * words, np.uint64)
+    bitmaps = len(index.bitmap_attribute) + gates
+    bits = np.empty(bitmaps_of(bitmaps, index.halves) * words, np.uint64)
     gate_bits = np.zeros(gates * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    eights, turns = np.zeros((2, (len(bits) // words) * GROUP if len(index.skims) else 0), np.uint64)
+    eights, turns = np.zeros((2, bitmaps * GROUP if len(index.skims) else 0), np.uint64)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, first, count, index.shift, chunk_rows, coarse)
@@ -203,10 +207,10 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
                 block = min(words << 6, count - start)
                 _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
                 if len(index.skims):
-                    summarise(len(bits) // words, words, bits, eights, turns)
+                    summarise(bitmaps, index.halves, words, bits, eights, turns)
                 hit_rows, hit_rules, hits = scan(
                     begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                    bits, gate_bits, in_order, index.skims, index.skim_next, eights, turns,
+                    bits, gate_bits, in_order, index.skims, index.skim_next, index.halves, eights, turns,
                     index.term_start, index.terms, index.check_start, index.checks,
                     index.set_start, index.set_intervals, index.target,
                     hit_rows, hit_rules, hits,
@@ -233,7 +237,7 @@ def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in
     """All bitmaps of a block of rows, those of the gates at its place in the chunk too."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
-        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
+        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, index.halves, bits,
     )  # fmt: skip
     _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits)
 
@@ -265,7 +269,7 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 @jit
 def arranged(codes, index):
     """What is measured on some rows of a code matrix [attributes, rows]: `index.terms` with the terms of each
-    conjunction by the number of rows that they hold, `index.dense`, `index.skims` and `index.skim_next`.
+    conjunction by the number of rows that they hold, `index.dense`, `index.skims`, `index.skim_next`, `index.halves`.
 
     The rows are the first of a block and, where there are more, others spread over the batch.
     """
@@ -296,5 +300,8 @@ def arranged(codes, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next = skimmed(begin, last, index.term_start, terms, bitmaps + gates, words, count, bits)
-    return terms, dense, skims, skim_next
+    skims, skim_next, halves = skimmed(
+        begin, last, index.term_start, terms, gates,
+        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, words, count, bits,
+    )  # fmt: skip
+    return terms, dense, skims, skim_next, halves

@@ -8,7 +8,7 @@ from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
-from rules_index.kernels.summaries import SKIMMED, add_groups, add_words, share_eights
+from rules_index.kernels.summaries import SKIMMED, add_groups, add_halved, add_words, share_eights
 from rules_index.kernels.vectors import (
     SPILLED,
     add_numbers,
@@ -180,7 +180,7 @@ def check_rows(
 @inner
 def scan(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    skims, skim_next, eights, turns,
+    skims, skim_next, halves, eights, turns,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
@@ -198,12 +198,13 @@ def scan(
     for batch in range(begin, end, at_once):
         stop = min(end, batch + at_once)
         if len(skims):
-            found = _words_shared(
-                batch - begin, stop - begin, words, bits, skims, eights, turns, groups, current, places
+            found, rows = _words_shared(
+                batch - begin, stop - begin, words, bits, skims, halves, eights, turns, groups, current, places
             )
-            found, rows = _words_held(
-                batch, found, True, words, bits, term_start, terms, skim_next[batch - begin :], current, places
-            )
+            if len(skim_next):
+                found, rows = _words_held(
+                    batch, found, True, words, bits, term_start, terms, skim_next[batch - begin :], current, places
+                )
         else:
             found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
             found, rows = _words_held(batch, found, False, words, bits, term_start, terms, next_term, current, places)
@@ -236,7 +237,7 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 
 @bare
-def _words_shared(begin, end, words, bits, skims, eights, turns, groups, current, places):
+def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups, current, places):
     """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
     `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
 
@@ -258,8 +259,14 @@ def _words_shared(begin, end, words, bits, skims, eights, turns, groups, current
         number, group = np.uint64(some[each]) // _GROUP, np.uint64(some[each]) % _GROUP * _GROUP
         at = (skip + number) * np.uint64(SKIMMED)
         place = np.int32((number << np.uint64(WORD_BITS)) + group)
-        count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
-    return np.int64(count)
+        if len(halves):
+            count = add_halved(bits, skims, at, np.uint64(words), group, current, places, count, place, halves)
+        else:
+            count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
+    total = np.uint64(0)
+    for i in range(count):
+        total += count_bits(current[i])
+    return np.int64(count), np.int64(total)
 
 
 @bare
@@ -292,22 +299,22 @@ def _add_hits(
 ):  # fmt: skip
     """Hits of the rows in `held[:count]` that pass the checks of their conjunctions, of which there is room for all."""
     to = np.uint64(hits)
-    for i in range(count):
-        place = places[i]
+    for i in range(np.uint64(count)):
+        place = np.uint64(places[i])
         rows = held[i]
-        conjunction = begin + (place >> WORD_BITS)
+        conjunction = np.uint64(begin) + (place >> np.uint64(WORD_BITS))
         rule = target[conjunction]
-        at = start + ((place & ((1 << WORD_BITS) - 1)) << 6)
-        checked = check_start[conjunction] < check_start[conjunction + 1]
+        at = np.uint64(start) + ((place & np.uint64((1 << WORD_BITS) - 1)) << np.uint64(6))
+        checked = check_start[conjunction] < check_start[conjunction + ONE]
         while rows != 0:
-            row = order[at + np.int64(trailing_zeros(rows))]
+            row = order[at + trailing_zeros(rows)]
             rows &= rows - ONE
             hit_rows[to] = row
             hit_rules[to] = rule
             to += ONE
             if checked and not passes(
-                conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start,
-                set_intervals,
+                np.int64(conjunction), row, codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+                set_start, set_intervals,
             ):  # fmt: skip
                 to -= ONE
     return np.int64(to)

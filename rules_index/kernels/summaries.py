@@ -9,6 +9,9 @@ summaries of `GROUP` words, each with a bit for eight rows:
 
 Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
 ends has no summary.
+
+Where bitmaps are then looked at in few places, most of those of single codes are not made at all: their summaries, and
+what is looked at, come from the bitmaps of the codes' digits, the *halves* (`kernels.fill.halves_of`).
 """
 
 from __future__ import annotations
@@ -19,7 +22,8 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from rules_index.kernels.bitmaps import ALL, EMPTY, STEP
+from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, STEP
+from rules_index.kernels.fill import halves_of
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.llvm import (
     BYTES,
@@ -42,30 +46,38 @@ RAREST = 4
 FEW_SHARED = 4
 """Up to so many of a block's `GROUP` groups of words in which a conjunction may have a row, on average, summaries are
 quicker than bitmaps alone."""
+FEW_LOOKS = 1.5
+"""Up to so many times a bitmap is looked at, for each group of its words, the bitmaps of its code's digits will do."""
 _GROUP = np.uint64(GROUP)
 _SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
 """The stride of summaries, and the only group of their words."""
 
 
 @intrinsic
-def add_summaries(typing_context: Any, bits: Any, at: Any, end: Any, eights: Any, turns: Any, to: Any) -> Any:
-    """Writes the summaries of the bitmap whose words are `bits[at:end]`, a whole number of groups, to `eights[to]` and
-    `turns[to]` and on; by eights only as many words as it has groups."""
+def add_summaries(
+    typing_context: Any, bits: Any, high: Any, low: Any, count: Any, eights: Any, turns: Any, to: Any
+) -> Any:
+    """Writes the summaries of what `count` words from `bits[high]` and from `bits[low]` on share, whole groups, to
+    `eights[to]` and `turns[to]` and on; by eights only as many words as there are groups."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, at, end, _, _, to = arguments
+        _, high, low, count, _, _, to = arguments
         turns = numba.core.cgutils.alloca_once_value(builder, ir.Constant(WORDS, [0] * GROUP))
-        with numba.core.cgutils.for_range_slice(builder, at, end, ir.Constant(LONG, GROUP), LONG) as (word, number):
-            words = load_words(context, builder, signature, arguments, 0, word)
+        begin, step = ir.Constant(LONG, 0), ir.Constant(LONG, GROUP)
+        with numba.core.cgutils.for_range_slice(builder, begin, count, step, LONG) as (word, number):
+            words, others = (
+                load_words(context, builder, signature, arguments, 0, builder.add(at, word)) for at in (high, low)
+            )
+            words = builder.and_(words, others)
             used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
-            pointer = pointer_to(context, builder, signature, arguments, 3, builder.add(to, number), LONG)
+            pointer = pointer_to(context, builder, signature, arguments, 4, builder.add(to, number), LONG)
             builder.store(builder.bitcast(used, LONG), pointer)
             builder.store(builder.or_(builder.load(turns), words), turns)
-        pointer = pointer_to(context, builder, signature, arguments, 4, to, WORDS)
+        pointer = pointer_to(context, builder, signature, arguments, 5, to, WORDS)
         builder.store(builder.load(turns), pointer, align=8)
         return context.get_dummy_value()
 
-    return numba.types.void(bits, U64, U64, eights, turns, U64), codegen
+    return numba.types.void(bits, U64, U64, U64, eights, turns, U64), codegen
 
 
 @intrinsic
@@ -118,6 +130,29 @@ def add_words(
     return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32), codegen
 
 
+@intrinsic
+def add_halved(
+    typing_context: Any, bits: Any, skims: Any, at: Any, stride: Any, group: Any, words: Any, places: Any, count: Any,
+    first: Any, halves: Any,
+) -> Any:  # fmt: skip
+    """Like `add_words`, of bitmaps that are given by their `halves`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, at, stride, group, _, _, count, first, _ = arguments
+        shared = ir.Constant(WORDS, [-1] * GROUP)
+        for k in range(SKIMMED):
+            number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
+            for half in (0, 1):
+                place = builder.add(builder.shl(number, ir.Constant(LONG, 1)), ir.Constant(LONG, half))
+                bitmap = _number(context, builder, signature, arguments, 9, place)
+                word = builder.add(builder.mul(bitmap, stride), group)
+                shared = builder.and_(shared, load_words(context, builder, signature, arguments, 0, word))
+        given = [(5, shared), (6, _numbers(builder, first))]
+        return _add(context, builder, signature, arguments, shared, given, count)
+
+    return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32, halves), codegen
+
+
 def _shared(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
     bitmaps: int = SKIMMED,
@@ -126,11 +161,16 @@ def _shared(
     second argument from `at` on."""
     shared = ir.Constant(WORDS, [-1] * GROUP)
     for k in range(bitmaps):
-        place = builder.add(at, ir.Constant(LONG, k))
-        number = builder.load(pointer_to(context, builder, signature, arguments, 1, place, WORD), align=4)
-        words = builder.add(builder.mul(builder.zext(number, LONG), stride), group)
+        number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
+        words = builder.add(builder.mul(number, stride), group)
         shared = builder.and_(shared, load_words(context, builder, signature, arguments, array, words))
     return shared
+
+
+def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
+    """The number, not below 0, at a place of an array of int32."""
+    pointer = pointer_to(context, builder, signature, arguments, array, at, WORD)
+    return builder.zext(builder.load(pointer, align=4), LONG)
 
 
 def _some(builder: Any, words: Any) -> Any:
@@ -156,24 +196,30 @@ def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any,
 
 
 @bare
-def summarise(bitmaps, words, bits, eights, turns):
+def summarise(bitmaps, halves, words, bits, eights, turns):
     """Writes the summaries [bitmaps * GROUP] of all bitmaps; by eights only as many words as a block has groups."""
     count = np.uint64(words)
-    for bitmap in range(np.uint64(bitmaps)):
-        add_summaries(bits, bitmap * count, (bitmap + np.uint64(1)) * count, eights, turns, bitmap * _GROUP)
+    for number in range(bitmaps):
+        bitmap = high = low = np.uint64(number)
+        if len(halves):
+            high, low = np.uint64(halves[bitmap + bitmap]), np.uint64(halves[bitmap + bitmap + ONE])
+        add_summaries(bits, high * count, low * count, count, eights, turns, bitmap * _GROUP)
 
 
 @inner
-def skimmed(begin, end, term_start, terms, bitmaps, words, rows, bits):
-    """`skims` and `skim_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a block of
-    some rows; nothing where bitmaps alone are quicker. If not, terms with a summary are put first, in place."""
+def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start, bitmap_intervals, words, rows, bits):
+    """`skims`, `skim_next` and `halves` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a
+    block of some rows; nothing where bitmaps alone are quicker. If not, terms with a summary are put first, in place.
+    """
     skims = np.empty((end - begin) * SKIMMED, np.int32)
     following = np.empty(end - begin, np.int64)
+    none = np.empty(0, np.int32)
+    bitmaps = len(bitmap_attribute) + gates
     # the summaries of all bitmaps take as long as a few conjunctions
     if rows < STEP or len(skims) < bitmaps:
-        return skims[:0], following[:0]
+        return none, following[:0], none
     eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
-    summarise(bitmaps, words, bits, eights, turns)
+    summarise(bitmaps, none, words, bits, eights, turns)
     numbers = np.empty(2 * GROUP, np.int32)
     shared = np.uint64(0)
     for conjunction in range(begin, end):
@@ -182,11 +228,36 @@ def skimmed(begin, end, term_start, terms, bitmaps, words, rows, bits):
         count = _rarest(start, stop, terms, skims[at : at + SKIMMED])
         following[conjunction - begin] = start + count if start + count < stop else -1
         shared += add_groups(eights, skims, np.uint64(at), turns, numbers, np.uint64(0), np.int32(0))
-    if np.int64(shared) * GROUP > FEW_SHARED * ((rows + STEP - 1) // STEP) * (end - begin):
-        return skims[:0], following[:0]
+    groups = (rows + STEP - 1) // STEP
+    if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
+        return none, following[:0], none
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
-    return skims, following
+    whole = _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps)
+    halves = halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole)
+    halved = 0
+    for bitmap in range(len(halves) // 2):
+        halved += halves[2 * bitmap] != bitmap
+    if np.int64(shared) * SKIMMED > FEW_LOOKS * groups * halved:
+        halves = none
+    return skims, following if following.max() >= 0 else following[:0], halves
+
+
+@inner
+def _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps):
+    """Which bitmaps [bitmaps] bool are looked at otherwise than as skims of the conjunctions [begin, end)."""
+    whole = np.zeros(bitmaps, np.bool_)
+    for conjunction in range(len(term_start) - 1):
+        term = term_start[conjunction]
+        stop = term_start[conjunction + 1]
+        if begin <= conjunction < end:
+            term = following[conjunction - begin]
+            if term < 0:
+                term = stop
+        while term < stop:
+            whole[terms[term, 0]] = whole[terms[term, 1]] = True
+            term += 1
+    return whole
 
 
 @bare

@@ -10,10 +10,11 @@ from rules_index.engines.choice.costs import measured_costs
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, set_widths, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.code_vectors import DIGITS
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import FEW_WORDS
 from rules_index.kernels.sift import MOST_CHUNK_ROWS
-from rules_index.kernels.summaries import RAREST, SKIMMED
+from rules_index.kernels.summaries import FEW_LOOKS, RAREST, SKIMMED
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
 """Rows that are keyed and sliced together."""
@@ -41,7 +42,7 @@ class Expected:
     terms, and of each: share [terms] float32 of the rows in its set, widths [terms] codes of it, narrow_enough [terms]
     bool, whether a conjunction may be keyed by it. lengths [conjunctions] terms; matches, counted [conjunctions] the
     share of the rows that satisfy each, as expected, and as counted, or 0; scan_cost [conjunctions] float32; skims,
-    whether that is by summaries (`kernels.summaries`).
+    whether that is by summaries (`kernels.summaries`), and halved, whether by halves of bitmaps.
     """
 
     def __init__(self, c: Conjunctions, conjunctions: np.ndarray, frequencies: Frequencies, scale: float) -> None:
@@ -61,14 +62,25 @@ class Expected:
         counted = frequencies.matches
         self.counted = np.zeros(self.count) if counted is None else counted
         self.matches = self._expected_matches() if counted is None else counted
-        bitmaps, summaries = self._bitmaps_cost(), self._summaries_cost()
-        every = self.costs.summary * self.bitmaps(np.ones(self.count, bool))
-        self.skims = bool(self.scale * summaries.sum() + every < self.scale * bitmaps.sum())
-        self.scan_cost = summaries if self.skims else bitmaps
+        every = self.bitmaps(np.ones(self.count, bool))
+        alone, (skimming, groups) = self._bitmaps_cost(), self._summaries_cost()
+        able = bool((self.terms.low == self.terms.high).all() and self.lengths.max(initial=0) <= SKIMMED)
+        self.halved = able and bool(self.scale * groups.sum() * SKIMMED <= FEW_LOOKS * GROUP * every)
+        # each of the bitmaps that are looked at is two then
+        skimming += self.halved * self.costs.group / BLOCK_ROWS * groups
+        more = self._bitmap_cost(every, skims=True) - self._bitmap_cost(every, skims=False)
+        self.skims = bool(self.scale * skimming.sum() + more < self.scale * alone.sum())
+        self.scan_cost = np.asarray(skimming if self.skims else alone, np.float32)
 
     def bitmap_cost(self, of: np.ndarray) -> float:
         """A row's bits in all bitmaps that scanning these conjunctions [conjunctions] bool needs, and in summaries."""
-        return self.bitmaps(of) * (self.costs.bitmap + self.costs.summary * self.skims)
+        return self._bitmap_cost(self.bitmaps(of), self.skims)
+
+    def _bitmap_cost(self, bitmaps: float, skims: bool) -> float:
+        if not skims:
+            return bitmaps * self.costs.bitmap
+        filled = min(bitmaps, 2 * DIGITS * len(self.c.sizes)) if self.halved else bitmaps
+        return filled * self.costs.bitmap + bitmaps * self.costs.summary
 
     def _bitmaps_cost(self) -> np.ndarray:
         """Of every conjunction [conjunctions] float32 in a block of bitmaps that are filled already."""
@@ -79,9 +91,9 @@ class Expected:
         cost = self.costs.scan + further * (self.lengths > 2)
         return np.asarray(cost + self._matches_cost(), np.float32)
 
-    def _summaries_cost(self) -> np.ndarray:
-        """Of every conjunction [conjunctions] float32 in a block of summaries that are made already: where it may have
-        a row by the rarest terms, and in which groups of words by all."""
+    def _summaries_cost(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of every conjunction [conjunctions] in a block of summaries that are made already, and in how many groups of
+        words it may have a row: whether it may by the rarest terms, and in which groups by all."""
         # an interval of some codes has no summary
         single = (self.terms.pieces != 1) | (self.terms.low == self.terms.high)
         held = self._rarest(1 - (1 - np.where(single, self.share, 1.0)) ** 8, SKIMMED)
@@ -92,7 +104,7 @@ class Expected:
         shared = places * (all_ * -np.expm1(-8.0 * all_) + 8 * self.matches)
         groups = GROUP * -np.expm1(-shared / GROUP)
         cost = self.costs.skim + (self.costs.likely * likely + self.costs.group * groups) / BLOCK_ROWS
-        return np.asarray(cost + self._matches_cost(), np.float32)
+        return np.asarray(cost + self._matches_cost()), groups
 
     def _matches_cost(self) -> np.ndarray:
         found = -np.expm1(-BLOCK_ROWS * self.matches) / BLOCK_ROWS

@@ -18,6 +18,9 @@ from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
+GAIN = 0.97
+"""Up to so much of the cost of scanning all, tables and slicings are chosen: where little is to be gained, what large
+tables cost beside other work in the caches would be lost."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,10 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
     if any(each.scans for each in found):
         # the last scanned conjunctions may cost the bitmaps of all attributes
         found += [planner.choose(keyed=True, sliced=sliced, eagerness=10.0) for sliced in (False, True)]
-    best = min([scanning, *found], key=lambda each: each.cost)
+    best = min(found, key=lambda each: each.cost)
     nowhere = np.full(count, -1, np.int32)
     scan_all = Plan(Placement(nowhere, nowhere, (), ()), scanning.cost)
-    if best is scanning:
+    if best.cost >= GAIN * scanning.cost:
         return scan_all, scan_all
     if len(drawn) < count:
         planner = _Planner(Expected(c, np.arange(first, first + count), Frequencies(sets, alike), 1.0))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP, coarsen
-from rules_index.kernels.fill import MANY_INTERVALS, fill_bitmaps
+from rules_index.kernels.fill import MANY_INTERVALS, bitmaps_of, fill_bitmaps, halves_of
 from rules_index.kernels.jit import jit
 
 WORDS = 24
@@ -18,8 +18,14 @@ def _coarsen(codes, first, rows, shift, stride, coarse):
 
 
 @jit
-def _fill(coarse, stride, start, rows, words, attribute, interval_start, intervals, bits):
-    fill_bitmaps(coarse, stride, start, rows, words, attribute, interval_start, intervals, bits)
+def _fill(coarse, stride, start, rows, words, attribute, interval_start, intervals, halves, bits):
+    fill_bitmaps(coarse, stride, start, rows, words, attribute, interval_start, intervals, halves, bits)
+
+
+@jit
+def _halves(attribute, interval_start, intervals, whole):
+    halves = halves_of(attribute, interval_start, intervals, whole)
+    return halves, bitmaps_of(len(whole), halves)
 
 
 def _intervals(choice: np.random.Generator, kind: str, codes: int) -> np.ndarray:
@@ -35,8 +41,9 @@ def _intervals(choice: np.random.Generator, kind: str, codes: int) -> np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["codes", "edges", "sets", "mixed"])
+@pytest.mark.parametrize("halved", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_bitmaps_are_those_of_the_codes(kind: str, seed: int) -> None:
+def test_bitmaps_are_those_of_the_codes(kind: str, seed: int, halved: bool) -> None:
     choice = np.random.default_rng(seed)
     attributes, stride = 3, (WORDS << 6) + STEP
     sizes = choice.integers(1, COARSE_CODES + 1, attributes)
@@ -52,9 +59,18 @@ def test_bitmaps_are_those_of_the_codes(kind: str, seed: int) -> None:
     attribute = np.array([-1, -1, *(each for each, _ in given)], np.int32)
     starts = np.concatenate([[0, 0], np.cumsum([0, *(len(each) for _, each in given)])])
     intervals = np.concatenate([each for _, each in given]).astype(np.int32)
-    bits = choice.integers(0, 1 << 62, len(attribute) * WORDS).astype(np.uint64)
-    _fill(coarse, stride, 0, rows, WORDS, attribute, starts, intervals, bits)
-    found = np.unpackbits(bits.view(np.uint8), bitorder="little").reshape(len(attribute), -1).astype(bool)
+    if halved:
+        whole = choice.random(len(attribute)) < 0.01
+        halves, bitmaps = _halves(attribute, starts, intervals, whole)
+    else:
+        halves, bitmaps = np.empty(0, np.int32), len(attribute)
+    bits = choice.integers(0, 1 << 62, bitmaps * WORDS).astype(np.uint64)
+    _fill(coarse, stride, 0, rows, WORDS, attribute, starts, intervals, halves, bits)
+    found = np.unpackbits(bits.view(np.uint8), bitorder="little").reshape(bitmaps, -1).astype(bool)
+    if halved:
+        able = [np.sum(attribute == k) >= MANY_INTERVALS and not whole[attribute == k].any() for k in range(attributes)]
+        assert kind == "mixed" or (bitmaps > len(attribute)) == (kind == "codes" and any(able))
+        found = found[halves[::2]] & found[halves[1::2]]
     assert not found[0].any()
     assert found[1].tolist() == [True] * rows + [False] * ((WORDS << 6) - rows)
     for bitmap, (place, each) in enumerate(given):
