@@ -34,14 +34,14 @@ _GROUP = np.uint64(GROUP)
 @inner
 def halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole):
     """For every bitmap, those of gates too, the two [2 * bitmaps] int32 whose common rows it has: itself twice or,
-    where all of its attribute are of one code each and none need be `whole` [bitmaps], those of its code's high and low
-    digit, which stand behind the others."""
+    where those of its attribute are more than its digits', of one code each, and none need be `whole` [bitmaps], those
+    of its code's high and low digit, which stand behind the others."""
     halves = (np.arange(2 * len(whole)) >> 1).astype(np.int32)
     digits = len(whole)
     bitmap = 2
     while bitmap < len(bitmap_attribute):
         end = _end_of_attribute(bitmap, bitmap_attribute)
-        many = bitmap_start[end] - bitmap_start[bitmap] >= MANY_INTERVALS
+        many = end - bitmap > 2 * DIGITS
         if many and _are_codes(bitmap, end, bitmap_start, bitmap_intervals) and not whole[bitmap:end].any():
             for each in range(bitmap, end):
                 code = bitmap_intervals[bitmap_start[each], 0]

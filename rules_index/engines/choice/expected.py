@@ -64,8 +64,8 @@ class Expected:
         self.matches = self._expected_matches() if counted is None else counted
         every = self.bitmaps(np.ones(self.count, bool))
         alone, (skimming, groups) = self._bitmaps_cost(), self._summaries_cost()
-        able = bool((self.terms.low == self.terms.high).all() and self.lengths.max(initial=0) <= SKIMMED)
-        self.halved = able and bool(self.scale * groups.sum() * SKIMMED <= FEW_LOOKS * GROUP * every)
+        codes_only = bool((self.terms.low == self.terms.high).all() and self.lengths.max(initial=0) <= SKIMMED)
+        self.halved = codes_only and bool(self.scale * groups.sum() * SKIMMED <= FEW_LOOKS * GROUP * every)
         # each of the bitmaps that are looked at is two then
         skimming += self.halved * self.costs.group / BLOCK_ROWS * groups
         more = self._bitmap_cost(every, skims=True) - self._bitmap_cost(every, skims=False)
