@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from rules_index.engines.flat import GATE, Conjunctions
@@ -31,59 +29,50 @@ def bitmaps(
     gate = terms.attribute == GATE
     at = np.where(gate, 0, terms.attribute)
     by = shift[at]
-    last = (c.sizes[at].astype(np.int64) - 1) >> by
+    last = (c.sizes[at] - 1) >> by
     low, high = terms.low >> by, terms.high >> by
-    mask = (np.int64(1) << by) - 1
+    mask = (np.int32(1) << by) - 1
     aligned = (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == c.sizes[at] - 1))
     single = ~gate & (terms.pieces == 1)
     has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
     several = ~gate & ~single & ~is_keyed
     equal = has_bitmap & (low == high)
-    below = _Edges(at, low, last, has_bitmap & ~equal & (low > 0))
-    upto = _Edges(at, high + 1, last, has_bitmap & ~equal & (high < last))
-    edges = np.unique(np.concatenate([below.keys(), upto.keys()]))
+    edges = _edges(at, low, high, last, has_bitmap & ~equal)
     own = _own_bitmaps(at, low, last, equal, edges)
-    by_edges = equal & ~own
-    below = _Edges(at, low, last, by_edges & (low > 0))
-    upto = _Edges(at, high + 1, last, by_edges & (high < last))
-    edges = np.unique(np.concatenate([edges, below.keys(), upto.keys()]))
-    singles = np.unique(at[own] * 512 + low[own])
+    edges = np.union1d(edges, _edges(at, low, high, last, equal & ~own))
+    singles = np.unique(_keys(at, low, own))
     sets, set_of, chosen = _set_bitmaps(terms, several)
     number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
-    pairs = np.empty((len(at), 2), np.int64)
+    pairs = np.empty((len(at), 2), np.int32)
     pairs[:, 0], pairs[:, 1] = EMPTY, ALL
     ranged = has_bitmap & ~own
     lower, upper = ranged & (low > 0), ranged & (high < last)
-    pairs[lower, 0] = number_of_edge[np.searchsorted(edges, at[lower] * 512 + low[lower])]
-    pairs[upper, 1] = number_of_edge[np.searchsorted(edges, at[upper] * 512 + high[upper] + 1)]
-    pairs[own, 1] = number_of_single[np.searchsorted(singles, at[own] * 512 + low[own])]
+    pairs[lower, 0] = number_of_edge[np.searchsorted(edges, _keys(at, low, lower))]
+    pairs[upper, 1] = number_of_edge[np.searchsorted(edges, _keys(at, high, upper) + 1)]
+    pairs[own, 1] = number_of_single[np.searchsorted(singles, _keys(at, low, own))]
     pairs[chosen, 1] = number_of_set[set_of]
     # where rows are sorted anew, the bitmaps of gates do not stand in their order: gates are checked there
     scanned_gate = gate & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
     pairs[scanned_gate, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_gate]
     exact = scanned_gate | (single & ~is_keyed & aligned)
     exact[chosen] = (shift[at] == 0)[chosen]
-    return bitmaps, pairs.astype(np.int32), has_bitmap | chosen | scanned_gate, exact
+    return bitmaps, pairs, has_bitmap | chosen | scanned_gate, exact
 
 
-@dataclass(frozen=True)
-class _Edges:
-    """Edges of coarse intervals: the codes below `code` of an attribute."""
+def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """attribute * 512 + code, int64, of those chosen."""
+    return attribute[which].astype(np.int64) * 512 + code[which]
 
-    attribute: np.ndarray
-    code: np.ndarray
-    last: np.ndarray
-    which: np.ndarray
 
-    def keys(self) -> np.ndarray:
-        """attribute * 512 + code, of those chosen."""
-        return self.attribute[self.which].astype(np.int64) * 512 + self.code[self.which]
+def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """The edges of coarse intervals, ascending, as keys: v for the codes below v."""
+    return np.union1d(_keys(at, low, of & (low > 0)), _keys(at, high, of & (high < last)) + 1)
 
 
 def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Which equalities [terms] bool have a bitmap of their own."""
     own = np.zeros(len(at), bool)
-    keys = at[equal].astype(np.int64) * 512 + low[equal]
+    keys = _keys(at, low, equal)
     values, inverse, uses = np.unique(keys, return_inverse=True, return_counts=True)
     code, most = values % 512, np.zeros(len(values), np.int64)
     most[inverse] = last[equal]

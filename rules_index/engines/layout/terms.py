@@ -42,7 +42,8 @@ def scan_all(c: Conjunctions, tree: Tree | None = None) -> Placement:
 
 @dataclass(frozen=True)
 class Terms:
-    """The terms [terms] of conjunctions in the order of the kernel: whose, and what they say.
+    """The terms [terms] of conjunctions in the order of the kernel: whose, and what they say. Numbers are int32, since
+    there are many terms.
 
     owner, attribute (GATE for a gate), which (the set or gate), pieces (intervals of the set), low and high (codes from
     the lowest to the highest of the set), share of the attribute's codes.
@@ -61,12 +62,12 @@ def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
     """The terms of the conjunctions `order`."""
     lengths = np.diff(c.start)[order]
     ends = np.cumsum(lengths)
-    owner = np.repeat(np.arange(len(order)), lengths)
+    owner = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
     pairs = c.terms[np.repeat(c.start[order] - (ends - lengths), lengths) + np.arange(lengths.sum())]
     attribute, which = pairs[:, 0], pairs[:, 1]
     named = np.flatnonzero(attribute != GATE)
     sets = which[named]
-    pieces, low, high = (np.zeros(len(pairs), np.int64) for _ in range(3))
+    pieces, low, high = (np.zeros(len(pairs), np.int32) for _ in range(3))
     share = np.ones(len(pairs))
     pieces[named] = np.diff(c.set_start)[sets]
     low[named] = c.intervals[c.set_start[sets], 0]
