@@ -40,7 +40,7 @@ _draw = np.random.default_rng(11)
 CODES = _draw.integers(0, VALUES, (ATTRIBUTES, CHUNK_ROWS)).astype(np.int32)
 COARSE = CODES.astype(np.uint8).reshape(-1)
 SHIFT = np.zeros(ATTRIBUTES, np.int32)
-_none = np.empty(0, np.int32)
+NONE = np.empty(0, np.int32)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -100,12 +100,12 @@ def _nanoseconds(repeat: int, run: Callable[..., Any], *arguments: Any) -> float
     """Nanoseconds of CPU time of a run, as many times the loop's as in the median of the runs; the first one, which
     compiles, does not count."""
     run(*arguments)
-    ratios = []
+    least, ratios = _undisturbed(), []
     for _ in range(repeat):
         before = _seconds(_same_work, COARSE)
         taken = _seconds(run, *arguments)
         ratios.append(2 * taken / (before + _seconds(_same_work, COARSE)))
-    return median(ratios) * _undisturbed() * 1e9
+    return median(ratios) * least * 1e9
 
 
 def _seconds(run: Callable[..., Any], *arguments: Any) -> float:
@@ -154,7 +154,7 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 
     @numba.njit(nogil=True)
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
-        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, _none, bits)
+        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, NONE, bits)
 
     taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / rows / (len(attribute) - 2)
@@ -167,7 +167,7 @@ def _summary(repeat: int) -> float:
 
     @numba.njit(nogil=True)
     def run(bits: Any, eights: Any, turns: Any) -> None:
-        summaries.summarise(kinds, _none, WORDS, bits, eights, turns)
+        summaries.summarise(kinds, NONE, WORDS, bits, eights, turns)
 
     return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
 
@@ -195,14 +195,13 @@ def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[fl
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            count += scan._words_shared(begin, end, WORDS, bits, skims, _none, eights, turns, groups, current, places)[
-                1
-            ]
+            found = scan._words_shared(begin, end, WORDS, bits, skims, NONE, eights, turns, groups, current, places)
+            count += found[1]
         return count
 
     @numba.njit(nogil=True)
     def tell(bits: Any, skims: Any, eights: Any, turns: Any) -> Any:
-        summaries.summarise(kinds, _none, WORDS, bits, eights, turns)
+        summaries.summarise(kinds, NONE, WORDS, bits, eights, turns)
         likely, found, numbers = np.uint64(0), np.uint64(0), np.empty(2 * GROUP, np.int32)
         for at in range(np.uint64(0), np.uint64(len(skims)), np.uint64(summaries.SKIMMED)):
             likely += summaries.share_eights(eights, skims, at)

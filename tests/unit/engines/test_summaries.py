@@ -78,7 +78,7 @@ def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("equalities", "longest"), [(MOST, len(SIZES)), (ALL, len(SIZES)), (ALL, 4), (SOME, 4)])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_what_is_found_by_summaries_is_what_brute_force_finds(
     seed: int, equalities: Sequence[float], longest: int
 ) -> None:
@@ -94,7 +94,9 @@ def test_what_is_found_by_summaries_is_what_brute_force_finds(
         skimmed += len(engine._index.skims)
         halved += len(engine._index.halves)
         hits += len(ordinals)
-    assert skimmed >= SKIMMED * RULES and hits > 20
+    assert skimmed >= SKIMMED * RULES
+    # rules of equalities alone match fewer rows
+    assert hits > (100 if equalities is MOST else 20)
     # a term that is not among those skimmed is looked at in its own bitmap
     assert halved > 0 or longest > SKIMMED
 
