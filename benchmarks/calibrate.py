@@ -134,7 +134,7 @@ def _coarsen(repeat: int) -> float:
 
     @numba.njit(nogil=True)
     def run(codes: Any, shift: Any, out: Any) -> None:
-        bitmaps.coarsen(codes, 0, codes.shape[1], shift, codes.shape[1], out)
+        bitmaps.coarsen(codes, np.empty((0, 0), np.uint8), 0, codes.shape[1], shift, codes.shape[1], out)
 
     return _nanoseconds(repeat, run, CODES, SHIFT, out) / CODES.size
 

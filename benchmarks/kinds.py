@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workload import COLUMNS, VALUES, names
+from rules_index.code_matrix import BYTE_CODES
 from rules_index.engines.flat import Conjunctions
 
 ACCOUNTS = 1_000_000
@@ -53,8 +54,9 @@ class RuleSet:
         return [" AND ".join(_predicate(*each) for each in zip(*rule, strict=True)) for rule in rules]
 
     def coded(self) -> tuple[Conjunctions, np.ndarray]:
-        """The conjunctions and the code matrix [COLUMNS, rows] int32 of the same rules and rows: the regions of each
-        column, then the codes of NULL and of rows that raise, which no row has."""
+        """The conjunctions and the code matrix [COLUMNS, rows] of the same rules and rows: the regions of each column,
+        then the codes of NULL and of rows that raise, which no row has. As `code_matrix` makes them, codes are bytes
+        where they fit."""
         rules, predicates = self.attributes.shape
         sizes = np.empty(COLUMNS, np.int32)
         codes = np.empty((COLUMNS, len(self.rows)), np.int32)
@@ -79,7 +81,7 @@ class RuleSet:
             terms=np.stack([attributes, sets.reshape(-1)], axis=1).astype(np.int32),
             target=np.arange(rules, dtype=np.int32),
             gate_start=np.zeros(1, np.int32),
-        ), codes
+        ), codes.astype(np.uint8) if sizes.max() <= BYTE_CODES else codes
 
     def brute_force(self) -> np.ndarray:
         """Matches per rule [rules] int64: one pass of NumPy for every rule."""

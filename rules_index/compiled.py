@@ -94,7 +94,8 @@ class CompiledRules:
         return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
 
     def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-        """The code matrix [attributes, rows] int32 of some rows, and the raised rows [rows] bool by attribute."""
+        """The code matrix [attributes, rows] of some rows, and the raised rows [rows] bool by attribute
+        (`code_matrix`)."""
         return code_matrix(self.attributes, self.regions, self.inputs, table)
 
     def _count_errors(self, raised: Mapping[int, np.ndarray]) -> dict[RuleId, int]:

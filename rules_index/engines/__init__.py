@@ -26,6 +26,8 @@ def build(
     name: of an engine, or "auto" for the one that is expected to be fastest. sample: codes [attributes, rows] of some
     rows, `SAMPLE_ROWS` suffice; without it the frequencies of codes are guessed from the rules.
     """
+    if sample is not None:
+        sample = sample.astype(np.int32, copy=False)
     if name != "auto":
         return ENGINES[name].build(conjunctions, sample), "as asked for"
     scanning, best = plans(conjunctions, sample)

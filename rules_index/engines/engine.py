@@ -73,17 +73,25 @@ class Engine(ABC):
         return arrays
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `code_matrix.BYTE_CODES` ->
+        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]
         if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
             index = self._open()
-            terms, dense, *skims = arranged(codes, index)
+            count = min(rows, index.block_rows)
+            # the first of a block or, where there are more, others spread over the batch
+            some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
+            terms, dense, *skims = arranged(some, index)
             measured = dict(zip(MEASURED, (dense, *map(_read_only, skims)), strict=True))
             index = self._index = index._replace(terms=_read_only(terms), **measured)
             self._rows_left, self._rows_measured = REARRANGED_ROWS, rows
         self._rows_left -= rows
-        result: tuple[np.ndarray, np.ndarray] = match_codes(codes, index)
+        if codes.dtype == np.uint8 and index.shift.max(initial=0) > 0:
+            codes = codes.astype(np.int32)
+        of_bytes = codes.dtype == np.uint8
+        none = np.empty((len(codes), 0), np.int32 if of_bytes else np.uint8)
+        result: tuple[np.ndarray, np.ndarray] = match_codes(*((none, codes) if of_bytes else (codes, none)), index)
         return result
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:

@@ -56,7 +56,7 @@ class Scan:
         return rules, {"expressions checked": len(conjunctions.target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        """`codes` [attributes, rows] int32 or uint8 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         c, _ = self._stored.conjunctions()
         rows = codes.shape[1]
         gates = np.zeros((c.gates, rows), bool)

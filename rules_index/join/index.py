@@ -180,4 +180,5 @@ class _Coder(NamedTuple):
         if not self.attributes or not rows:
             return np.empty((len(self.attributes), rows), np.int32)
         starts = range(0, rows, CHUNK_ROWS)
-        return np.concatenate([code_matrix(*self, table.slice(start, CHUNK_ROWS))[0] for start in starts], axis=1)
+        parts = [code_matrix(*self, table.slice(start, CHUNK_ROWS))[0] for start in starts]
+        return np.concatenate(parts, axis=1, dtype=np.int32)

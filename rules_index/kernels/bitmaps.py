@@ -1,5 +1,8 @@
 """Row bitmaps of a block of rows: which rows have a coarse code in an interval, are in a set, pass a gate.
 
+A code matrix comes as int32 or, where all codes of all attributes are below `COARSE_CODES`, as bytes; kernels are given
+both `codes` and `byte_codes` [attributes, rows], and that which is not used has no rows.
+
 A block has 64 * words rows at most; bit r of word w stands for row 64 w + r. An attribute's *coarse codes* are its
 region codes without their lowest `shift` bits, so many that at most 255 are left: they fit a byte, and 64 of them are
 compared at once. All bitmaps of a block stand in one array `bits` [bitmaps * words]:
@@ -18,7 +21,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.code_vectors import narrow
+from rules_index.kernels.code_vectors import copy_codes, narrow
 from rules_index.kernels.jit import bare
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.vectors import count_bits
@@ -33,13 +36,16 @@ NO_ROW = np.uint8(COARSE_CODES)
 
 
 @bare
-def coarsen(codes, first, rows, shift, stride, coarse):
+def coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
     """Writes the coarse codes of rows [first, first + rows) to `coarse` [attributes * stride] uint8, and `NO_ROW`
-    behind them up to a whole group of words of rows. Attributes of a negative shift are left out.
+    behind them up to a whole group of words of rows. Attributes of a negative shift are left out, but for bytes.
 
     While the codes of an attribute are read those of the next one are brought near: a column is too short for the
     machine to notice in time that it is read in order, which halves the speed.
     """
+    if codes.shape[1] == 0:
+        _copy_bytes(byte_codes, first, rows, stride, coarse)
+        return
     width = np.uint64(codes.shape[1])
     for attribute in range(len(shift)):
         by = shift[attribute]
@@ -55,8 +61,35 @@ def coarsen(codes, first, rows, shift, stride, coarse):
             narrow(codes, at + row, by, ahead + row, coarse, to + row)
         for row in range(rows & -64, rows):
             coarse[attribute * stride + row] = codes[attribute, first + row] >> by
-        end = attribute * stride + rows
-        coarse[end : attribute * stride + ((rows + STEP - 1) & -STEP)] = NO_ROW
+        _end(attribute * stride, rows, coarse)
+
+
+@bare
+def _copy_bytes(byte_codes, first, rows, stride, coarse):
+    """`coarsen`, of codes that are bytes."""
+    width = np.uint64(byte_codes.shape[1])
+    for attribute in range(byte_codes.shape[0]):
+        at = np.uint64(attribute) * width + np.uint64(first)
+        to = np.uint64(attribute * stride)
+        for row in range(np.uint64(0), np.uint64(rows & -64), np.uint64(64)):
+            copy_codes(byte_codes, at + row, at + row + width, coarse, to + row)
+        for row in range(rows & -64, rows):
+            coarse[attribute * stride + row] = byte_codes[attribute, first + row]
+        _end(attribute * stride, rows, coarse)
+
+
+@bare
+def _end(begin, rows, coarse):
+    """Writes `NO_ROW` behind the codes of an attribute, which begin at `begin`, up to a whole group of words."""
+    coarse[begin + rows : begin + ((rows + STEP - 1) & -STEP)] = NO_ROW
+
+
+@bare
+def code_of(attribute, row, codes, first, coarse, stride):
+    """The code of a row of the chunk."""
+    if codes.shape[1] == 0:
+        return np.int32(coarse[attribute * stride + row])
+    return codes[attribute, first + row]
 
 
 @bare

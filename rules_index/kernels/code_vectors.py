@@ -45,6 +45,21 @@ def narrow(typing_context: Any, codes: Any, at: Any, by: Any, ahead: Any, out: A
 
 
 @intrinsic
+def copy_codes(typing_context: Any, codes: Any, at: Any, ahead: Any, out: Any, to: Any) -> Any:
+    """Writes `codes[at + r]` (uint8) to `out[to + r]`, r = 0 .. 63, and has those at `ahead + r` brought near; places
+    count through all dimensions."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, at, ahead, _, to = arguments
+        prefetch_line(builder, pointer_to(context, builder, signature, arguments, 0, ahead, ir.IntType(8)))
+        given = builder.load(pointer_to(context, builder, signature, arguments, 0, at, BYTES), align=1)
+        builder.store(given, pointer_to(context, builder, signature, arguments, 3, to, BYTES), align=1)
+        return context.get_dummy_value()
+
+    return numba.types.void(codes, U64, U64, out, U64), codegen
+
+
+@intrinsic
 def codes_within(typing_context: Any, codes: Any, at: Any, low: Any, span: Any) -> Any:
     """Bit r of the uint64 is set where `codes[at + r] - low <= span`, r = 0 .. 63; codes, low and span are uint8."""
 

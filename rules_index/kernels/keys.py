@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.bitmaps import COARSE_CODES, code_of
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown, with_room
 from rules_index.kernels.llvm import LOOKED_UP
@@ -92,6 +92,7 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
     """The lists of the rows [first, first + rows) of a code matrix where all conjunctions are in one plain table, no
     two of a rule: a row's list is the entries that it meets. Writes offsets [all rows + 1] from offsets[first + 1] on,
     and returns the ordinals, which may have grown."""
+    all_rows = len(offsets) - 1
     candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
     totals = np.empty(AT_ONCE, np.uint64)
@@ -105,7 +106,7 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
         if met == 0:
             continue
         needed = offsets[done] + _entries(scratch, met) + SPILLED
-        ordinals = with_room(ordinals, needed, first + scratch[0, met - 1] + 1, codes.shape[1])
+        ordinals = with_room(ordinals, needed, first + scratch[0, met - 1] + 1, all_rows)
         done = _list_entries(scratch, met, index.plain, first, done, offsets, ordinals)
     offsets[done + 1 : first + rows + 1] = offsets[done]
     return ordinals
@@ -153,7 +154,7 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
     if packed:
         _pack(rows[:met], attributes, coarse, chunk_rows, tags)
     group_codes = index.group_codes[index.group_code_at[table] :]
-    return _groups_of(codes, first, attributes, packed, index.groups, group_codes, scratch, met)
+    return _groups_of(codes, first, coarse, chunk_rows, attributes, packed, index.groups, group_codes, scratch, met)
 
 
 @bare
@@ -205,7 +206,7 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
 
 
 @bare
-def _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, count):
+def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, group_codes, scratch, count):
     """Turns the slots' groups, in `scratch`, into the entries of the one with the row's codes; the number of rows
     that have one."""
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
@@ -223,7 +224,8 @@ def _groups_of(codes, first, attributes, packed, groups, group_codes, scratch, c
                 continue
             same = True
             for k in range(width):
-                same &= codes[attributes[k], first + row] == group_codes[group * width + k]
+                code = code_of(attributes[k], row, codes, first, coarse, chunk_rows)
+                same &= code == group_codes[group * width + k]
             if same:
                 rows[kept], begins[kept], ends[kept] = row, groups[group, 1], groups[group + 1, 1]
                 kept += 1

@@ -117,41 +117,41 @@ class Index(NamedTuple):
 
 
 @jit
-def match_codes(codes, index):
-    """Matches a code matrix [attributes, rows] int32.
+def match_codes(codes, byte_codes, index):
+    """Matches a code matrix [attributes, rows], int32 or bytes; the other one has no rows.
 
     Returns (offsets [rows + 1] int64, ordinals [hits] int32), the ordinals of a row ascending and distinct.
     """
-    rows = codes.shape[1]
+    rows = max(codes.shape[1], byte_codes.shape[1])
     chunk_rows = max(STEP, min(index.chunk_rows, (rows + STEP - 1) // STEP * STEP))
     offsets = np.zeros(rows + 1, np.int64)
     ordinals = np.empty(max(SPILLED, rows), np.int32)
     if index.alone:
-        ordinals = _copy_lists(codes, index, chunk_rows, offsets, ordinals)
+        ordinals = _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
     elif index.dense:
-        ordinals = _transpose_lists(codes, index, chunk_rows, offsets, ordinals)
+        ordinals = _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
     else:
-        ordinals = _sort_lists(codes, index, chunk_rows, offsets, ordinals)
+        ordinals = _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
     return offsets, ordinals[: offsets[rows]]
 
 
 @inner
-def _copy_lists(codes, index, chunk_rows, offsets, ordinals):
+def _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     """Writes the lists where all conjunctions are in one plain table; the ordinals, like those of the next two, may
     have grown."""
-    rows = codes.shape[1]
+    rows = len(offsets) - 1
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
-        coarsen(codes, first, count, index.shift, chunk_rows, coarse)
+        coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         ordinals = list_keyed(codes, first, count, chunk_rows, coarse, index, offsets, ordinals)
     return ordinals
 
 
 @inner
-def _transpose_lists(codes, index, chunk_rows, offsets, ordinals):
+def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     """Writes the lists where all conjunctions are scanned and rows satisfy many."""
-    rows = codes.shape[1]
+    rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
     gates = len(index.gate_start) - 1
@@ -166,7 +166,7 @@ def _transpose_lists(codes, index, chunk_rows, offsets, ordinals):
     masks = np.empty(groups * words << GROUP_BITS, np.uint64)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
-        coarsen(codes, first, count, index.shift, chunk_rows, coarse)
+        coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         for start in range(0, count, words << 6):
             block = min(words << 6, count - start)
             _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
@@ -182,9 +182,9 @@ def _transpose_lists(codes, index, chunk_rows, offsets, ordinals):
 
 
 @inner
-def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
+def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     """Writes the lists by sorting hits, chunk by chunk."""
-    rows = codes.shape[1]
+    rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
     gates = len(index.gate_start) - 1
@@ -200,7 +200,7 @@ def _sort_lists(codes, index, chunk_rows, offsets, ordinals):
     eights, turns = np.zeros((2, bitmaps * GROUP if len(index.skims) else 0), np.uint64)
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
-        coarsen(codes, first, count, index.shift, chunk_rows, coarse)
+        coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         hits = 0
         if begin + index.scanned + len(index.tree_keys) > 0:
             for start in range(0, count, words << 6):
@@ -267,18 +267,11 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 
 
 @jit
-def arranged(codes, index):
-    """What is measured on some rows of a code matrix [attributes, rows]: `index.terms` with the terms of each
-    conjunction by the number of rows that they hold, `index.dense`, `index.skims`, `index.skim_next`, `index.halves`.
-
-    The rows are the first of a block and, where there are more, others spread over the batch.
-    """
-    rows = codes.shape[1]
-    count = min(rows, index.block_rows)
-    sample = np.empty((codes.shape[0], count), np.int32)
-    for attribute in range(codes.shape[0]):
-        for row in range(count):
-            sample[attribute, row] = codes[attribute, row * rows // count]
+def arranged(sample, index):
+    """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
+    terms of each conjunction by the number of rows that they hold, `index.dense`, `index.skims`, `index.skim_next`,
+    `index.halves`."""
+    count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
     gates = len(index.gate_start) - 1
@@ -290,7 +283,7 @@ def arranged(codes, index):
     order = np.arange(chunk_rows).astype(np.int32)
     begin = index.gate_start[gates]
     end = begin + index.scanned
-    coarsen(sample, 0, count, index.shift, chunk_rows, coarse)
+    coarsen(sample, np.empty((0, 0), np.uint8), 0, count, index.shift, chunk_rows, coarse)
     _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, gate_bits)
     count_rows(bitmaps + gates, words, bits, size_of)
     terms = index.terms.copy()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, in_intervals
+from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, in_intervals
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
@@ -152,7 +152,7 @@ def passes(
         if which == NEAR:
             code = np.int32(coarse[attribute * (chunk_words << 6) + row])
         else:
-            code = codes[attribute, first + row]
+            code = code_of(attribute, row, codes, first, coarse, chunk_words << 6)
         if which < 0:
             if code < checks[check, 1] or code > checks[check, 2]:
                 return False

@@ -10,6 +10,7 @@ import pytest
 
 import rules_index as ri
 from rules_index.artifact import dumps
+from rules_index.code_matrix import BYTE_CODES
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
 from rules_index.engines.layout import Placement
 from tests import random_rows
@@ -30,6 +31,11 @@ class Placed(Asc):
 
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
         return self.draw.placement(conjunctions)
+
+
+def forms(codes: np.ndarray, sizes: Any) -> list[np.ndarray]:
+    """The codes as they are and, where they fit, as bytes."""
+    return [codes, codes.astype(np.uint8)] if max(sizes) <= BYTE_CODES else [codes]
 
 
 def assert_equal(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray], *what: Any) -> None:
@@ -66,7 +72,8 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
         for _ in range(5):
             expected = scan.match(codes)
             for name, engine in engines.items():
-                assert_equal(engine.match(codes), expected, name, seed, history)
+                for form in forms(codes, scan.arrays["sizes"]):
+                    assert_equal(engine.match(form), expected, name, seed, history, form.dtype)
                 for row in range(0, codes.shape[1], max(1, codes.shape[1] // 3)):
                     found, _ = engine.search(codes[:, row])
                     rules = expected[1][expected[0][row] : expected[0][row + 1]]
@@ -109,7 +116,8 @@ def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> Non
         assert_equal(loaded.match(draw.codes(300)[:, :0]), scan.match(draw.codes(0)))
         for _ in range(2):
             codes = draw.codes(300)
-            assert_equal(loaded.match(codes), scan.match(codes), seed)
+            for form in forms(codes, scan.arrays["sizes"]):
+                assert_equal(loaded.match(form), scan.match(codes), seed, form.dtype)
             change(draw, [scan, loaded], conjunctions.gates)
 
 
@@ -122,7 +130,8 @@ def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
         codes = draw.codes(int(draw.random.choice([0, 1, 63, 500, 4096, 5000, 9000])))
         engine = Placed(conjunctions)
         engine.draw = draw
-        assert_equal(engine.match(codes), Scan.build(conjunctions).match(codes), seed)
+        for form in forms(codes, conjunctions.sizes):
+            assert_equal(engine.match(form), Scan.build(conjunctions).match(codes), seed, form.dtype)
         keyed += len(engine.arrays["kernel_posted"])
         sliced += len(engine.arrays["kernel_slice_reach"])
     assert keyed > 500 and sliced > 200

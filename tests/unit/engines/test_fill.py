@@ -14,8 +14,8 @@ WORDS = 24
 
 
 @jit
-def _coarsen(codes, first, rows, shift, stride, coarse):
-    coarsen(codes, first, rows, shift, stride, coarse)
+def _coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
+    coarsen(codes, byte_codes, first, rows, shift, stride, coarse)
 
 
 @jit
@@ -88,7 +88,7 @@ def test_coarse_codes_are_the_codes_without_their_lowest_bits(rows: int) -> None
     stride, first = 2 * STEP, 37
     codes = choice.integers(0, COARSE_CODES << np.maximum(shift, 0)[:, None], (4, first + rows + 5)).astype(np.int32)
     coarse = np.full(4 * stride, 77, np.uint8)
-    _coarsen(codes, first, rows, shift, stride, coarse)
+    _coarsen(codes, np.empty((4, 0), np.uint8), first, rows, shift, stride, coarse)
     for attribute, by in enumerate(shift.tolist()):
         own = coarse[attribute * stride : (attribute + 1) * stride]
         if by < 0:
@@ -98,3 +98,15 @@ def test_coarse_codes_are_the_codes_without_their_lowest_bits(rows: int) -> None
         assert own[:rows].tolist() == (codes[attribute, first : first + rows] >> by).tolist()
         assert (own[rows:whole] == NO_ROW).all()
         assert (own[whole:] == 77).all()
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 511, 513, 1_000])
+def test_codes_of_bytes_are_coarse_as_they_are(rows: int) -> None:
+    choice = np.random.default_rng(rows)
+    stride, first = 2 * STEP, 37
+    codes = choice.integers(0, COARSE_CODES, (3, first + rows + 5)).astype(np.uint8)
+    coarse = np.full(3 * stride, 77, np.uint8)
+    _coarsen(np.empty((3, 0), np.int32), codes, first, rows, np.array([0, -1, 0], np.int32), stride, coarse)
+    found, whole = coarse.reshape(3, stride), -(-rows // STEP) * STEP
+    assert np.array_equal(found[:, :rows], codes[:, first : first + rows])
+    assert (found[:, rows:whole] == NO_ROW).all() and (found[:, whole:] == 77).all()
