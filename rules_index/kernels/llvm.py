@@ -18,6 +18,7 @@ LOOKED_UP = 16
 """Rows that are looked up at once."""
 WORD, LONG = ir.IntType(32), ir.IntType(64)
 BYTES, WORDS = ir.VectorType(ir.IntType(8), LANES), ir.VectorType(LONG, GROUP)
+PART = ir.VectorType(LONG, GROUP // 2)
 U64, U32, U8 = numba.types.uint64, numba.types.uint32, numba.types.uint8
 
 
@@ -45,3 +46,11 @@ def spread(builder: Any, value: Any, lanes: int) -> Any:
     undefined = ir.Constant(kind, ir.Undefined)
     first = builder.insert_element(undefined, value, ir.Constant(WORD, 0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(WORD, lanes), [0] * lanes))
+
+
+def apart(builder: Any, part: Any) -> Any:
+    """The same `PART`, which the compiler does not make one with others before it has been computed."""
+    floats = ir.VectorType(ir.DoubleType(), PART.count)
+    kind = ir.FunctionType(floats, [floats])
+    fence = numba.core.cgutils.get_or_insert_function(builder.module, kind, f"llvm.arithmetic.fence.v{PART.count}f64")
+    return builder.bitcast(builder.call(fence, [builder.bitcast(part, floats)]), PART)

@@ -30,9 +30,11 @@ from rules_index.kernels.llvm import (
     GROUP,
     LANES,
     LONG,
+    PART,
     U64,
     WORD,
     WORDS,
+    apart,
     intrinsic,
     load_words,
     pointer_to,
@@ -85,8 +87,9 @@ def share_eights(typing_context: Any, eights: Any, skims: Any, at: Any) -> Any:
     """1 where the summaries by eights of `skims[at]` to `skims[at + RAREST - 1]` share a bit, else 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        shared = _shared(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
-        some = builder.bitcast(_some(builder, shared), ir.IntType(GROUP))
+        parts = _shared_parts(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
+        some = builder.icmp_unsigned("!=", builder.or_(*parts), ir.Constant(PART, [0] * PART.count))
+        some = builder.bitcast(some, ir.IntType(PART.count))
         return builder.zext(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), LONG)
 
     return U64(eights, skims, U64), codegen
@@ -159,12 +162,26 @@ def _shared(
 ) -> Any:  # fmt: skip
     """What the bitmaps of `stride` words each in an array share of a group of words, those whose numbers stand in the
     second argument from `at` on."""
-    shared = ir.Constant(WORDS, [-1] * GROUP)
+    parts = _shared_parts(context, builder, signature, arguments, array, at, stride, group, bitmaps)
+    whole = ir.Constant(ir.VectorType(WORD, GROUP), list(range(GROUP)))
+    return builder.shuffle_vector(*(apart(builder, part) for part in parts), whole)
+
+
+def _shared_parts(
+    context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
+    bitmaps: int = SKIMMED,
+) -> list[Any]:  # fmt: skip
+    """`_shared` in two parts: where loads are what takes time, two vectors of half the size come in two thirds of the
+    time of one."""
+    parts: list[Any] = [ir.Constant(PART, [-1] * PART.count)] * 2
     for k in range(bitmaps):
         number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
         words = builder.add(builder.mul(number, stride), group)
-        shared = builder.and_(shared, load_words(context, builder, signature, arguments, array, words))
-    return shared
+        for i in (0, 1):
+            place = builder.add(words, ir.Constant(LONG, i * PART.count))
+            pointer = pointer_to(context, builder, signature, arguments, array, place, PART)
+            parts[i] = builder.and_(parts[i], builder.load(pointer, align=8))
+    return parts
 
 
 def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any) -> Any:
