@@ -15,8 +15,12 @@ from rules_index.engines.stored import Stored, Term, box_of, boxes_of
 from rules_index.engines.validate import validate
 from rules_index.kernels.match import Index, arranged, match_codes
 
-MEASURED = ("dense", "skims", "skim_next", "halves")
-"""What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`."""
+MEASURED = {
+    "dense": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32, "panel_attributes": np.int32,
+    "panel_start": np.int32, "panel_terms": np.uint8, "panel_conjunctions": np.int32, "panel_next": np.int64,
+}  # fmt: skip
+"""What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
+types of these arrays."""
 SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
@@ -149,8 +153,7 @@ class Engine(ABC):
         fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
         fields["dense"] = 0
-        for name, kind in (("skims", np.int32), ("skim_next", np.int64), ("halves", np.int32)):
-            fields[name] = _read_only(np.empty(0, kind))
+        fields |= {name: _read_only(np.empty(0, kind)) for name, kind in MEASURED.items() if kind}
         return Index(**fields)
 
     @abstractmethod

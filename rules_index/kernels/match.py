@@ -25,6 +25,7 @@ from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
+from rules_index.kernels.panels import LISTING, LOOKING, can_shuffle, in_panels, match_panels, no_panels, panels_met
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.slices import match_sliced
 from rules_index.kernels.summaries import skimmed, summarise
@@ -62,6 +63,7 @@ class Index(NamedTuple):
     skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
     halves            [2 * bitmaps, those of gates too] the two bitmaps whose common rows each has, where these are
                       quicker (`kernels.fill.halves_of`); else nothing
+    panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
     """
 
     shift: np.ndarray
@@ -114,6 +116,11 @@ class Index(NamedTuple):
     skims: np.ndarray
     skim_next: np.ndarray
     halves: np.ndarray
+    panel_attributes: np.ndarray
+    panel_start: np.ndarray
+    panel_terms: np.ndarray
+    panel_conjunctions: np.ndarray
+    panel_next: np.ndarray
 
 
 @jit
@@ -198,6 +205,9 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
     eights, turns = np.zeros((2, bitmaps * GROUP if len(index.skims) else 0), np.uint64)
+    in_panels = len(index.panel_terms) > 0
+    looked_at = not in_panels or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
+    ascending = index.ascending and not in_panels
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
@@ -205,16 +215,27 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
         if begin + index.scanned + len(index.tree_keys) > 0:
             for start in range(0, count, words << 6):
                 block = min(words << 6, count - start)
-                _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
-                if len(index.skims):
-                    summarise(bitmaps, index.halves, words, bits, eights, turns)
-                hit_rows, hit_rules, hits = scan(
-                    begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                    bits, gate_bits, in_order, index.skims, index.skim_next, index.halves, eights, turns,
-                    index.term_start, index.terms, index.check_start, index.checks,
-                    index.set_start, index.set_intervals, index.target,
-                    hit_rows, hit_rules, hits,
-                )  # fmt: skip
+                if looked_at:
+                    _fill_block(
+                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits
+                    )
+                if in_panels:
+                    hit_rows, hit_rules, hits = match_panels(
+                        begin, codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order,
+                        index.panel_attributes, index.panel_start, index.panel_terms, index.panel_conjunctions,
+                        index.panel_next, index.term_start, index.terms, index.check_start, index.checks,
+                        index.set_start, index.set_intervals, index.target, hit_rows, hit_rules, hits,
+                    )  # fmt: skip
+                else:
+                    if len(index.skims):
+                        summarise(bitmaps, index.halves, words, bits, eights, turns)
+                    hit_rows, hit_rules, hits = scan(
+                        begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
+                        bits, gate_bits, in_order, index.skims, index.skim_next, index.halves, eights, turns,
+                        index.term_start, index.terms, index.check_start, index.checks,
+                        index.set_start, index.set_intervals, index.target,
+                        hit_rows, hit_rules, hits,
+                    )  # fmt: skip
                 if len(index.tree_keys) > 0:
                     hit_rows, hit_rules, hits = walk(
                         codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order, index,
@@ -228,7 +249,7 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
             hit_rows, hit_rules, hits,
         )  # fmt: skip
         ordinals = with_room(ordinals, offsets[first] + hits, first + count, rows)
-        row_lists(hit_rows, hit_rules, hits, count, index.ascending, index.distinct, at, offsets[first:], ordinals)
+        row_lists(hit_rows, hit_rules, hits, count, ascending, index.distinct, at, offsets[first:], ordinals)
     return ordinals
 
 
@@ -269,8 +290,8 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, `index.skims`, `index.skim_next`,
-    `index.halves`."""
+    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.skims` on all
+    others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
@@ -293,8 +314,20 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, halves = skimmed(
+    skims, skim_next, halves, shared = skimmed(
         begin, last, index.term_start, terms, gates,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, words, count, bits,
     )  # fmt: skip
-    return terms, dense, skims, skim_next, halves
+    panels = no_panels()
+    if len(skims) and can_shuffle():
+        own = terms.copy()
+        panels = in_panels(
+            begin, last, index.term_start, own, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
+        )
+        attributes, start = panels[:2]
+        comparing = panels_met(attributes, start, coarse, chunk_rows, count) + LISTING * count * len(attributes)
+        if len(attributes) and comparing < last - begin + LOOKING * shared:
+            terms, skims, skim_next, halves = own, skims[:0], skim_next[:0], skims[:0]
+        else:
+            panels = no_panels()
+    return terms, dense, skims, skim_next, halves, *panels

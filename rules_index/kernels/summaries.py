@@ -226,7 +226,8 @@ def summarise(bitmaps, halves, words, bits, eights, turns):
 @inner
 def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start, bitmap_intervals, words, rows, bits):
     """`skims`, `skim_next` and `halves` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a
-    block of some rows; nothing where bitmaps alone are quicker. If not, terms with a summary are put first, in place.
+    block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker.
+    If not, terms with a summary are put first, in place.
     """
     skims = np.empty((end - begin) * SKIMMED, np.int32)
     following = np.empty(end - begin, np.int64)
@@ -234,7 +235,7 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
     bitmaps = len(bitmap_attribute) + gates
     # the summaries of all bitmaps take as long as a few conjunctions
     if rows < STEP or len(skims) < bitmaps:
-        return none, following[:0], none
+        return none, following[:0], none, 0
     eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
     summarise(bitmaps, none, words, bits, eights, turns)
     numbers = np.empty(2 * GROUP, np.int32)
@@ -247,7 +248,7 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         shared += add_groups(eights, skims, np.uint64(at), turns, numbers, np.uint64(0), np.int32(0))
     groups = (rows + STEP - 1) // STEP
     if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
-        return none, following[:0], none
+        return none, following[:0], none, 0
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
     whole = _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps)
@@ -257,7 +258,7 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         halved += halves[2 * bitmap] != bitmap
     if np.int64(shared) * SKIMMED > FEW_LOOKS * groups * halved:
         halves = none
-    return skims, following if following.max() >= 0 else following[:0], halves
+    return skims, following if following.max() >= 0 else following[:0], halves, np.int64(shared)
 
 
 @inner

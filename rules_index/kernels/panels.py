@@ -1,0 +1,371 @@
+"""Panels: 64 conjunctions that name the same code, compared with a row at once.
+
+Where very many conjunctions are scanned, each is filed under a code that few rows have, 64 of a code to a *panel*. A
+row meets only the panels of its own codes. A panel has, byte by byte, the attributes and the codes that its
+conjunctions name besides: the codes of a row, which stand side by side, are shuffled into the order of these attributes
+and compared in one step. So `NAMED` terms more are tested of 64 conjunctions; what these leave is looked at one by one.
+
+panel_attributes   [slots] int32, whose codes are tested
+panel_start        [256 * slots + 1] int32: the panels of code c of the attribute of slot s begin at 256 s + c
+panel_terms        [panels * 2 * NAMED * LANES] uint8: of each panel, for each of `NAMED` terms, the slots of `LANES`
+                   conjunctions and then their codes
+panel_conjunctions [panels * LANES] int32, the conjunctions, counted from the first that is scanned
+panel_next         [scanned] int64, the first term of each that the panels do not test, or -1; nothing where they test
+                   all
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numba
+import numpy as np
+from llvmlite import ir
+
+from rules_index.kernels.bitmaps import EMPTY, NO_ROW, ONE
+from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.lists import grown
+from rules_index.kernels.llvm import BYTES, GROUP, LANES, LONG, U64, WORD, WORDS, intrinsic, pointer_to
+from rules_index.kernels.scan import passes, word_of
+from rules_index.kernels.vectors import count_bits, trailing_zeros
+
+NAMED = 4
+"""Terms of a conjunction that a panel tests, besides the one that it is filed under."""
+CODES = 256
+WIDEST = LANES
+"""Most attributes whose codes a row has side by side."""
+LISTING = 0.27
+"""What it takes to list a row under its code of an attribute, where to compare it with a panel takes 1, as it does to
+skim a conjunction; see `kernels.summaries`."""
+LOOKING = 1.2
+"""What it then takes to look at a group of words in which a skimmed conjunction may have a row."""
+_BUFFER = 1 << 14
+_GROUP = np.uint64(GROUP)
+_SHUFFLE = "llvm.x86.avx512.permvar.qi.512"
+
+
+@intrinsic
+def can_shuffle(typing_context: Any) -> Any:
+    """Whether the machine has an instruction to shuffle 64 bytes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.get_constant(numba.types.boolean, _has_shuffle(context))
+
+    return numba.types.boolean(), codegen
+
+
+def _has_shuffle(context: Any) -> bool:
+    _, _, features = context.codegen().magic_tuple()
+    return "+avx512vbmi," in f"{features},"
+
+
+@intrinsic
+def side_by_side(typing_context: Any, coarse: Any, places: Any, at: Any, out: Any, to: Any, stride: Any) -> Any:
+    """Writes to `out[to + r * stride + i]` `coarse[places[i] + at + r]`, r and i = 0 .. 7."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, _, at, _, to, stride = arguments
+        codes = ir.Constant(WORDS, ir.Undefined)
+        for i in range(GROUP):
+            pointer = pointer_to(context, builder, signature, arguments, 1, ir.Constant(LONG, i), LONG)
+            place = builder.add(builder.load(pointer, align=8), at)
+            eight = builder.load(pointer_to(context, builder, signature, arguments, 0, place, LONG), align=1)
+            codes = builder.insert_element(codes, eight, ir.Constant(WORD, i))
+        order = ir.Constant(ir.VectorType(WORD, LANES), [i * GROUP + row for row in range(GROUP) for i in range(GROUP)])
+        turned = builder.shuffle_vector(builder.bitcast(codes, BYTES), ir.Constant(BYTES, ir.Undefined), order)
+        turned = builder.bitcast(turned, WORDS)
+        for row in range(GROUP):
+            eight = builder.extract_element(turned, ir.Constant(WORD, row))
+            builder.store(eight, pointer_to(context, builder, signature, arguments, 3, to, LONG), align=1)
+            to = builder.add(to, stride)
+        return context.get_dummy_value()
+
+    return numba.types.void(coarse, places, U64, out, U64, U64), codegen
+
+
+@intrinsic
+def add_compared(
+    typing_context: Any, terms: Any, at: Any, by_row: Any, stride: Any, listed: Any, begin: Any, length: Any, rows: Any,
+    found: Any, count: Any,
+) -> Any:  # fmt: skip
+    """Compares the rows `listed[begin]`, ..., `length` of them, whose codes begin at `by_row[row * stride]`, with the
+    panel at `terms[at]`: of each that has a conjunction's terms writes the row to `rows` and the conjunctions, as bits,
+    to `found`, from `count` on. Returns the count behind them; one place more than is counted may be overwritten.
+
+    `LANES` bytes of a row are read. The panel is held in registers meanwhile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, at, _, stride, _, begin, length, _, _, count = arguments
+        if not _has_shuffle(context):
+            return count
+        panel = []
+        for k in range(2 * NAMED):
+            place = builder.add(at, ir.Constant(LONG, k * LANES))
+            panel.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
+        kind = ir.FunctionType(BYTES, [BYTES, BYTES])
+        shuffle = numba.core.cgutils.get_or_insert_function(builder.module, kind, _SHUFFLE)
+        total = numba.core.cgutils.alloca_once_value(builder, count)
+        with numba.core.cgutils.for_range(builder, length, intp=LONG) as loop:
+            place = builder.add(begin, loop.index)
+            short = builder.load(pointer_to(context, builder, signature, arguments, 4, place, ir.IntType(16)), align=2)
+            row = builder.mul(builder.zext(short, LONG), stride)
+            codes = builder.load(pointer_to(context, builder, signature, arguments, 2, row, BYTES), align=1)
+            equal = [
+                builder.icmp_unsigned("==", builder.call(shuffle, [codes, panel[k]]), panel[k + 1])
+                for k in range(0, 2 * NAMED, 2)
+            ]
+            held = builder.bitcast(reduce(builder.and_, equal), LONG)
+            to = builder.load(total)
+            builder.store(builder.zext(short, WORD), pointer_to(context, builder, signature, arguments, 7, to, WORD))
+            builder.store(held, pointer_to(context, builder, signature, arguments, 8, to, LONG))
+            some = builder.icmp_unsigned("!=", held, ir.Constant(LONG, 0))
+            builder.store(builder.add(to, builder.zext(some, LONG)), total)
+        return builder.load(total)
+
+    return U64(terms, U64, by_row, U64, listed, U64, U64, rows, found, U64), codegen
+
+
+@bare
+def add_compared_one_by_one(terms, at, by_row, stride, listed, begin, length, rows, found, count):
+    """`add_compared`, where there is no such instruction."""
+    for i in range(length):
+        row = np.uint64(listed[begin + i])
+        held = np.uint64(0)
+        for lane in range(LANES):
+            same = True
+            for k in range(NAMED):
+                place = at + np.uint64(2 * k * LANES + lane)
+                same &= by_row[row * stride + np.uint64(terms[place])] == terms[place + np.uint64(LANES)]
+            held |= np.uint64(same) << np.uint64(lane)
+        rows[count] = row
+        found[count] = held
+        count += np.uint64(held != 0)
+    return count
+
+
+@inner
+def match_panels(
+    begin, codes, first, coarse, start, rows, words, chunk_words, bits, gate_bits, order,
+    panel_attributes, panel_start, panel_terms, panel_conjunctions, panel_next,
+    term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Hits of the scanned conjunctions, which begin at `begin`, in a block of rows, as `kernels.scan.scan` has them but
+    for their order."""
+    slots = len(panel_attributes)
+    stride = 32 if slots <= 32 else WIDEST
+    places = np.empty((slots + 7) & -8, np.uint64)
+    for slot in range(len(places)):
+        places[slot] = panel_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
+    by_row = np.empty((((rows + 7) & -8) + 1) * stride + LANES, np.uint8)
+    _put_side_by_side(coarse, places, rows, stride, by_row)
+    # not a power of two: that would have the lists of all codes in the same few places of the nearest cache
+    room = rows + LANES
+    listed = np.empty(CODES * room, np.uint16)
+    length = np.empty(CODES, np.int32)
+    found_rows, found_panels = np.empty((2, _BUFFER + rows + 1), np.int32)
+    found = np.empty(_BUFFER + rows + 1, np.uint64)
+    for slot in range(slots):
+        if panel_start[slot * CODES] == panel_start[(slot + 1) * CODES]:
+            continue
+        _list_rows(coarse, places[slot], rows, room, listed, length)
+        count = 0
+        for code in range(CODES):
+            for panel in range(panel_start[slot * CODES + code], panel_start[slot * CODES + code + 1]):
+                count = _compare(
+                    panel, panel_terms, by_row, stride, listed, code * room, length[code],
+                    found_rows, found_panels, found, count,
+                )  # fmt: skip
+                if count >= _BUFFER or (panel + 1 == panel_start[(slot + 1) * CODES]):
+                    needed = hits + _all_bits(found, count)
+                    if needed > len(hit_rows):
+                        hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
+                    hits = _add_held(
+                        begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words,
+                        bits, gate_bits, order, panel_conjunctions, panel_next, term_start, terms, check_start, checks,
+                        set_start, set_intervals, target, hit_rows, hit_rules, hits,
+                    )  # fmt: skip
+                    count = 0
+    return hit_rows, hit_rules, hits
+
+
+@bare
+def _put_side_by_side(coarse, places, rows, stride, by_row):
+    """The codes of each row, `stride` bytes from one row to the next."""
+    for slot in range(np.uint64(0), np.uint64(len(places)), _GROUP):
+        own = places[slot:]
+        for row in range(np.uint64(0), np.uint64(rows), _GROUP):
+            side_by_side(coarse, own, row, by_row, row * np.uint64(stride) + slot, np.uint64(stride))
+
+
+@bare
+def _list_rows(coarse, at, rows, room, listed, length):
+    """Lists the rows of each code of an attribute, whose codes begin at `coarse[at]`, `room` places apart."""
+    length[:] = 0
+    for row in range(np.uint64(rows)):
+        code = np.uint64(coarse[at + row])
+        count = length[code]
+        listed[code * np.uint64(room) + np.uint64(count)] = row
+        length[code] = count + 1
+
+
+@bare
+def _compare(panel, panel_terms, by_row, stride, listed, begin, length, found_rows, found_panels, found, count):
+    """Compares listed rows with a panel as `add_compared` does, and writes the panel beside them."""
+    at, to = np.uint64(panel) * np.uint64(2 * NAMED * LANES), np.uint64(count)
+    begin, length = np.uint64(begin), np.uint64(length)
+    if can_shuffle():
+        to = add_compared(panel_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to)
+    else:
+        to = add_compared_one_by_one(
+            panel_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to
+        )
+    found_panels[count:to] = panel
+    return np.int64(to)
+
+
+@bare
+def _all_bits(words, count):
+    total = np.uint64(0)
+    for i in range(count):
+        total += count_bits(words[i])
+    return np.int64(total)
+
+
+@bare
+def _add_held(
+    begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words, bits, gate_bits,
+    order, panel_conjunctions, panel_next, term_start, terms, check_start, checks, set_start, set_intervals, target,
+    hit_rows, hit_rules, hits,
+):  # fmt: skip
+    """Hits of what panels have found whose other terms and checks are passed; there is room for all."""
+    to = np.uint64(hits)
+    for i in range(np.uint64(count)):
+        row, held = np.uint64(found_rows[i]), found[i]
+        panel = np.uint64(found_panels[i]) * np.uint64(LANES)
+        while held != 0:
+            number = np.uint64(panel_conjunctions[panel + trailing_zeros(held)])
+            held &= held - ONE
+            conjunction = np.uint64(begin) + number
+            hit_rows[to] = order[np.uint64(start) + row]
+            hit_rules[to] = target[conjunction]
+            passed = True
+            if len(panel_next) and panel_next[number] >= 0:
+                bit = ONE << (row & np.uint64(63))
+                stop = term_start[conjunction + ONE]
+                passed = word_of(row >> np.uint64(6), bit, panel_next[number], stop, words, bits, terms) != 0
+            if passed and check_start[conjunction] < check_start[conjunction + ONE]:
+                passed = passes(
+                    np.int64(conjunction), order[np.uint64(start) + row], codes, first, coarse, chunk_words, gate_bits,
+                    check_start, checks, set_start, set_intervals,
+                )  # fmt: skip
+            to += np.uint64(passed)
+    return np.int64(to)
+
+
+@inner
+def in_panels(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals):
+    """`panel_attributes`, `panel_start`, `panel_terms`, `panel_conjunctions` and `panel_next` for the conjunctions
+    [begin, end), filed under the first of their terms that is of one code; nothing where some has none, or too many
+    attributes are named. The terms that panels test are put first, in place."""
+    slot_of = np.full(bitmap_attribute.max() + 1, -1, np.int32)
+    slots = 0
+    for conjunction in range(begin, end):
+        count = 0
+        for term in range(term_start[conjunction], term_start[conjunction + 1]):
+            if count <= NAMED and _is_code(terms, term, bitmap_start, bitmap_intervals):
+                attribute = bitmap_attribute[terms[term, 1]]
+                if slot_of[attribute] < 0:
+                    slot_of[attribute] = slots
+                    slots += 1
+                _put_at(term, term_start[conjunction] + count, terms)
+                count += 1
+        if count == 0 or slots > WIDEST:
+            return no_panels()
+    attributes = np.empty(slots, np.int32)
+    for attribute in range(len(slot_of)):
+        if slot_of[attribute] >= 0:
+            attributes[slot_of[attribute]] = attribute
+    numbers = np.zeros(CODES * slots + 1, np.int32)
+    for conjunction in range(begin, end):
+        numbers[_place(terms, term_start[conjunction], slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)] += 1
+    panel_start = np.zeros(CODES * slots + 1, np.int32)
+    for place in range(CODES * slots):
+        panel_start[place + 1] = panel_start[place] + (numbers[place] + LANES - 1) // LANES
+        numbers[place] = 0
+    panels = panel_start[CODES * slots]
+    panel_terms = np.empty(panels * 2 * NAMED * LANES, np.uint8)
+    # no row has the code: so nothing is found where a panel is not full
+    panel_terms[:] = NO_ROW
+    for panel in range(panels):
+        for k in range(NAMED):
+            at = (panel * NAMED + k) * 2 * LANES
+            panel_terms[at : at + LANES] = 0
+    panel_conjunctions = np.zeros(panels * LANES, np.int32)
+    following = np.empty(end - begin, np.int64)
+    further = False
+    for conjunction in range(begin, end):
+        term, stop = term_start[conjunction], term_start[conjunction + 1]
+        place = _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)
+        lane = numbers[place]
+        numbers[place] += 1
+        panel = panel_start[place] + lane // LANES
+        panel_conjunctions[panel * LANES + lane % LANES] = conjunction - begin
+        own = term
+        for k in range(NAMED):
+            # what lacks terms names its first one again
+            if own == term + k and own + 1 < stop and _is_code(terms, own + 1, bitmap_start, bitmap_intervals):
+                own += 1
+            tested = own if own == term + k + 1 else term
+            bitmap = terms[tested, 1]
+            at = (panel * NAMED + k) * 2 * LANES + lane % LANES
+            panel_terms[at] = slot_of[bitmap_attribute[bitmap]]
+            panel_terms[at + LANES] = bitmap_intervals[bitmap_start[bitmap], 0]
+        following[conjunction - begin] = own + 1 if own + 1 < stop else -1
+        further |= own + 1 < stop
+    return attributes, panel_start, panel_terms, panel_conjunctions, following if further else following[:0]
+
+
+@inner
+def no_panels():
+    """What stands for panels where there are none."""
+    none = np.empty(0, np.int32)
+    return none, none, np.empty(0, np.uint8), none, np.empty(0, np.int64)
+
+
+@bare
+def _is_code(terms, term, bitmap_start, bitmap_intervals):
+    """Whether a term is that of a single coarse code."""
+    low, high = terms[term, 0], terms[term, 1]
+    if low != EMPTY or high + 1 >= len(bitmap_start) or bitmap_start[high + 1] - bitmap_start[high] != 1:
+        return False
+    at = bitmap_start[high]
+    return bitmap_intervals[at, 0] == bitmap_intervals[at, 1]
+
+
+@bare
+def _put_at(term, to, terms):
+    """Moves a term to an earlier place, those between one further."""
+    low, high = terms[term, 0], terms[term, 1]
+    for other in range(term, to, -1):
+        terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]
+    terms[to, 0], terms[to, 1] = low, high
+
+
+@bare
+def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals):
+    """Where `panel_start` has the panels of a term of one code."""
+    bitmap = terms[term, 1]
+    return slot_of[bitmap_attribute[bitmap]] * CODES + bitmap_intervals[bitmap_start[bitmap], 0]
+
+
+@bare
+def panels_met(panel_attributes, panel_start, coarse, stride, rows):
+    """How many panels the rows of a block meet, all together."""
+    met = np.int64(0)
+    for slot in range(len(panel_attributes)):
+        at = panel_attributes[slot] * stride
+        for row in range(rows):
+            place = slot * CODES + coarse[at + row]
+            met += panel_start[place + 1] - panel_start[place]
+    return met
