@@ -82,13 +82,7 @@ class Engine(ABC):
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]
         if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
-            index = self._open()
-            count = min(rows, index.block_rows)
-            # the first of a block or, where there are more, others spread over the batch
-            some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
-            terms, dense, *skims = arranged(some, index)
-            measured = dict(zip(MEASURED, (dense, *map(_read_only, skims)), strict=True))
-            index = self._index = index._replace(terms=_read_only(terms), **measured)
+            index = self._index = self._measured(codes, self._open())
             self._rows_left, self._rows_measured = REARRANGED_ROWS, rows
         self._rows_left -= rows
         if codes.dtype == np.uint8 and index.shift.max(initial=0) > 0:
@@ -97,6 +91,16 @@ class Engine(ABC):
         none = np.empty((len(codes), 0), np.int32 if of_bytes else np.uint8)
         result: tuple[np.ndarray, np.ndarray] = match_codes(*((none, codes) if of_bytes else (codes, none)), index)
         return result
+
+    def _measured(self, codes: np.ndarray, index: Index) -> Index:
+        """The index with what depends on the rows."""
+        rows = codes.shape[1]
+        count = min(rows, index.block_rows)
+        # the first of a block or, where there are more, others spread over the batch
+        some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
+        terms, dense, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
+        return index._replace(terms=_read_only(terms), **measured)
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in

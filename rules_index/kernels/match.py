@@ -25,7 +25,7 @@ from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
-from rules_index.kernels.panels import LISTING, LOOKING, can_shuffle, in_panels, match_panels, no_panels, panels_met
+from rules_index.kernels.panels import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.slices import match_sliced
 from rules_index.kernels.summaries import skimmed, summarise
@@ -324,9 +324,10 @@ def arranged(sample, index):
         panels = in_panels(
             begin, last, index.term_start, own, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
         )
-        attributes, start = panels[:2]
-        comparing = panels_met(attributes, start, coarse, chunk_rows, count) + LISTING * count * len(attributes)
-        if len(attributes) and comparing < last - begin + LOOKING * shared:
+        skimming = last - begin + LOOKING * shared
+        if len(panels[0]) and skimming > comparing(
+            begin, last, index.term_start, own, size_of, panels, coarse, chunk_rows, count
+        ):
             terms, skims, skim_next, halves = own, skims[:0], skim_next[:0], skims[:0]
         else:
             panels = no_panels()

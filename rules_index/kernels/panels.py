@@ -33,14 +33,18 @@ from rules_index.kernels.vectors import count_bits, trailing_zeros
 NAMED = 4
 """Terms of a conjunction that a panel tests, besides the one that it is filed under."""
 CODES = 256
+"""Values of a byte."""
 WIDEST = LANES
 """Most attributes whose codes a row has side by side."""
 LISTING = 0.27
-"""What it takes to list a row under its code of an attribute, where to compare it with a panel takes 1, as it does to
-skim a conjunction; see `kernels.summaries`."""
+"""How long it takes to list a row under its code of an attribute, to compare a row with a panel being 1, which is what
+it takes to skim a conjunction over the rows of a block, too (`kernels.summaries`)."""
 LOOKING = 1.2
-"""What it then takes to look at a group of words in which a skimmed conjunction may have a row."""
+"""How long it then takes to look at a group of words in which a skimmed conjunction may have a row."""
+HOLDING = 3.0
+"""How long it takes to look at a row and a conjunction that panels leave."""
 _BUFFER = 1 << 14
+"""Rows that have something in common with a panel, after which their conjunctions are looked at."""
 _GROUP = np.uint64(GROUP)
 _SHUFFLE = "llvm.x86.avx512.permvar.qi.512"
 
@@ -153,7 +157,8 @@ def match_panels(
     """Hits of the scanned conjunctions, which begin at `begin`, in a block of rows, as `kernels.scan.scan` has them but
     for their order."""
     slots = len(panel_attributes)
-    stride = 32 if slots <= 32 else WIDEST
+    # so that the codes of a row are in one line of the caches, or two rows in one
+    stride = WIDEST >> 1 if slots <= WIDEST >> 1 else WIDEST
     places = np.empty((slots + 7) & -8, np.uint64)
     for slot in range(len(places)):
         places[slot] = panel_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
@@ -226,6 +231,7 @@ def _compare(panel, panel_terms, by_row, stride, listed, begin, length, found_ro
 
 @bare
 def _all_bits(words, count):
+    """How many bits of the first words are set."""
     total = np.uint64(0)
     for i in range(count):
         total += count_bits(words[i])
@@ -269,6 +275,37 @@ def in_panels(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bit
     [begin, end), filed under the first of their terms that is of one code; nothing where some has none, or too many
     attributes are named. The terms that panels test are put first, in place."""
     slot_of = np.full(bitmap_attribute.max() + 1, -1, np.int32)
+    slots = _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of)
+    if slots == 0:
+        return no_panels()
+    attributes = np.empty(slots, np.int32)
+    for attribute in range(len(slot_of)):
+        if slot_of[attribute] >= 0:
+            attributes[slot_of[attribute]] = attribute
+    filed = np.zeros(CODES * slots + 1, np.int32)
+    for conjunction in range(begin, end):
+        filed[_place(terms, term_start[conjunction], slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)] += 1
+    panel_start = np.zeros(CODES * slots + 1, np.int32)
+    for place in range(CODES * slots):
+        panel_start[place + 1] = panel_start[place] + (filed[place] + LANES - 1) // LANES
+    panels = panel_start[CODES * slots]
+    panel_terms = np.empty(panels * 2 * NAMED * LANES, np.uint8)
+    panel_conjunctions = np.zeros(panels * LANES, np.int32)
+    following = np.empty(end - begin, np.int64)
+    filed[:] = 0
+    _fill_panels(
+        begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, panel_start, filed,
+        panel_terms, panel_conjunctions, following,
+    )  # fmt: skip
+    some = following.max() >= 0
+    return attributes, panel_start, panel_terms, panel_conjunctions, following if some else following[:0]
+
+
+@bare
+def _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of):
+    """Puts the first terms of each conjunction that are of one code, up to `NAMED` and one, before all others, and
+    gives their attributes slots; the number of slots, or 0 where a conjunction has no such term or there are more
+    than `WIDEST`."""
     slots = 0
     for conjunction in range(begin, end):
         count = 0
@@ -281,49 +318,37 @@ def in_panels(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bit
                 _put_at(term, term_start[conjunction] + count, terms)
                 count += 1
         if count == 0 or slots > WIDEST:
-            return no_panels()
-    attributes = np.empty(slots, np.int32)
-    for attribute in range(len(slot_of)):
-        if slot_of[attribute] >= 0:
-            attributes[slot_of[attribute]] = attribute
-    numbers = np.zeros(CODES * slots + 1, np.int32)
-    for conjunction in range(begin, end):
-        numbers[_place(terms, term_start[conjunction], slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)] += 1
-    panel_start = np.zeros(CODES * slots + 1, np.int32)
-    for place in range(CODES * slots):
-        panel_start[place + 1] = panel_start[place] + (numbers[place] + LANES - 1) // LANES
-        numbers[place] = 0
-    panels = panel_start[CODES * slots]
-    panel_terms = np.empty(panels * 2 * NAMED * LANES, np.uint8)
+            return 0
+    return slots
+
+
+@bare
+def _fill_panels(
+    begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, panel_start, filed,
+    panel_terms, panel_conjunctions, following,
+):  # fmt: skip
+    """Writes the panels and, of each conjunction, the term that comes next or -1. filed: [len(panel_start)] int32, all
+    0; becomes the number of conjunctions of each code."""
     # no row has the code: so nothing is found where a panel is not full
     panel_terms[:] = NO_ROW
-    for panel in range(panels):
-        for k in range(NAMED):
-            at = (panel * NAMED + k) * 2 * LANES
-            panel_terms[at : at + LANES] = 0
-    panel_conjunctions = np.zeros(panels * LANES, np.int32)
-    following = np.empty(end - begin, np.int64)
-    further = False
+    for at in range(0, len(panel_terms), 2 * LANES):
+        panel_terms[at : at + LANES] = 0
     for conjunction in range(begin, end):
         term, stop = term_start[conjunction], term_start[conjunction + 1]
         place = _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)
-        lane = numbers[place]
-        numbers[place] += 1
-        panel = panel_start[place] + lane // LANES
-        panel_conjunctions[panel * LANES + lane % LANES] = conjunction - begin
-        own = term
+        panel, lane = panel_start[place] + filed[place] // LANES, filed[place] % LANES
+        filed[place] += 1
+        panel_conjunctions[panel * LANES + lane] = conjunction - begin
+        after = term + 1
+        while after < min(stop, term + 1 + NAMED) and _is_code(terms, after, bitmap_start, bitmap_intervals):
+            after += 1
+        following[conjunction - begin] = after if after < stop else -1
         for k in range(NAMED):
             # what lacks terms names its first one again
-            if own == term + k and own + 1 < stop and _is_code(terms, own + 1, bitmap_start, bitmap_intervals):
-                own += 1
-            tested = own if own == term + k + 1 else term
-            bitmap = terms[tested, 1]
-            at = (panel * NAMED + k) * 2 * LANES + lane % LANES
+            bitmap = terms[term + k + 1 if term + k + 1 < after else term, 1]
+            at = (panel * NAMED + k) * 2 * LANES + lane
             panel_terms[at] = slot_of[bitmap_attribute[bitmap]]
             panel_terms[at + LANES] = bitmap_intervals[bitmap_start[bitmap], 0]
-        following[conjunction - begin] = own + 1 if own + 1 < stop else -1
-        further |= own + 1 < stop
-    return attributes, panel_start, panel_terms, panel_conjunctions, following if further else following[:0]
 
 
 @inner
@@ -360,12 +385,22 @@ def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_interval
 
 
 @bare
-def panels_met(panel_attributes, panel_start, coarse, stride, rows):
-    """How many panels the rows of a block meet, all together."""
+def comparing(begin, end, term_start, terms, size_of, panels, coarse, stride, rows):
+    """How long panels take with a block, measured as `LISTING` is; `size_of` [bitmaps] rows of the block in each."""
+    attributes, panel_start, _, _, following = panels
     met = np.int64(0)
-    for slot in range(len(panel_attributes)):
-        at = panel_attributes[slot] * stride
+    for slot in range(len(attributes)):
+        at = attributes[slot] * stride
         for row in range(rows):
             place = slot * CODES + coarse[at + row]
             met += panel_start[place + 1] - panel_start[place]
-    return met
+    held = 0.0
+    for conjunction in range(begin, end):
+        stop = term_start[conjunction + 1]
+        if len(following) and following[conjunction - begin] >= 0:
+            stop = following[conjunction - begin]
+        share = 1.0
+        for term in range(term_start[conjunction], stop):
+            share *= size_of[terms[term, 1]] / rows
+        held += share
+    return met + LISTING * rows * len(attributes) + HOLDING * rows * held

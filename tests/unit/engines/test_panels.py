@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from benchmarks.kinds import KINDS
 from rules_index.engines import build
 from rules_index.engines.flat import Conjunctions
 from rules_index.kernels.jit import jit
@@ -78,14 +79,14 @@ def test_codes_are_put_side_by_side() -> None:
 
 
 def _rules(choice: np.random.Generator, count: int, others: float, sizes: list[int], longest: int) -> Conjunctions:
-    """Rules of 3 to `longest` terms, the first an equality; of the further ones such a share are ranges and sets."""
+    """Rules of 3 to `longest` terms, the first three equalities; of the others such a share are ranges and sets."""
     rules = []
     for number in range(count):
         terms = {}
         chosen = choice.choice(len(sizes), choice.integers(3, longest + 1), replace=False).tolist()
         for place, attribute in enumerate(chosen):
             code, most = int(_codes(choice, sizes[attribute], 1)[0]), sizes[attribute] - 1
-            if place == 0 or choice.random() >= others:
+            if place < 3 or choice.random() >= others:
                 terms[attribute] = [(code, code)]
             elif choice.random() < 0.5 and code + 2 < most:
                 terms[attribute] = [(code, code), (code + 2, most)]
@@ -103,7 +104,7 @@ def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
 @needs_shuffle
 @pytest.mark.parametrize(
     ("rules", "copies", "others", "longest"),
-    [(9_000, 1, 0.0, 4), (9_000, 1, 0.0, 8), (12_000, 1, 0.25, 6), (40_000, 4, 0.0, 4)],
+    [(9_000, 1, 0.0, 4), (9_000, 1, 0.0, 8), (12_000, 1, 0.6, 7), (40_000, 4, 0.0, 4)],
 )
 def test_what_panels_find_is_what_brute_force_finds(rules: int, copies: int, others: float, longest: int) -> None:
     choice = np.random.default_rng(longest)
@@ -135,3 +136,12 @@ def test_rules_over_more_attributes_than_a_row_of_codes_has_are_not_in_panels(at
     engine.match(np.stack([_codes(choice, size, 512) for size in sizes]))
     assert (len(engine._index.skims) > 0) == (attributes > WIDEST)
     assert (len(engine._index.panel_conjunctions) > 0) == (attributes <= WIDEST)
+
+
+@needs_shuffle
+def test_rules_that_panels_leave_in_many_rows_are_not_in_panels() -> None:
+    given = KINDS["accounts"].make(10_000, 0.1, 4096, 7)
+    c, codes = given.coded()
+    engine = build(c, "asc")[0]
+    assert np.array_equal(np.bincount(engine.match(codes)[1], minlength=10_000), given.brute_force())
+    assert len(engine._index.skims) > 0 and len(engine._index.panel_conjunctions) == 0

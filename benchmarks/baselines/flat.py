@@ -1,0 +1,21 @@
+"""The flat scan: every conjunction over the row bitmaps of every block, as `asc` orders them, and nothing spared."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from rules_index.engines import Asc
+from rules_index.engines.engine import MEASURED
+from rules_index.kernels.match import Index
+
+
+class Flat(Asc):
+    """`asc` without summaries of bitmaps and without panels."""
+
+    name: ClassVar[str] = "flat"
+
+    def _measured(self, codes: np.ndarray, index: Index) -> Index:
+        index = super()._measured(codes, index)
+        return index._replace(**{name: getattr(index, name)[:0] for name, kind in MEASURED.items() if kind})
