@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workload import COLUMNS, VALUES, names
-from rules_index.code_matrix import BYTE_CODES
 from rules_index.engines.flat import Conjunctions
+from rules_index.kernels.bitmaps import COARSE_CODES
 
 ACCOUNTS = 1_000_000
 LARGEST = 1 << 30
@@ -81,7 +81,7 @@ class RuleSet:
             terms=np.stack([attributes, sets.reshape(-1)], axis=1).astype(np.int32),
             target=np.arange(rules, dtype=np.int32),
             gate_start=np.zeros(1, np.int32),
-        ), codes.astype(np.uint8) if sizes.max() <= BYTE_CODES else codes
+        ), codes.astype(np.uint8) if sizes.max() <= COARSE_CODES else codes
 
     def brute_force(self) -> np.ndarray:
         """Matches per rule [rules] int64: one pass of NumPy for every rule."""

@@ -14,8 +14,6 @@ from rules_index.inputs import as_table, path_parts, read_leaf, truth_values
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.regions import Regions
 
-BYTE_CODES = COARSE_CODES
-"""Where no attribute has more codes, a code is a byte."""
 Sample = Callable[[list[str]], pa.Table | None]
 """Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""
 
@@ -24,13 +22,13 @@ def code_matrix(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
 ) -> tuple[np.ndarray, dict[int, np.ndarray]]:
     """The code matrix [attributes, rows], and the raised rows [rows] bool by attribute. Codes are uint8 where no
-    attribute has more than `BYTE_CODES`, else int32.
+    attribute has more than `COARSE_CODES`, else int32.
 
     regions: of each attribute. inputs: all leaves that the attributes read; `SchemaError` where the table lacks one.
     """
     rows = table.num_rows
     read: dict[str, Evaluated | np.ndarray] = {leaf.name: read_leaf(table, leaf) for leaf in inputs}
-    as_bytes = all(each.size <= BYTE_CODES for each in regions)
+    as_bytes = all(each.size <= COARSE_CODES for each in regions)
     codes = np.empty((len(attributes), rows), np.uint8 if as_bytes else np.int32)
     # written first to a column near at hand, since the kernels that encode are compiled for int32 alone
     scratch = np.empty(rows if as_bytes else 0, np.int32)
@@ -46,10 +44,10 @@ def code_matrix(
         else:
             result = _evaluated(attribute, read, values, rows, cache) if given is None else given
             regions[number].encode(result.values, result.raised, own)
-            failed = np.zeros(0, bool) if result.raised is None else result.raised
+            failed = result.raised
         if as_bytes:
             codes[number] = own
-        if failed.any():
+        if failed is not None and failed.any():
             raised[number] = failed
     return codes, raised
 
@@ -72,7 +70,7 @@ def _evaluated(
 def sample_codes(
     attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], sample: Sample
 ) -> np.ndarray | None:
-    """The code matrix [attributes, rows] int32 of a sample of rows, None where there is none.
+    """The code matrix of a sample of rows, None where there is none.
 
     What only Spark can evaluate is not in a sample: attributes that need it have their codes drawn, all alike.
     """
@@ -83,7 +81,7 @@ def sample_codes(
     for leaf in inputs:
         if leaf.text is not None:
             table = table.append_column(leaf.name, pa.nulls(table.num_rows, leaf.type))
-    codes = code_matrix(attributes, regions, inputs, table)[0].astype(np.int32, copy=False)
+    codes, _ = code_matrix(attributes, regions, inputs, table)
     draw = np.random.default_rng(0)
     for number, attribute in enumerate(attributes):
         if any(leaf.text is not None for leaf in leaves_of(attribute)):

@@ -77,7 +77,7 @@ class Engine(ABC):
         return arrays
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `code_matrix.BYTE_CODES` ->
+        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
         (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         index, codes = self._index, np.ascontiguousarray(codes)
         rows = codes.shape[1]

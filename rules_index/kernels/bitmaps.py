@@ -103,6 +103,15 @@ def count_rows(bitmaps, words, bits, size_of):
 
 
 @bare
+def count_all(words, count):
+    """How many bits of the first words are set."""
+    total = np.uint64(0)
+    for i in range(np.uint64(count)):
+        total += count_bits(words[i])
+    return np.int64(total)
+
+
+@bare
 def fill_all(rows, words, out):
     """The bitmap of all `rows` rows of a block."""
     for word in range(words):

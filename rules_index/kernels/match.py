@@ -3,7 +3,8 @@
 A chunk of rows passes through up to five steps, each over conjunctions of its own:
 
 1. gates, the disjunctions that rules share, as row bitmaps of a block;
-2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected;
+2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or rows are compared with many
+   at once (`kernels.panels`);
 3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.keys`);
 4. sliced conjunctions: the chunk is sorted by one attribute, and a block of it meets only those whose interval of that
    attribute it reaches; then as in 2 (`kernels.slices`);
@@ -205,9 +206,9 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
     eights, turns = np.zeros((2, bitmaps * GROUP if len(index.skims) else 0), np.uint64)
-    in_panels = len(index.panel_terms) > 0
-    looked_at = not in_panels or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
-    ascending = index.ascending and not in_panels
+    paneled = len(index.panel_terms) > 0
+    looked_at = not paneled or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
+    ascending = index.ascending and not paneled
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
@@ -219,7 +220,7 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                     _fill_block(
                         codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits
                     )
-                if in_panels:
+                if paneled:
                     hit_rows, hit_rules, hits = match_panels(
                         begin, codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order,
                         index.panel_attributes, index.panel_start, index.panel_terms, index.panel_conjunctions,

@@ -23,12 +23,13 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from rules_index.kernels.bitmaps import EMPTY, NO_ROW, ONE
+from rules_index.kernels.bitmaps import EMPTY, NO_ROW, ONE, count_all
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import BYTES, GROUP, LANES, LONG, U64, WORD, WORDS, intrinsic, pointer_to
 from rules_index.kernels.scan import passes, word_of
-from rules_index.kernels.vectors import count_bits, trailing_zeros
+from rules_index.kernels.summaries import put_at
+from rules_index.kernels.vectors import trailing_zeros
 
 NAMED = 4
 """Terms of a conjunction that a panel tests, besides the one that it is filed under."""
@@ -182,7 +183,7 @@ def match_panels(
                     found_rows, found_panels, found, count,
                 )  # fmt: skip
                 if count >= _BUFFER or (panel + 1 == panel_start[(slot + 1) * CODES]):
-                    needed = hits + _all_bits(found, count)
+                    needed = hits + count_all(found, count)
                     if needed > len(hit_rows):
                         hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
                     hits = _add_held(
@@ -227,15 +228,6 @@ def _compare(panel, panel_terms, by_row, stride, listed, begin, length, found_ro
         )
     found_panels[count:to] = panel
     return np.int64(to)
-
-
-@bare
-def _all_bits(words, count):
-    """How many bits of the first words are set."""
-    total = np.uint64(0)
-    for i in range(count):
-        total += count_bits(words[i])
-    return np.int64(total)
 
 
 @bare
@@ -315,7 +307,7 @@ def _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_sta
                 if slot_of[attribute] < 0:
                     slot_of[attribute] = slots
                     slots += 1
-                _put_at(term, term_start[conjunction] + count, terms)
+                put_at(term, term_start[conjunction] + count, terms)
                 count += 1
         if count == 0 or slots > WIDEST:
             return 0
@@ -366,15 +358,6 @@ def _is_code(terms, term, bitmap_start, bitmap_intervals):
         return False
     at = bitmap_start[high]
     return bitmap_intervals[at, 0] == bitmap_intervals[at, 1]
-
-
-@bare
-def _put_at(term, to, terms):
-    """Moves a term to an earlier place, those between one further."""
-    low, high = terms[term, 0], terms[term, 1]
-    for other in range(term, to, -1):
-        terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]
-    terms[to, 0], terms[to, 1] = low, high
 
 
 @bare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, in_intervals
+from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, count_all, in_intervals
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
@@ -263,10 +263,7 @@ def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups,
             count = add_halved(bits, skims, at, np.uint64(words), group, current, places, count, place, halves)
         else:
             count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
-    total = np.uint64(0)
-    for i in range(count):
-        total += count_bits(current[i])
-    return np.int64(count), np.int64(total)
+    return np.int64(count), count_all(current, count)
 
 
 @bare

@@ -296,8 +296,14 @@ def _put_first(start, stop, terms):
     to = start
     for term in range(start, stop):
         if terms[term, 0] == EMPTY:
-            high = terms[term, 1]
-            for other in range(term, to, -1):
-                terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]
-            terms[to, 0], terms[to, 1] = EMPTY, high
+            put_at(term, to, terms)
             to += 1
+
+
+@bare
+def put_at(term, to, terms):
+    """Moves a term to an earlier place, those between one further."""
+    low, high = terms[term, 0], terms[term, 1]
+    for other in range(term, to, -1):
+        terms[other, 0], terms[other, 1] = terms[other - 1, 0], terms[other - 1, 1]
+    terms[to, 0], terms[to, 1] = low, high

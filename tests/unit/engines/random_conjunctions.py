@@ -114,3 +114,12 @@ class Draw:
             if able_to and self.random.random() < 0.7:
                 slicing[number] = self.random.choice(able_to)
         return Placement(table, slicing, tables, slicings, int(self.random.choice([4096, 8192, 65_536])))
+
+
+def intervals_of(choice: np.random.Generator, code: int, most: int, equality: bool) -> list[tuple[int, int]]:
+    """The intervals of a term about a code, the highest being `most`: of an equality, else two of a set or a range."""
+    if equality:
+        return [(code, code)]
+    if choice.random() < 0.5 and code + 2 < most:
+        return [(code, code), (code + 2, most)]
+    return [(code // 2, min(most, code + 20))]

@@ -10,9 +10,9 @@ import pytest
 
 import rules_index as ri
 from rules_index.artifact import dumps
-from rules_index.code_matrix import BYTE_CODES
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
 from rules_index.engines.layout import Placement
+from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
 from tests.cases import cases
 from tests.random_expressions import Grammar
@@ -35,7 +35,7 @@ class Placed(Asc):
 
 def forms(codes: np.ndarray, sizes: Any) -> list[np.ndarray]:
     """The codes as they are and, where they fit, as bytes."""
-    return [codes, codes.astype(np.uint8)] if max(sizes) <= BYTE_CODES else [codes]
+    return [codes, codes.astype(np.uint8)] if max(sizes) <= COARSE_CODES else [codes]
 
 
 def assert_equal(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray], *what: Any) -> None:

@@ -12,6 +12,7 @@ from rules_index.engines.flat import Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import SKIMMED, summarise
+from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 
 NONE = np.empty(0, np.int32)
@@ -62,12 +63,7 @@ def _rules(choice: np.random.Generator, equalities: Sequence[float], longest: in
         length = choice.integers(2 if number % 50 == 0 else 3, longest + 1)
         for attribute in choice.choice(len(SIZES), length, replace=False).tolist():
             code, most = int(_codes(choice, SIZES[attribute], 1)[0]), SIZES[attribute] - 1
-            if choice.random() < equalities[attribute]:
-                terms[attribute] = [(code, code)]
-            elif choice.random() < 0.5 and code + 2 < most:
-                terms[attribute] = [(code, code), (code + 2, most)]
-            else:
-                terms[attribute] = [(code // 2, min(most, code + 20))]
+            terms[attribute] = intervals_of(choice, code, most, choice.random() < equalities[attribute])
         rules.append((number // 2 if choice.random() < 0.1 else number, terms))
     return conjunctions_of(SIZES, sorted(rules, key=lambda rule: rule[0]))
 
