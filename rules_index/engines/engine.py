@@ -102,6 +102,14 @@ class Engine(ABC):
         measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
         return index._replace(terms=_read_only(terms), **measured)
 
+    @property
+    def way(self) -> str:
+        """How the last batch was scanned (`choice.scanning`)."""
+        index = self._index
+        if index is None or not len(index.skims) + len(index.panel_terms):
+            return "bitmaps"
+        return "panels" if len(index.panel_terms) else "summaries"
+
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
         the paper's terms."""

@@ -24,7 +24,7 @@ import numpy as np
 from llvmlite import ir
 
 from rules_index.kernels.bitmaps import EMPTY, NO_ROW, ONE, count_all
-from rules_index.kernels.jit import bare, inner
+from rules_index.kernels.jit import bare, inner, jit
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import BYTES, GROUP, LANES, LONG, U64, WORD, WORDS, intrinsic, pointer_to
 from rules_index.kernels.scan import passes, word_of
@@ -58,6 +58,12 @@ def can_shuffle(typing_context: Any) -> Any:
         return context.get_constant(numba.types.boolean, _has_shuffle(context))
 
     return numba.types.boolean(), codegen
+
+
+@jit
+def shuffles():
+    """Whether the machine has it, for whom no kernel is."""
+    return can_shuffle()
 
 
 def _has_shuffle(context: Any) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from rules_index.engines.choice.costs import Costs
 from rules_index.engines.choice.expected import CHUNK_ROWS, Expected
 from rules_index.engines.layout import DIRECT_SLOTS, FILTERED, PASSED
 from rules_index.kernels.bitmaps import COARSE_CODES
@@ -19,24 +21,43 @@ COMMON = 0.01
 MOST_TABLES = 512
 STEPS_TO_ENTRY = 3
 """Places that are read one after the other to find an entry of a hashed table."""
+NEAR_BYTES, SLOT_BYTES, ENTRY_BYTES = 1 << 20, 4, 16
+"""Of the nearer caches, of a slot and of an entry."""
 KEPT_SHARES = 32
 """Attributes whose shares of all conjunctions are kept in memory while conjunctions are placed."""
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Tables, by their attributes, and of every conjunction [conjunctions] its table or -1, the share of the rows that
+    meet it there, and its entries."""
+
+    tables: tuple[tuple[int, ...], ...]
+    table: np.ndarray
+    share: np.ndarray
+    entries: np.ndarray
 
 
 class Keys:
     """Expected costs of tables."""
 
-    def __init__(self, of: Expected) -> None:
+    def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of
+        self.costs = costs
         self._named: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
         self._shares: dict[int, np.ndarray] = {}
 
-    def probe_cost(self, names: tuple[int, ...], entries: float) -> float:
-        """Of a table, whatever a row meets there: its signs, its filter or its slot; entries are taken to be spread
-        evenly over as many codes as are `alike`."""
-        costs = self.of.costs
+    def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
+        """Of a table, whatever a row meets there: its signs, its filter or its slot, which costs `slot`, if it is not
+        as in most tables; entries are taken to be spread evenly over as many codes as are `alike`."""
+        costs = self.costs
         sifted = list(names)[:SIFTED]
         sizes = self.of.alike[sifted]
+        slots = float(np.prod(self.of.c.sizes[list(names)].astype(np.float64)))
+        direct = slots <= max(DIRECT_SLOTS, 2 * entries)
+        looked = (costs.slot if slot is None else slot) + costs.fetch * self._far(
+            SLOT_BYTES * (slots if direct else 2 * entries)
+        )
         filtered = len(names) > 1 and bool((self.of.c.sizes[sifted] <= COARSE_CODES).all())
         filtered &= float(np.prod(self.of.c.sizes[sifted].astype(np.float64))) > FILTERED * entries
         planes = np.arange(1, MOST_PLANES + 1)[:, None]
@@ -44,26 +65,32 @@ class Keys:
         codes = sizes * -np.expm1(-entries / classes / sizes)
         codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
         passing = classes[:, 0] * (codes / sizes).prod(1)
-        passed = PASSED * costs.sign if filtered else costs.slot
-        signed = float((costs.sign * planes[:, 0] + passed * passing).min())
-        sifting = min(signed, costs.probe if filtered else costs.slot)
-        combinations = float(np.prod(self.of.alike[list(names)]))
+        # a direct table's slots tell as fast as its filter
+        passed = looked if direct or not filtered else PASSED * 2 * costs.sign
+        signed = float((costs.sign * len(sifted) * planes[:, 0] + passed * passing).min())
+        sifting = min(signed, costs.probe if filtered else looked)
         if not filtered:
             return sifting
         # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
-        steps = 1 if combinations <= DIRECT_SLOTS else STEPS_TO_ENTRY
-        return sifting + min(1.0, entries / combinations) * (costs.slot + steps * costs.fetch)
+        steps = 1 if direct else STEPS_TO_ENTRY
+        fetched = steps * costs.fetch * self._far(ENTRY_BYTES * entries)
+        return sifting + min(1.0, entries / float(np.prod(self.of.alike[list(names)]))) * (looked + fetched)
+
+    def _far(self, size: float) -> float:
+        """The share of so many bytes that is not in the nearer caches."""
+        return max(0.0, 1 - NEAR_BYTES / max(1.0, size))
 
     def _key_cost(
         self, owner: np.ndarray, share: np.ndarray, entries: np.ndarray, named: np.ndarray | int
     ) -> np.ndarray:
         """Of conjunctions [.] in a table of so many attributes: where this share of the rows meet one, which they do
         at `entries` combinations of codes."""
-        each = np.where(self.of.lengths[owner] == named, self.of.costs.copied, self.of.costs.candidate)
+        each = np.where(self.of.lengths[owner] == named, self.costs.copied, self.costs.candidate)
         # a row that satisfies a conjunction meets it under any key
         met = np.maximum(share, self.of.counted[owner])
         fetched = np.minimum(entries, share * CHUNK_ROWS) / CHUNK_ROWS
-        return np.asarray(met * each + fetched * self.of.costs.fetch, np.float32)
+        fetched *= self._far(ENTRY_BYTES * self.of.count * self.of.scale)
+        return np.asarray(met * each + fetched * self.costs.fetch, np.float32)
 
     def choose(self, cost: np.ndarray) -> list[tuple[int, ...]]:
         """The keys that save most, one after the other, each only where it saves more than its probes cost."""
@@ -154,9 +181,10 @@ class Keys:
             found.append((of[common], columns[common], share[at].astype(np.float64).prod(1), width[at].prod(1)))
         return found
 
-    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The table of every conjunction, -1 where it costs less without, what it costs there, and its entries."""
-        table, best, filed = np.full(self.of.count, -1, np.int32), cost.copy(), np.zeros(self.of.count, np.float32)
+    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[Filed, np.ndarray]:
+        """Where every conjunction is filed, nowhere where it costs less, and what it costs there [conjunctions]."""
+        table, best = np.full(self.of.count, -1, np.int32), cost.copy()
+        met, filed = np.zeros((2, self.of.count), np.float32)
         for number, names in enumerate(tables):
             owner, share, entries = self._named_by(names[0])
             for name in names[1:]:
@@ -166,8 +194,20 @@ class Keys:
             keyed = self._key_cost(owner, share, entries, len(names))
             better = keyed < best[owner]
             table[owner[better]], best[owner[better]] = number, keyed[better]
-            filed[owner[better]] = entries[better]
-        return table, best, filed
+            met[owner[better]], filed[owner[better]] = share[better], entries[better]
+        return Filed(tuple(tables), table, met, filed), best
+
+    def cost(self, filed: Filed) -> float:
+        """Of what is filed so, and of all tables."""
+        of: np.ndarray = np.flatnonzero(filed.table >= 0)
+        table, entries = filed.table[of], filed.entries[of]
+        widths = np.array([len(names) for names in filed.tables], np.int64)
+        each = self._key_cost(of, filed.share[of], entries, widths[table])
+        counts = np.bincount(table, weights=entries, minlength=len(filed.tables)) * self.of.scale
+        lists_only = len(filed.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+        slot = self.costs.plain if lists_only else None
+        probes = sum(self.probe_cost(*table, slot) for table in zip(filed.tables, counts.tolist(), strict=True))
+        return self.of.scale * float(each.sum(dtype=np.float64)) + probes
 
     def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The conjunctions that name an attribute by few codes, the share of the rows that have one of these, and how

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from rules_index.engines.choice import shares
+from rules_index.engines.choice.costs import Costs, measured_costs
 from rules_index.engines.choice.expected import CHUNK_ROWS, Expected, Frequencies
-from rules_index.engines.choice.keys import Keys
+from rules_index.engines.choice.keys import Filed, Keys
+from rules_index.engines.choice.scanning import Scanning
 from rules_index.engines.choice.slices import Slices
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import Placement
-from rules_index.kernels.dense import DENSE, RULES
+from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
@@ -51,99 +53,112 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
 
     sample: codes [attributes, rows] of some rows.
     """
-    code_shares = shares.code_shares(c, sample)
-    sets, alike = shares.set_shares(c, code_shares), shares.alike_codes(c, code_shares)
-    first = int(c.gate_start[-1])
-    count = len(c.target) - first
-    draw = np.random.default_rng(0)
-    drawn: np.ndarray = np.arange(count)
-    if count > SAMPLED:
-        drawn = np.sort(draw.choice(count, SAMPLED, replace=False))
-    matches = None if sample is None or not sample.shape[1] else shares.matches(c, first + drawn, sample)
-    scale = max(1, count) / max(1, len(drawn))
-    planner = _Planner(Expected(c, first + drawn, Frequencies(sets, alike, matches), scale))
-    scanning = planner.choose(keyed=False, sliced=False)
+    count = len(c.target) - int(c.gate_start[-1])
+    drawn = sampled(c)
+    planner = Planner(expected(c, drawn, sample, counted=True), measured_costs())
+    scanning = planner.scan_all()
     found = [planner.choose(keyed, sliced) for keyed, sliced in ((False, True), (True, False), (True, True))]
-    if any(each.scans for each in found):
+    if any(each.scanned.any() for each in found):
         # the last scanned conjunctions may cost the bitmaps of all attributes
         found += [planner.choose(keyed=True, sliced=sliced, eagerness=10.0) for sliced in (False, True)]
-    best = min(found, key=lambda each: each.cost)
+    cost, best = min(((planner.cost(each), each) for each in found), key=lambda each: each[0])
     nowhere = np.full(count, -1, np.int32)
-    scan_all = Plan(Placement(nowhere, nowhere, (), ()), scanning.cost)
-    if best.cost >= GAIN * scanning.cost:
+    scan_all = Plan(Placement(nowhere, nowhere, (), ()), planner.cost(scanning))
+    if cost >= GAIN * scan_all.cost:
         return scan_all, scan_all
     if len(drawn) < count:
-        planner = _Planner(Expected(c, np.arange(first, first + count), Frequencies(sets, alike), 1.0))
-    placement = planner.place(best)
-    return scan_all, Plan(replace(placement, shares=code_shares), best.cost)
+        planner = Planner(expected(c, np.arange(count), sample, counted=False), planner.costs, planner.scanning.best)
+    return scan_all, Plan(planner.place(best), cost)
+
+
+def sampled(c: Conjunctions) -> np.ndarray:
+    """Some of the conjunctions of rules, all where there are few."""
+    count = len(c.target) - int(c.gate_start[-1])
+    if count <= SAMPLED:
+        return np.arange(count)
+    return np.sort(np.random.default_rng(0).choice(count, SAMPLED, replace=False))
+
+
+def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, counted: bool) -> Expected:
+    """What is expected of the conjunctions of rules `drawn`, their matches `counted` in the sample or guessed."""
+    code_shares = shares.code_shares(c, sample)
+    sets = shares.set_shares(c, code_shares)
+    first = int(c.gate_start[-1])
+    some = counted and sample is not None and sample.shape[1] > 0
+    matches = shares.matches(c, first + drawn, sample) if some and sample is not None else None
+    scale = max(1, len(c.target) - first) / max(1, len(drawn))
+    return Expected(c, first + drawn, Frequencies(code_shares, sets, matches), scale)
 
 
 @dataclass(frozen=True)
-class _Choice:
-    """The tables and slicings of a placement, whether it scans, and its expected cost."""
+class Choice:
+    """What becomes of conjunctions: where they are filed, and the slicing [conjunctions] int32 that each is in, one of
+    `slicings` or -1; all others are scanned. eagerness: how much dearer scanning was taken to be."""
 
-    tables: list[tuple[int, ...]]
-    slicings: list[int]
-    scans: bool
-    cost: float
-    eagerness: float
+    filed: Filed
+    slicings: tuple[int, ...]
+    slicing: np.ndarray
+    eagerness: float = 1.0
+
+    @property
+    def scanned(self) -> np.ndarray:
+        """The conjunctions [conjunctions] bool that are scanned."""
+        return np.asarray((self.filed.table < 0) & (self.slicing < 0))
 
 
-class _Planner:
+class Planner:
     """Expected costs of placements."""
 
-    def __init__(self, of: Expected) -> None:
+    def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
+        """way: the only one to scan in (`scanning.Scanning`)."""
         self.of = of
-        self.keys = Keys(of)
-        self.slices = Slices(of)
+        self.costs = costs
+        self.scanning = Scanning(of, costs, way)
+        self.keys = Keys(of, costs)
+        self.slices = Slices(of, costs)
 
-    def choose(self, keyed: bool, sliced: bool, eagerness: float = 1.0) -> _Choice:
-        """With or without tables and slicings; `eagerness` is how much dearer scanning is taken to be."""
-        cost = self.of.scan_cost * np.float32(eagerness)
+    def scan_all(self) -> Choice:
+        """Every conjunction scanned."""
+        filed, _ = self.keys.place((), self.scanning.each)
+        return Choice(filed, (), np.full(self.of.count, -1, np.int32))
+
+    def choose(self, keyed: bool, sliced: bool, eagerness: float = 1.0) -> Choice:
+        """What costs least with tables, with slicings or both; `eagerness` is how much dearer scanning is taken to
+        be."""
+        cost = self.scanning.each * np.float32(eagerness)
         slicings = self.slices.choose(cost) if sliced else []
         best = self.slices.place(slicings, cost)[1]
         tables = self.keys.choose(best) if keyed else []
-        table, key_cost, entries = self.keys.place(tables, best)
-        rest = table < 0
-        slicings = self.slices.choose(np.where(rest, cost, 0)) if sliced else []
-        slicing, slice_cost = self.slices.place(slicings, self.of.scan_cost)
-        scanned = rest & (slicing < 0)
-        total = key_cost[~rest].sum() + slice_cost[rest].sum()
-        matches = float(self.of.matches.sum())
-        if scanned.all():
-            if matches * RULES > DENSE * self.of.count:
-                total -= (self.of.costs.survivor - self.of.costs.dense) * matches
-        elif len(tables) != 1 or slicings or scanned.any():
-            # then those that are scanned are put into order with all others
-            many = matches * self.of.scale > MANY / 2
-            total += (self.of.costs.many if many else self.of.costs.order) * matches
-        total = float(total) * self.of.scale + self._fixed(tables, (table, entries), slicings, scanned, rest & ~scanned)
-        return _Choice(tables, slicings, bool(scanned.any()), total, eagerness)
+        filed, _ = self.keys.place(tables, best)
+        slicings = self.slices.choose(np.where(filed.table < 0, cost, 0)) if sliced else []
+        return self._with_slicings(filed, slicings, eagerness)
 
-    def place(self, choice: _Choice) -> Placement:
+    def place(self, choice: Choice) -> Placement:
         """The conjunctions in the tables and slicings chosen."""
-        cost = self.of.scan_cost * np.float32(choice.eagerness)
-        table, _, _ = self.keys.place(choice.tables, self.slices.place(choice.slicings, cost)[1])
-        slicing, _ = self.slices.place(choice.slicings, self.of.scan_cost)
-        slicing[table >= 0] = -1
-        return Placement(table, slicing, choice.tables, choice.slicings, CHUNK_ROWS)
+        cost = self.scanning.each * np.float32(choice.eagerness)
+        filed, _ = self.keys.place(choice.filed.tables, self.slices.place(choice.slicings, cost)[1])
+        slicing = self._with_slicings(filed, choice.slicings, choice.eagerness).slicing
+        return Placement(filed.table, slicing, filed.tables, choice.slicings, CHUNK_ROWS, self.of.code_shares)
 
-    def _fixed(
-        self,
-        tables: Sequence[tuple[int, ...]],
-        filed: tuple[np.ndarray, np.ndarray],
-        slicings: Sequence[int],
-        scanned: np.ndarray,
-        sliced: np.ndarray,
-    ) -> float:
-        """What every row costs, whatever it matches; `filed` are the table and the entries of every conjunction."""
-        costs, attributes = self.of.costs, len(self.of.c.sizes)
-        keyed = filed[0] >= 0
-        entries = np.bincount(filed[0][keyed], weights=filed[1][keyed], minlength=len(tables)) * self.of.scale
-        total = costs.coarsen * attributes + sum(map(self.keys.probe_cost, tables, entries.tolist()))
-        if scanned.any() or self.of.c.gates:
-            total += self.of.bitmap_cost(scanned)
-        if slicings:
-            each = costs.sort + costs.gather * attributes + costs.few_rows * self.of.bitmaps(scanned | sliced)
-            total += each * len(slicings)
+    def _with_slicings(self, filed: Filed, slicings: Sequence[int], eagerness: float) -> Choice:
+        """What is filed, and the rest in slicings where that costs less than scanning."""
+        slicing, _ = self.slices.place(slicings, self.scanning.each)
+        slicing[filed.table >= 0] = -1
+        return Choice(filed, tuple(slicings), slicing, eagerness)
+
+    def cost(self, choice: Choice) -> float:
+        """Nanoseconds a row: the sum of the kernel's steps, how often a row has each times what it costs."""
+        costs, sizes = self.costs, self.of.c.sizes
+        rest, scanned = choice.filed.table < 0, choice.scanned
+        copied = costs.byte if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen
+        total = costs.row + copied * self.of.named + self.keys.cost(choice.filed)
+        total += self.slices.cost(choice.slicing, choice.slicings, rest)
+        if scanned.all():
+            return total + self.scanning.cost_of_all()
+        if scanned.any():
+            total += self.scanning.cost(scanned)
+        if len(choice.filed.tables) != 1 or choice.slicings or scanned.any():
+            # then those that are scanned are put into order with all others
+            matches = float(self.of.matches.sum()) * self.of.scale
+            total += (costs.many if matches > MANY / 2 else costs.order) * matches
         return total

@@ -10,7 +10,6 @@ import numpy as np
 from rules_index.engines.asc import Asc
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout import set_widths, terms_of
-from rules_index.kernels.bitmaps import COARSE_CODES
 
 
 def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
@@ -48,13 +47,6 @@ def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
     seen = np.bincount(at, weights=uses, minlength=len(uniform))
     total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
     return np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
-
-
-def alike_codes(c: Conjunctions, code_shares: np.ndarray) -> np.ndarray:
-    """Of every attribute [attributes] the number of coarse codes that, being all alike, would be as often equal in two
-    rows as its codes are (Simpson's)."""
-    starts = np.cumsum(c.sizes.astype(np.int64)) - c.sizes
-    return np.minimum(COARSE_CODES, 1 / np.add.reduceat(code_shares**2, starts)) if len(starts) else np.ones(0)
 
 
 def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rules_index.engines.choice.costs import Costs
 from rules_index.engines.choice.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.slices import SLICE_WORDS
 
@@ -13,19 +14,16 @@ from rules_index.kernels.slices import SLICE_WORDS
 class Slices:
     """Expected costs of slicings."""
 
-    def __init__(self, of: Expected) -> None:
+    def __init__(self, of: Expected, costs: Costs) -> None:
         self.of = of
+        self.costs = costs
 
     def choose(self, cost: np.ndarray) -> list[int]:
         """The attributes by which slicing saves most, each only where it saves more than it costs."""
         chosen: list[int] = []
         best = cost.copy()
-        attributes = len(self.of.c.sizes)
-        each = (
-            self.of.costs.sort + self.of.costs.gather * attributes + self.of.costs.few_rows * self.of.bitmaps(cost > 0)
-        )
-        each /= self.of.scale
-        saved = {a: self._saved(a, cost, best) for a in range(attributes)}
+        each = self._sorting(cost > 0) / self.of.scale
+        saved = {a: self._saved(a, cost, best) for a in range(len(self.of.c.sizes))}
         while saved:
             attribute = max(saved, key=lambda a: saved[a])
             saved[attribute] = self._saved(attribute, cost, best)
@@ -47,9 +45,8 @@ class Slices:
         owner = self.of.terms.owner[at]
         # where the interval begins and where it ends, a block has other rows too
         reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * SLICE_WORDS / CHUNK_ROWS))
-        sliced = (
-            reached * self.of.costs.slice * self.of.lengths[owner] + self.of.costs.survivor * self.of.matches[owner]
-        )
+        sliced = reached * self.costs.slice * self.of.lengths[owner] + self.costs.survivor * self.of.matches[owner]
+        sliced += self.costs.check * self.of.checked[owner]
         return owner, np.where(cost[owner] > 0, sliced, 0).astype(np.float32)
 
     def place(self, slicings: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,3 +57,20 @@ class Slices:
             better = sliced < best[owner]
             slicing[owner[better]], best[owner[better]] = attribute, sliced[better]
         return slicing, best
+
+    def cost(self, slicing: np.ndarray, slicings: Sequence[int], in_bitmaps: np.ndarray) -> float:
+        """Of conjunctions in these slicings [conjunctions], -1 for none; those `in_bitmaps` [conjunctions] bool are
+        sliced or scanned."""
+        if not len(slicings):
+            return 0.0
+        each = 0.0
+        every = np.ones(self.of.count, np.float32)
+        for attribute in slicings:
+            owner, sliced = self._slice_cost(attribute, every)
+            each += float(sliced[slicing[owner] == attribute].sum(dtype=np.float64))
+        return self.of.scale * each + len(slicings) * self._sorting(in_bitmaps)
+
+    def _sorting(self, in_bitmaps: np.ndarray) -> float:
+        """Of one slicing, whatever is sliced: sorting the rows, and filling the bitmaps of these conjunctions."""
+        bitmaps = self.costs.few_rows * self.of.bitmaps(in_bitmaps)
+        return self.costs.sort + self.costs.gather * len(self.of.c.sizes) + bitmaps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rules_index.engines.layout.arrays import depth_of, lay_out
+from rules_index.engines.layout.bitmaps import coarse_shift
 from rules_index.engines.layout.tables import DIRECT_SLOTS, FILTERED, PASSED
 from rules_index.engines.layout.terms import BLOCK_ROWS, Placement, Terms, scan_all, set_widths, terms_of
 
@@ -13,6 +14,7 @@ __all__ = [
     "PASSED",
     "Placement",
     "Terms",
+    "coarse_shift",
     "depth_of",
     "lay_out",
     "scan_all",

@@ -1,76 +1,54 @@
-"""Measures what the steps of the matching kernel cost, and keeps it where engines are chosen by it.
+"""Each step of the matching kernel alone, on one core, over data of the size that it has in a match.
 
-    python -m benchmarks.calibrate [--repeat 15] [--write]
-
-Each step runs alone, on one core, over data of the size that it has in a match, and beside every run a loop of always
-the same work: the median of their ratio counts, times what the loop takes where nothing disturbs it, so that a busy
-host is busy for both. With --write the figures replace those in rules_index/engines/costs.json. Ratios between the
-steps decide, so a slower machine of the same kind needs no figures of its own.
+Beside every run a loop of always the same work is timed: the median of their ratio counts, times what the loop takes
+where nothing disturbs it, so that a busy host is busy for both.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba
 import numpy as np
 
-from benchmarks.report import machine, median, print_table
+from benchmarks.report import median
 from rules_index.engines.choice import CHUNK_ROWS, Costs
 from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.trees import BETree
-from rules_index.kernels import bitmaps, fill, lists, scan, sift, slices, summaries
-from rules_index.kernels.llvm import GROUP
+from rules_index.kernels import bitmaps, fill, lists, panels, scan, sift, slices, summaries
+from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.vectors import SIGNS, SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
 TABLES = 64
 WORDS = BLOCK_ROWS >> 6
-COSTS_FILE = Path(__file__).parent.parent / "rules_index" / "engines" / "costs.json"
 _draw = np.random.default_rng(11)
 CODES = _draw.integers(0, VALUES, (ATTRIBUTES, CHUNK_ROWS)).astype(np.int32)
 COARSE = CODES.astype(np.uint8).reshape(-1)
 SHIFT = np.zeros(ATTRIBUTES, np.int32)
-NONE = np.empty(0, np.int32)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Measure, print and, where asked to, write."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--repeat", type=int, default=15)
-    parser.add_argument("--write", action="store_true", help="replace rules_index/engines/costs.json")
-    options = parser.parse_args(arguments)
-    costs = measure(options.repeat)
-    print_table(f"calibrate: nanoseconds of one core; {machine()}", ("step", "ns"), _rows(costs))
-    if options.write:
-        text = json.dumps({"measured_on": machine(), "nanoseconds": asdict(costs)}, indent=2)
-        COSTS_FILE.write_text(text + "\n", "utf-8")
-
-
-def _rows(costs: Costs) -> list[tuple[str, str]]:
-    return [(name, f"{value:.4f}") for name, value in asdict(costs).items()]
+NONE, NO_BYTES = np.empty(0, np.int32), np.empty((ATTRIBUTES, 0), np.uint8)
 
 
 def measure(repeat: int) -> Costs:
     """The costs on this machine."""
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
     left = WORDS * -math.expm1(-64 * 0.05**2)
-    sign, probe, slot = _look_ups(repeat)
+    sign, probe, slot, plain = _look_ups(repeat)
     sort, gather = _slices(repeat)
     survivor, found = _survivor(repeat)
     skim, likely, group = _skim(repeat)
+    listed, panel = _panels(repeat)
+    candidate, bitmap = _candidate(repeat, 3), _bitmap(repeat)
     return Costs(
-        coarsen=_coarsen(repeat),
-        bitmap=_bitmap(repeat),
+        row=_row(repeat),
+        coarsen=_coarsen(repeat, CODES, NO_BYTES),
+        byte=_coarsen(repeat, CODES[:, :0], CODES.astype(np.uint8)),
+        bitmap=bitmap,
         few_rows=_bitmap(repeat, slices.SLICE_WORDS),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
@@ -79,6 +57,12 @@ def measure(repeat: int) -> Costs:
         likely=likely,
         group=group,
         word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
+        listed=listed,
+        panel=panel,
+        # the same work, and too little of it to be told from what is around it
+        held=candidate,
+        check=candidate,
+        turned=bitmap,
         slice=_scan(repeat, share=0.05, terms=5, words=slices.SLICE_WORDS) / 5,
         survivor=survivor,
         found=found,
@@ -86,7 +70,8 @@ def measure(repeat: int) -> Costs:
         sign=sign,
         probe=probe,
         slot=slot,
-        candidate=_candidate(repeat, 3),
+        plain=plain,
+        candidate=candidate,
         copied=_candidate(repeat, 2),
         fetch=_fetch(repeat),
         sort=sort,
@@ -96,7 +81,7 @@ def measure(repeat: int) -> Costs:
     )
 
 
-def _nanoseconds(repeat: int, run: Callable[..., Any], *arguments: Any) -> float:
+def nanoseconds(repeat: int, run: Callable[..., Any], *arguments: Any) -> float:
     """Nanoseconds of CPU time of a run, as many times the loop's as in the median of the runs; the first one, which
     compiles, does not count."""
     run(*arguments)
@@ -129,14 +114,14 @@ def _same_work(codes: Any) -> int:
     return total
 
 
-def _coarsen(repeat: int) -> float:
+def _coarsen(repeat: int, codes: np.ndarray, byte_codes: np.ndarray) -> float:
     out = np.empty_like(COARSE)
 
     @numba.njit(nogil=True)
-    def run(codes: Any, shift: Any, out: Any) -> None:
-        bitmaps.coarsen(codes, np.empty((0, 0), np.uint8), 0, codes.shape[1], shift, codes.shape[1], out)
+    def run(codes: Any, byte_codes: Any, shift: Any, out: Any) -> None:
+        bitmaps.coarsen(codes, byte_codes, 0, CHUNK_ROWS, shift, CHUNK_ROWS, out)
 
-    return _nanoseconds(repeat, run, CODES, SHIFT, out) / CODES.size
+    return nanoseconds(repeat, run, codes, byte_codes, SHIFT, out) / CODES.size
 
 
 def _single_codes() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -156,7 +141,7 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
         fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, NONE, bits)
 
-    taken = _nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
+    taken = nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / rows / (len(attribute) - 2)
 
 
@@ -169,7 +154,7 @@ def _summary(repeat: int) -> float:
     def run(bits: Any, eights: Any, turns: Any) -> None:
         summaries.summarise(kinds, NONE, WORDS, bits, eights, turns)
 
-    return _nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
+    return nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
 
 
 def _skim(repeat: int) -> tuple[float, float, float]:
@@ -209,7 +194,7 @@ def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[fl
         return likely, found
 
     likely, found = tell(bits, skims, eights, turns)
-    taken = _nanoseconds(repeat, run, bits, skims, eights, turns)
+    taken = nanoseconds(repeat, run, bits, skims, eights, turns)
     return taken / conjunctions, int(likely) / conjunctions, int(found) / conjunctions
 
 
@@ -234,7 +219,7 @@ def _scan(repeat: int, share: float, terms: int, words: int = WORDS, conjunction
             total += scan._words_held(begin, found, False, words, bits, starts, pairs, next_term, current, places)[1]
         return total
 
-    return _nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions
+    return nanoseconds(repeat, run, starts, pairs, bits) / (words << 6) / conjunctions
 
 
 def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
@@ -258,14 +243,46 @@ def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
     c, codes = _conjunctions(rules, named, values), CODES % values
     engine = BETree(c, placement=Placement(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
     matches = len(engine.match(codes)[1])
-    taken = _nanoseconds(repeat, engine.match, codes)
-    return max(0.1, (taken - _nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
+    taken = nanoseconds(repeat, engine.match, codes)
+    return max(0.1, (taken - nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
+
+
+def _panels(repeat: int) -> tuple[float, float]:
+    """A row put side by side and listed under its code, of one attribute; a row compared with a panel."""
+    places = np.arange(0, ATTRIBUTES + -ATTRIBUTES % GROUP, dtype=np.uint64) % ATTRIBUTES * CHUNK_ROWS
+    stride, room = panels.WIDEST >> 1, BLOCK_ROWS + LANES
+    by_row = np.zeros((BLOCK_ROWS + 1) * stride + LANES, np.uint8)
+    listed, length = np.empty(panels.CODES * room, np.uint16), np.empty(panels.CODES, np.int32)
+
+    @numba.njit(nogil=True)
+    def list_rows(coarse: Any, places: Any, by_row: Any, listed: Any, length: Any) -> None:
+        panels._put_side_by_side(coarse, places, BLOCK_ROWS, stride, by_row)
+        for attribute in range(ATTRIBUTES):
+            panels._list_rows(coarse, places[attribute], BLOCK_ROWS, room, listed, length)
+
+    listing = nanoseconds(repeat, list_rows, COARSE, places, by_row, listed, length) / BLOCK_ROWS / ATTRIBUTES
+    count, met = 20_000, BLOCK_ROWS // VALUES
+    terms = np.stack([_draw.integers(0, high, (count, panels.NAMED, LANES)) for high in (ATTRIBUTES, VALUES)], 2)
+    found_rows, found_panels = np.empty((2, BLOCK_ROWS), np.int32)
+    found = np.empty(BLOCK_ROWS, np.uint64)
+
+    @numba.njit(nogil=True)
+    def compare(terms: Any, by_row: Any, listed: Any, rows: Any, numbers: Any, found: Any) -> int:
+        total = 0
+        for panel in range(count):
+            begin = panel % VALUES * room
+            total += panels._compare(panel, terms, by_row, stride, listed, begin, met, rows, numbers, found, 0)
+        return total
+
+    some = terms.astype(np.uint8).reshape(-1)
+    comparing = nanoseconds(repeat, compare, some, by_row, listed, found_rows, found_panels, found)
+    return listing, comparing / count / met
 
 
 def _survivor(repeat: int) -> tuple[float, float]:
     """A match beside others of its conjunction in a block, and what the first one there costs more."""
     each = []
-    for rules, values in ((20_000, VALUES), (2_000, 32)):
+    for rules, values in ((20_000, VALUES), (2_000, 24)):
         rows = BLOCK_ROWS / values**2
         # how many matches of a conjunction are the first ones
         each.append((_match(repeat, rules, 2, values), -math.expm1(-rows) / rows))
@@ -274,8 +291,8 @@ def _survivor(repeat: int) -> tuple[float, float]:
     return max(0.1, alone - most * found), found
 
 
-def _look_ups(repeat: int) -> tuple[float, float, float]:
-    """A look-up in signs, and in a filter; a slot of a table without either."""
+def _look_ups(repeat: int) -> tuple[float, float, float, float]:
+    """A look-up in signs, and in a filter; a slot of a table without either, and of one that has the rows' lists."""
     attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + sift.WORD_ROWS, np.uint16)
     signs = (_draw.random((2, SIGNS)) < 1 / 64).astype(np.uint8).reshape(-1)
     words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
@@ -290,16 +307,17 @@ def _look_ups(repeat: int) -> tuple[float, float, float]:
         count: int = sift._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
         return count
 
-    sign = _nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS
-    probe = _nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
-    slot = _nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
-    return sign, probe, slot
+    sign = nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS / 2
+    probe = nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
+    slot = nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
+    plain = nanoseconds(repeat, _keyed(10, 1, 1).match, CODES) / CHUNK_ROWS
+    return sign, probe, slot, plain
 
 
 def _candidate(repeat: int, named: int) -> float:
     """A candidate in its slot in a table of two attributes, of conjunctions that name so many."""
     few, many = _keyed(20_000, 2, named), _keyed(100_000, 2, named)
-    per_row = (_nanoseconds(repeat, many.match, CODES) - _nanoseconds(repeat, few.match, CODES)) / CHUNK_ROWS
+    per_row = (nanoseconds(repeat, many.match, CODES) - nanoseconds(repeat, few.match, CODES)) / CHUNK_ROWS
     return max(0.1, per_row / (80_000 / VALUES**2))
 
 
@@ -315,7 +333,7 @@ def _fetch(repeat: int) -> float:
             total += entries[place, 0]
         return total
 
-    return _nanoseconds(repeat, run, entries, places) / len(places)
+    return nanoseconds(repeat, run, entries, places) / len(places)
 
 
 def _keyed(rules: int, width: int, named: int) -> BETree:
@@ -326,6 +344,17 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.gate_start)
     table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
     return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
+
+
+def _row(repeat: int) -> float:
+    """A row's list with nothing in it."""
+    at, offsets = np.empty(CHUNK_ROWS, np.int32), np.zeros(CHUNK_ROWS + 1, np.int64)
+
+    @numba.njit(nogil=True)
+    def run(none: Any, at: Any, offsets: Any) -> None:
+        lists.row_lists(none, none, 0, len(at), 1, 1, at, offsets, none)
+
+    return nanoseconds(repeat, run, NONE, at, offsets) / CHUNK_ROWS
 
 
 def _order(repeat: int, matches: int) -> float:
@@ -345,7 +374,7 @@ def _order(repeat: int, matches: int) -> float:
             given = np.lexsort((rows, table))
             rows, rules = rows[given], _draw.permutation(rules)
         scratch = np.empty(count, np.int32), np.zeros(count + 1, np.int64), np.empty_like(rules)
-        taken.append(_nanoseconds(repeat, run, rows, rules, ascending, *scratch) / len(rows))
+        taken.append(nanoseconds(repeat, run, rows, rules, ascending, *scratch) / len(rows))
     return max(0.0, taken[0] - taken[1])
 
 
@@ -361,9 +390,5 @@ def _slices(repeat: int) -> tuple[float, float]:
     def gather(coarse: Any, shift: Any, order: Any, out: Any) -> None:
         slices._gather(coarse, CHUNK_ROWS, shift, order[:BLOCK_ROWS], BLOCK_ROWS, out)
 
-    sorting = _nanoseconds(repeat, sort, COARSE, order) / CHUNK_ROWS
-    return sorting, _nanoseconds(repeat, gather, COARSE, SHIFT, order, out) / BLOCK_ROWS / ATTRIBUTES
-
-
-if __name__ == "__main__":
-    main()
+    sorting = nanoseconds(repeat, sort, COARSE, order) / CHUNK_ROWS
+    return sorting, nanoseconds(repeat, gather, COARSE, SHIFT, order, out) / BLOCK_ROWS / ATTRIBUTES

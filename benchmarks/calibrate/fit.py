@@ -1,0 +1,88 @@
+"""Costs of steps that tell the times of plans: least squares of logarithms, held near the steps' own times."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import asdict
+
+import numpy as np
+
+from benchmarks.calibrate.matches import NAMES, Measured
+from rules_index.engines.choice import Costs
+
+TRUST = 0.05
+"""What a step's own time weighs beside a plan's: alone, in near caches and with nothing around it, it takes half or
+twice what it takes in a match, and the time of a plan is right within a seventh."""
+FAR = 0.3
+"""Logarithms of times farther off than this count for less than their squares: now and then the host or the allocation
+of memory makes a time three times as long."""
+ROUNDS = 200
+LEAST = 1e-5
+"""Nanoseconds that a step takes at least, so that it has a logarithm."""
+
+
+def expected(costs: Costs, plan: Measured) -> float:
+    """Nanoseconds a row that a plan is expected to take."""
+    return sum(getattr(costs, name) * often for name, often in plan.steps.items())
+
+
+def fitted(alone: Costs, plans: list[Measured]) -> Costs:
+    """The costs by which plans are expected to take what they took. Of a rule set's plans the slower ones count less:
+    there it does not matter how slow they are."""
+    often = np.array([[plan.steps.get(name, 0.0) for name in NAMES] for plan in plans])
+    times = np.array([plan.nanoseconds for plan in plans])
+    fastest = _fastest(plans)
+    weight = np.sqrt([fastest[_rule_set(plan)] / plan.nanoseconds for plan in plans])
+    start = np.log(np.maximum(LEAST, list(asdict(alone).values())))
+    at, damping = start.copy(), 1.0
+
+    def rest(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        expected = often @ np.exp(logs)
+        # lists that are made from bitmaps cost less than others by what is taken off: never all of it
+        expected = np.maximum(expected, 0.01 * times)
+        off, slopes = _bounded(np.log(expected / times))
+        far = np.concatenate([weight * off, np.sqrt(TRUST) * (logs - start)])
+        slopes = (weight * slopes / expected)[:, None] * often * np.exp(logs)
+        return far, np.concatenate([slopes, np.sqrt(TRUST) * np.eye(len(logs))])
+
+    far, slopes = rest(at)
+    # Levenberg and Marquardt's way
+    for _ in range(ROUNDS):
+        step = np.linalg.solve(slopes.T @ slopes + damping * np.eye(len(at)), -slopes.T @ far)
+        tried, tried_slopes = rest(at + step)
+        if tried @ tried < far @ far:
+            at, far, slopes, damping = at + step, tried, tried_slopes, damping / 3
+        else:
+            damping *= 4
+    return Costs(**dict(zip(NAMES, np.exp(at).tolist(), strict=True)))
+
+
+def _bounded(off: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers whose squares grow like those given up to `FAR`, and beyond only as they themselves do (a pseudo-Huber
+    loss); and their slopes."""
+    slant = np.sqrt(1 + (off / FAR) ** 2)
+    # 2 (slant - 1) without its cancellation
+    factor = np.sqrt(2 / (slant + 1))
+    return off * factor, 1 / (slant * factor)
+
+
+def behind(costs: Costs, plans: list[Measured]) -> list[float]:
+    """Of every rule set how many times as long as its fastest plan the one takes that is expected to be fastest."""
+    fastest = _fastest(plans)
+    chosen: dict[tuple[str, int, float], Measured] = {}
+    for plan in plans:
+        best = chosen.setdefault(_rule_set(plan), plan)
+        if expected(costs, plan) < expected(costs, best):
+            chosen[_rule_set(plan)] = plan
+    return [plan.nanoseconds / fastest[key] for key, plan in chosen.items()]
+
+
+def _fastest(plans: list[Measured]) -> dict[tuple[str, int, float], float]:
+    times = defaultdict(list)
+    for plan in plans:
+        times[_rule_set(plan)].append(plan.nanoseconds)
+    return {key: min(each) for key, each in times.items()}
+
+
+def _rule_set(plan: Measured) -> tuple[str, int, float]:
+    return plan.kind, plan.rules, plan.matches

@@ -1,0 +1,123 @@
+"""Whole matches of many plans: how long each takes, and how often a row has each of the kernel's steps in it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from benchmarks.calibrate.steps import nanoseconds
+from benchmarks.kinds import KINDS
+from rules_index.engines import SAMPLE_ROWS, Asc, BETree, Conjunctions
+from rules_index.engines.choice.costs import Costs, measured_costs
+from rules_index.engines.choice.plans import Choice, Planner, expected, sampled
+from rules_index.engines.layout import BLOCK_ROWS
+
+SEED = 23
+RULES = (300, 2_000, 30_000, 300_000)
+MATCHES = (0.03, 0.5, 5.0, 50.0)
+"""Numbers of rules, and of matches a row, that the benchmark of the engines does not have."""
+ROWS = 1 << 18
+RUN_NANOSECONDS = 40e6
+CHANGE = 0.01
+"""How much a cost is changed, as a share of it, to tell how often a row has its step."""
+NAMES = tuple(Costs.__dataclass_fields__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A plan that was timed: the rule set (of `kinds`), what the plan allows, how the kernel scans, nanoseconds a row,
+    and how often a row has each step."""
+
+    kind: str
+    rules: int
+    matches: float
+    plan: str
+    way: str
+    nanoseconds: float
+    steps: dict[str, float]
+
+
+def as_text(measured_on: str, alone: Costs, plans: list[Measured]) -> str:
+    """JSON, a line for each plan."""
+    rounded = {name: float(f"{cost:.4g}") for name, cost in asdict(alone).items()}
+    lines = ",\n".join("  " + json.dumps(asdict(plan)) for plan in plans)
+    head = json.dumps({"measured_on": measured_on, "alone": rounded}, indent=1)
+    return f'{head[:-2]},\n "plans": [\n{lines}\n ]\n}}\n'
+
+
+def of_text(text: str) -> tuple[str, Costs, list[Measured]]:
+    """What `as_text` was given."""
+    read = json.loads(text)
+    return read["measured_on"], Costs(**read["alone"]), [Measured(**plan) for plan in read["plans"]]
+
+
+def measure(repeat: int) -> list[Measured]:
+    """All plans of all rule sets."""
+    found: list[Measured] = []
+    for name, kind in KINDS.items():
+        for rules in RULES:
+            for rate in dict.fromkeys(kind.rate(rules, wanted) for wanted in MATCHES):
+                print(f"{name}, {rules:,} rules, {rate:.3g} matches a row", file=sys.stderr, flush=True)
+                conjunctions, codes = kind.make(rules, rate, ROWS, SEED).coded()
+                found += (
+                    Measured(name, rules, float(f"{rate:.4g}"), *each) for each in _plans(conjunctions, codes, repeat)
+                )
+    return found
+
+
+def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[str, str, float, dict[str, float]]]:
+    """The plans of a rule set: scanning, and what is chosen where tables, slicings or both are allowed."""
+    sample = np.ascontiguousarray(codes[:, :: max(1, codes.shape[1] // SAMPLE_ROWS)], np.int32)
+    planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
+    whole = Planner(expected(c, np.arange(len(c.target)), sample, counted=False), measured_costs())
+    seen: list[Choice] = []
+    for name, choice in choices(planner):
+        if any(_same(choice, other) for other in seen):
+            continue
+        seen.append(choice)
+        placement = None if choice.scanned.all() else whole.place(choice)
+        engine = Asc.build(c) if placement is None else BETree(c, placement=placement)
+        time, way = _timed(engine, codes, repeat)
+        yield name, way, time, steps(planner, choice, way)
+
+
+def choices(planner: Planner) -> Iterator[tuple[str, Choice]]:
+    """Names and what becomes of the conjunctions; some may be the same."""
+    yield "scanning", planner.scan_all()
+    yield "tables", planner.choose(keyed=True, sliced=False)
+    yield "slicings", planner.choose(keyed=False, sliced=True)
+    yield "tables and slicings", planner.choose(keyed=True, sliced=True)
+    yield "tables, most", planner.choose(keyed=True, sliced=False, eagerness=10.0)
+
+
+def _same(one: Choice, other: Choice) -> bool:
+    filed = one.filed.tables == other.filed.tables and np.array_equal(one.filed.table, other.filed.table)
+    return filed and np.array_equal(one.slicing, other.slicing)
+
+
+def _timed(engine: Asc | BETree, codes: np.ndarray, repeat: int) -> tuple[float, str]:
+    """Nanoseconds a row, and how the kernel scans."""
+    first = np.ascontiguousarray(codes[:, : 4 * BLOCK_ROWS])
+    engine.match(first)
+    rough = nanoseconds(1, engine.match, first) / first.shape[1]
+    rows = min(codes.shape[1], max(4 * BLOCK_ROWS, int(RUN_NANOSECONDS / rough) // BLOCK_ROWS * BLOCK_ROWS))
+    some = np.ascontiguousarray(codes[:, :rows])
+    time = nanoseconds(repeat, engine.match, some) / rows
+    return float(f"{time:.4g}"), engine.way
+
+
+def steps(planner: Planner, choice: Choice, way: str) -> dict[str, float]:
+    """How often a row has each step: by how much the plan costs more where the step does, the plan being the same."""
+    before = Planner(planner.of, planner.costs, way).cost(choice)
+    found = {}
+    for name in NAMES:
+        cost = getattr(planner.costs, name)
+        more = CHANGE * (cost or 1.0)
+        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), way).cost(choice)
+        if abs(changed - before) > 1e-6 * before:
+            found[name] = float(f"{(changed - before) / more:.4g}")
+    return found
