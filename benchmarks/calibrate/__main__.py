@@ -1,6 +1,6 @@
 """Measures what the steps of the matching kernel cost, and keeps it where engines are chosen by it.
 
-    python -m benchmarks.calibrate [--repeat 15] [--kept] [--write]
+    python -m benchmarks.calibrate [--repeat 15] [--kept] [--write] [--plots FOLDER]
 
 Each step is timed alone (`steps`), and so are whole matches of many plans, of rule sets that are in no other benchmark
 (`matches`). A plan is expected to take the sum of its steps, how often a row has each times what it costs; the costs
@@ -31,10 +31,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeat", type=int, default=15)
     parser.add_argument("--kept", action="store_true", help="fit the costs to the measurements that are kept")
     parser.add_argument("--write", action="store_true", help="replace the kept measurements and costs.json")
+    parser.add_argument("--plots", type=Path, help="folder for plans.png")
     options = parser.parse_args(arguments)
     measured_on, alone, plans = kept() if options.kept else measure(options.repeat)
     costs = fit.fitted(alone, plans)
     tell(alone, costs, plans)
+    if options.plots:
+        plot(options.plots / "plans.png", costs, plans)
     if options.write:
         if not options.kept:
             KEPT.write_text(matches.as_text(measured_on, alone, plans), "utf-8")
@@ -76,6 +79,33 @@ def tell(alone: Costs, costs: Costs, plans: list[matches.Measured]) -> None:
         f"\nThe plan expected to be fastest takes {median(behind):.2f} times as long as the fastest one in the middle,"
     )
     print(f"{max(behind):.2f} times at most, of {len(behind)} rule sets.")
+
+
+def plot(path: Path, costs: Costs, plans: list[matches.Measured]) -> None:
+    """What plans took, and what they are expected to take."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 6))
+    names = dict.fromkeys(plan.plan for plan in plans)
+    for name in names:
+        some = [plan for plan in plans if plan.plan == name]
+        axes.scatter(
+            [plan.nanoseconds for plan in some], [fit.expected(costs, plan) for plan in some], s=14, label=name
+        )
+    ends = [min(plan.nanoseconds for plan in plans), max(plan.nanoseconds for plan in plans)]
+    for factor, style in ((1.0, "-"), (1.15, ":"), (1 / 1.15, ":")):
+        axes.plot(ends, [factor * end for end in ends], style, color="grey", linewidth=1)
+    axes.set(xscale="log", yscale="log", xlabel="nanoseconds a row, measured", ylabel="expected")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8)
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    print(f"plot: {path}")
 
 
 if __name__ == "__main__":

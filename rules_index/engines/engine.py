@@ -26,9 +26,10 @@ SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": 
 """Arrays that the kernel reads as the conjunctions have them."""
 KERNEL = tuple(name for name in Index._fields if name not in (*SCALARS, *SHARED, *MEASURED))
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
-REARRANGED_ROWS = 1 << 20
-"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda); sooner where it
-was measured on fewer than a block, and more come."""
+REARRANGED_ROWS, ROWS_A_CONJUNCTION = 1 << 20, 64
+"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda), and how many more
+for each conjunction, of which each is looked at then; sooner where it was measured on fewer than a block, and more
+come."""
 
 
 class Engine(ABC):
@@ -83,7 +84,8 @@ class Engine(ABC):
         rows = codes.shape[1]
         if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
             index = self._index = self._measured(codes, self._open())
-            self._rows_left, self._rows_measured = REARRANGED_ROWS, rows
+            self._rows_left = REARRANGED_ROWS + ROWS_A_CONJUNCTION * len(index.target)
+            self._rows_measured = rows
         self._rows_left -= rows
         if codes.dtype == np.uint8 and index.shift.max(initial=0) > 0:
             codes = codes.astype(np.int32)

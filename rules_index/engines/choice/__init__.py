@@ -1,6 +1,6 @@
 """The choice between scanning, keying and slicing: by what each is expected to cost a row.
 
-The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks/calibrate.py`). How often a row has
+The costs of the kernel's steps were measured (`costs.json`, written by `benchmarks.calibrate`). How often a row has
 a code and satisfies a conjunction is counted in a sample of rows or, without one, guessed: conjunctions as if
 attributes knew nothing of each other.
 """

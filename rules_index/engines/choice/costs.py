@@ -1,4 +1,4 @@
-"""What the steps of the kernel cost, as measured (`benchmarks/calibrate.py`)."""
+"""What the steps of the kernel cost, as measured (`benchmarks.calibrate`)."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
-GAIN = 0.95
-"""Up to so much of the cost of scanning all, tables and slicings are chosen: where little is to be gained, what large
-tables cost beside other work in the caches would be lost."""
+GAIN = 0.9
+"""Up to so much of the cost of scanning all, tables and slicings are chosen: no cost is known better, and large tables
+cost more beside other work in the caches."""
 
 
 @dataclass(frozen=True)
