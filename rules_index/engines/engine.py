@@ -16,8 +16,9 @@ from rules_index.engines.validate import validate
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
-    "dense": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32, "panel_attributes": np.int32,
-    "panel_start": np.int32, "panel_terms": np.uint8, "panel_conjunctions": np.int32, "panel_next": np.int64,
+    "dense": None, "turned": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32,
+    "panel_attributes": np.int32, "panel_start": np.int32, "panel_terms": np.uint8, "panel_conjunctions": np.int32,
+    "panel_next": np.int64,
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
@@ -100,8 +101,8 @@ class Engine(ABC):
         count = min(rows, index.block_rows)
         # the first of a block or, where there are more, others spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
-        terms, dense, *arrays = arranged(some, index)
-        measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
+        terms, dense, turned, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (dense, turned, *map(_read_only, arrays)), strict=True))
         return index._replace(terms=_read_only(terms), **measured)
 
     @property
@@ -166,8 +167,7 @@ class Engine(ABC):
         fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
         fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
-        fields["dense"] = 0
-        fields |= {name: _read_only(np.empty(0, kind)) for name, kind in MEASURED.items() if kind}
+        fields |= {name: _read_only(np.empty(0, kind)) if kind else 0 for name, kind in MEASURED.items()}
         return Index(**fields)
 
     @abstractmethod

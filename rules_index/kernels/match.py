@@ -64,6 +64,7 @@ class Index(NamedTuple):
     skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
     halves            [2 * bitmaps, those of gates too] the two bitmaps whose common rows each has, where these are
                       quicker (`kernels.fill.halves_of`); else nothing
+    turned            1 where summaries by turns are made, too
     panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
     """
 
@@ -117,6 +118,7 @@ class Index(NamedTuple):
     skims: np.ndarray
     skim_next: np.ndarray
     halves: np.ndarray
+    turned: int
     panel_attributes: np.ndarray
     panel_start: np.ndarray
     panel_terms: np.ndarray
@@ -205,7 +207,8 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    eights, turns = np.zeros((2, bitmaps * GROUP if len(index.skims) else 0), np.uint64)
+    eights = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
+    turns = np.zeros(len(eights) if index.turned else 0, np.uint64)
     paneled = len(index.panel_terms) > 0
     looked_at = not paneled or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
     ascending = index.ascending and not paneled
@@ -291,8 +294,8 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.skims` on all
-    others."""
+    terms of each conjunction by the number of rows that they hold, `index.dense`, `index.turned`, and from
+    `index.skims` on all others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
@@ -315,7 +318,7 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, halves, shared = skimmed(
+    skims, skim_next, halves, turned, shared = skimmed(
         begin, last, index.term_start, terms, gates,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, words, count, bits,
     )  # fmt: skip
@@ -332,4 +335,4 @@ def arranged(sample, index):
             terms, skims, skim_next, halves = own, skims[:0], skim_next[:0], skims[:0]
         else:
             panels = no_panels()
-    return terms, dense, skims, skim_next, halves, *panels
+    return terms, dense, turned, skims, skim_next, halves, *panels

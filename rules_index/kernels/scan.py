@@ -8,7 +8,14 @@ from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, code_of, count_all, in_
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
-from rules_index.kernels.summaries import SKIMMED, add_groups, add_halved, add_words, share_eights
+from rules_index.kernels.summaries import (
+    SKIMMED,
+    add_groups,
+    add_groups_by_eights,
+    add_halved,
+    add_words,
+    share_eights,
+)
 from rules_index.kernels.vectors import (
     SPILLED,
     add_numbers,
@@ -241,6 +248,8 @@ def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups,
     """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
     `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
 
+    turns: nothing where summaries by eights do alone.
+
     First, which conjunctions may have a row at all; then, in which groups of words; then, what is there.
     """
     likely = np.uint64(0)
@@ -253,7 +262,10 @@ def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups,
     for each in range(likely):
         number = np.uint64(groups[each])
         at = (skip + number) * np.uint64(SKIMMED)
-        found = add_groups(eights, skims, at, turns, some, found, np.int32(number * _GROUP))
+        if len(turns):
+            found = add_groups(eights, skims, at, turns, some, found, np.int32(number * _GROUP))
+        else:
+            found = add_groups_by_eights(eights, skims, at, some, found, np.int32(number * _GROUP))
     count = np.uint64(0)
     for each in range(found):
         number, group = np.uint64(some[each]) // _GROUP, np.uint64(some[each]) % _GROUP * _GROUP

@@ -7,7 +7,8 @@ summaries of `GROUP` words, each with a bit for eight rows:
 - *by eights*: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7, which lie side by side;
 - *by turns*: bit b of word w for the rows 512 g + 64 w + b, one of each group g.
 
-Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
+Rows that several bitmaps share are in what their summaries share. Where the rows of bitmaps are few, those by eights
+tell nearly as much alone, and the others are not made. An interval that is given by the bitmaps of both its
 ends has no summary.
 
 Where bitmaps are then looked at in few places, most of those of single codes are not made at all: their summaries, and
@@ -50,6 +51,9 @@ FEW_SHARED = 4
 quicker than bitmaps alone."""
 FEW_LOOKS = 1.5
 """Up to so many times a bitmap is looked at, for each group of its words, the bitmaps of its code's digits will do."""
+TURNING, TURNS = 0.2, 0.3
+"""How long it takes to make the summary by turns of a bitmap, and to look at those of a conjunction, to look at a group
+of words being 1; where that is more than the groups that they spare, summaries by eights do alone."""
 _GROUP = np.uint64(GROUP)
 _SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
 """The stride of summaries, and the only group of their words."""
@@ -67,19 +71,30 @@ def add_summaries(
         turns = numba.core.cgutils.alloca_once_value(builder, ir.Constant(WORDS, [0] * GROUP))
         begin, step = ir.Constant(LONG, 0), ir.Constant(LONG, GROUP)
         with numba.core.cgutils.for_range_slice(builder, begin, count, step, LONG) as (word, number):
-            words, others = (
-                load_words(context, builder, signature, arguments, 0, builder.add(at, word)) for at in (high, low)
-            )
-            words = builder.and_(words, others)
-            used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
+            words = _both(context, builder, signature, arguments, high, low, word)
             pointer = pointer_to(context, builder, signature, arguments, 4, builder.add(to, number), LONG)
-            builder.store(builder.bitcast(used, LONG), pointer)
+            builder.store(_eights(builder, words), pointer)
             builder.store(builder.or_(builder.load(turns), words), turns)
         pointer = pointer_to(context, builder, signature, arguments, 5, to, WORDS)
         builder.store(builder.load(turns), pointer, align=8)
         return context.get_dummy_value()
 
     return numba.types.void(bits, U64, U64, U64, eights, turns, U64), codegen
+
+
+@intrinsic
+def add_eights(typing_context: Any, bits: Any, high: Any, low: Any, count: Any, eights: Any, to: Any) -> Any:
+    """Like `add_summaries`, by eights alone."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, high, low, count, _, to = arguments
+        begin, step = ir.Constant(LONG, 0), ir.Constant(LONG, GROUP)
+        with numba.core.cgutils.for_range_slice(builder, begin, count, step, LONG) as (word, number):
+            pointer = pointer_to(context, builder, signature, arguments, 4, builder.add(to, number), LONG)
+            builder.store(_eights(builder, _both(context, builder, signature, arguments, high, low, word)), pointer)
+        return context.get_dummy_value()
+
+    return numba.types.void(bits, U64, U64, U64, eights, U64), codegen
 
 
 @intrinsic
@@ -106,12 +121,25 @@ def add_groups(
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, count, first = (arguments[i] for i in (2, 5, 6))
         shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
-        by_turns = builder.bitcast(_shared(context, builder, signature, arguments, 3, at, *_SUMMARY), BYTES)
-        used = builder.icmp_unsigned("!=", by_turns, ir.Constant(BYTES, [0] * LANES))
-        shared = builder.and_(shared, spread(builder, builder.bitcast(used, LONG), GROUP))
+        by_turns = _shared(context, builder, signature, arguments, 3, at, *_SUMMARY)
+        shared = builder.and_(shared, spread(builder, _eights(builder, by_turns), GROUP))
         return _add(context, builder, signature, arguments, shared, [(4, _numbers(builder, first))], count)
 
     return U64(eights, skims, U64, turns, numbers, U64, numba.types.int32), codegen
+
+
+@intrinsic
+def add_groups_by_eights(
+    typing_context: Any, eights: Any, skims: Any, at: Any, numbers: Any, count: Any, first: Any
+) -> Any:
+    """Like `add_groups`, as the summaries by eights tell alone."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at, count, first = (arguments[i] for i in (2, 4, 5))
+        shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
+        return _add(context, builder, signature, arguments, shared, [(3, _numbers(builder, first))], count)
+
+    return U64(eights, skims, U64, numbers, U64, numba.types.int32), codegen
 
 
 @intrinsic
@@ -190,6 +218,18 @@ def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: i
     return builder.zext(builder.load(pointer, align=4), LONG)
 
 
+def _both(context: Any, builder: Any, signature: Any, arguments: Any, high: Any, low: Any, word: Any) -> Any:
+    """What the words `word` further than `high` and than `low` share, of the first argument."""
+    words, others = (load_words(context, builder, signature, arguments, 0, builder.add(at, word)) for at in (high, low))
+    return builder.and_(words, others)
+
+
+def _eights(builder: Any, words: Any) -> Any:
+    """A bit for each byte that is not 0."""
+    used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
+    return builder.bitcast(used, LONG)
+
+
 def _some(builder: Any, words: Any) -> Any:
     """Which lanes are not 0."""
     return builder.icmp_unsigned("!=", words, ir.Constant(WORDS, [0] * GROUP))
@@ -214,20 +254,24 @@ def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any,
 
 @bare
 def summarise(bitmaps, halves, words, bits, eights, turns):
-    """Writes the summaries [bitmaps * GROUP] of all bitmaps; by eights only as many words as a block has groups."""
+    """Writes the summaries [bitmaps * GROUP] of all bitmaps, those by turns where there is room; by eights only as many
+    words as a block has groups."""
     count = np.uint64(words)
     for number in range(bitmaps):
         bitmap = high = low = np.uint64(number)
         if len(halves):
             high, low = np.uint64(halves[bitmap + bitmap]), np.uint64(halves[bitmap + bitmap + ONE])
-        add_summaries(bits, high * count, low * count, count, eights, turns, bitmap * _GROUP)
+        if len(turns):
+            add_summaries(bits, high * count, low * count, count, eights, turns, bitmap * _GROUP)
+        else:
+            add_eights(bits, high * count, low * count, count, eights, bitmap * _GROUP)
 
 
 @inner
 def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start, bitmap_intervals, words, rows, bits):
-    """`skims`, `skim_next` and `halves` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a
-    block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker.
-    If not, terms with a summary are put first, in place.
+    """`skims`, `skim_next`, `halves` and `turned` of `kernels.match.Index` for the conjunctions [begin, end), by the
+    bitmaps of a block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone
+    are quicker. If not, terms with a summary are put first, in place.
     """
     skims = np.empty((end - begin) * SKIMMED, np.int32)
     following = np.empty(end - begin, np.int64)
@@ -235,20 +279,23 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
     bitmaps = len(bitmap_attribute) + gates
     # the summaries of all bitmaps take as long as a few conjunctions
     if rows < STEP or len(skims) < bitmaps:
-        return none, following[:0], none, 0
+        return none, following[:0], none, 0, 0
     eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
     summarise(bitmaps, none, words, bits, eights, turns)
     numbers = np.empty(2 * GROUP, np.int32)
-    shared = np.uint64(0)
+    shared = by_eights = likely = np.uint64(0)
     for conjunction in range(begin, end):
         start, stop = term_start[conjunction], term_start[conjunction + 1]
         at = (conjunction - begin) * SKIMMED
         count = _rarest(start, stop, terms, skims[at : at + SKIMMED])
         following[conjunction - begin] = start + count if start + count < stop else -1
         shared += add_groups(eights, skims, np.uint64(at), turns, numbers, np.uint64(0), np.int32(0))
+        alone = add_groups_by_eights(eights, skims, np.uint64(at), numbers, np.uint64(0), np.int32(0))
+        by_eights += alone
+        likely += np.uint64(alone != 0)
     groups = (rows + STEP - 1) // STEP
     if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
-        return none, following[:0], none, 0
+        return none, following[:0], none, 0, 0
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
     whole = _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps)
@@ -258,7 +305,8 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         halved += halves[2 * bitmap] != bitmap
     if np.int64(shared) * SKIMMED > FEW_LOOKS * groups * halved:
         halves = none
-    return skims, following if following.max() >= 0 else following[:0], halves, np.int64(shared)
+    turned = np.int64(by_eights - shared) > TURNING * bitmaps + TURNS * np.int64(likely)
+    return skims, following if following.max() >= 0 else following[:0], halves, int(turned), np.int64(shared)
 
 
 @inner

@@ -110,7 +110,7 @@ class Planner:
     """Expected costs of placements."""
 
     def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
-        """way: the only one to scan in (`scanning.Scanning`)."""
+        """way: the only one to scan in, where it is allowed (`scanning.Scanning`)."""
         self.of = of
         self.costs = costs
         self.scanning = Scanning(of, costs, way)

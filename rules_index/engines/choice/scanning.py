@@ -36,7 +36,7 @@ class Scanning:
     """
 
     def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
-        """way: the only one to reckon with."""
+        """way: the only one to reckon with, where these conjunctions allow it."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
@@ -45,18 +45,13 @@ class Scanning:
         self.each = ways[self.best].each
 
     def _ways(self, only: str | None) -> dict[str, Way]:
-        ways = {}
-        for name, make in (
-            ("bitmaps", self._by_bitmaps),
-            ("summaries", self._by_summaries),
-            ("panels", self._by_panels),
-        ):
-            if only in (None, name) and (way := make()) is not None:
-                ways[name] = way
-        if only is None and "summaries" not in ways:
+        makers = {"bitmaps": self._by_bitmaps, "summaries": self._by_summaries, "panels": self._by_panels}
+        made = {name: make() for name, make in makers.items() if only in (None, name)}
+        if only is None and made["summaries"] is None:
             # the kernel makes panels in place of summaries
-            ways.pop("panels", None)
-        return ways
+            made["panels"] = None
+        # what some conjunctions allow all others may not
+        return {name: way for name, way in made.items() if way is not None} or {"bitmaps": self._by_bitmaps()}
 
     def cost(self, scanned: np.ndarray) -> float:
         """A row in the conjunctions `scanned` [conjunctions] bool, and in what they share, the cheapest way."""
@@ -134,7 +129,8 @@ class Scanning:
         place = terms.attribute[first].astype(np.int64) * CODES + code[rarest]
         _, at, filed = np.unique(place, return_inverse=True, return_counts=True)
         panels = np.ceil(of.scale * filed / LANES) / (of.scale * filed)
-        share = np.where(np.isin(np.arange(len(terms.owner)), codes), of.share, 1.0)
+        share = np.ones(len(terms.owner), np.float32)
+        share[codes] = of.share[codes]
         left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
         cost = self.costs.panel * of.share[first] * panels[at] + self.costs.held * left
         cost += self.costs.survivor * of.matches + self.costs.check * of.checked

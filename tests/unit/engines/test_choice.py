@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.kinds import KINDS
 from rules_index.engines import BETree, build
+from rules_index.engines.choice.costs import measured_costs
+from rules_index.engines.choice.plans import expected, sampled
+from rules_index.engines.choice.scanning import Scanning
 from rules_index.engines.layout import Placement
+from rules_index.kernels.panels import shuffles
 from tests.unit.engines.test_lists import conjunctions_of
 
 ROWS = 2048
@@ -33,6 +38,28 @@ def test_rules_of_values_that_few_rows_have_are_looked_up() -> None:
     codes = np.stack([draw.integers(0, 200, ROWS), draw.integers(0, 200, ROWS), draw.integers(0, 6, ROWS)])
     engine, reason = build(conjunctions_of([202, 202, 8], rules), "auto", codes.astype(np.int32))
     assert engine.name == "be_tree" and "tables" in reason
+
+
+def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() -> None:
+    draw = np.random.default_rng(4)
+    rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(draw.integers(0, 99, (300, 3)))]
+    c = conjunctions_of([102] * 3, rules)
+    whole = conjunctions_of([102] * 3, [*rules, (300, {0: [(3, 90)]})])
+    for way in ("bitmaps", "summaries", "panels"):
+        given = [
+            Scanning(expected(each, np.arange(len(each.target)), None, True), measured_costs(), way)
+            for each in (c, whole)
+        ]
+        assert list(given[0].ways) == ([way] if way != "panels" or shuffles() else ["bitmaps"])
+        assert list(given[1].ways) == ["bitmaps" if way == "panels" else way]
+        assert all(len(each.each) == each.of.count and (each.each > 0).all() for each in given)
+
+
+def test_very_many_equalities_are_expected_to_be_scanned_in_panels() -> None:
+    given = KINDS["zipf"].make(100_000, 0.1, ROWS, 5)
+    c, codes = given.coded()
+    scanning = Scanning(expected(c, sampled(c), codes.astype(np.int32), True), measured_costs())
+    assert scanning.best == ("panels" if shuffles() else "summaries")
 
 
 def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:

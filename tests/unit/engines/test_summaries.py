@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from benchmarks.kinds import KINDS
 from rules_index.engines import build
 from rules_index.engines.flat import Conjunctions
 from rules_index.kernels.jit import jit
@@ -36,7 +37,9 @@ def test_a_summary_has_a_bit_for_eight_rows(words: int) -> None:
     by_eights = np.zeros((50, 64 * GROUP), bool)
     by_eights[:, : words * 8] = rows.reshape(50, -1, 8).any(axis=2)
     by_turns = rows.reshape(50, -1, 64 * GROUP).any(axis=1)
-    for found, expected in ((eights, by_eights), (turns, by_turns)):
+    alone = np.zeros_like(eights)
+    _summarise(50, NONE, words, bits, alone, alone[:0])
+    for found, expected in ((eights, by_eights), (turns, by_turns), (alone, by_eights)):
         assert np.array_equal(found, np.packbits(expected, axis=1, bitorder="little").view(np.uint64).reshape(-1))
 
 
@@ -81,7 +84,7 @@ def test_what_is_found_by_summaries_is_what_brute_force_finds(
     choice = np.random.default_rng(seed)
     c = _rules(choice, equalities, longest)
     engine, oracle = build(c, "asc")[0], build(c, "scan")[0]
-    skimmed = halved = hits = 0
+    skimmed = halved = turned = hits = 0
     for rows in choice.permutation([1, 512, 700, 4095, 4096, 4097, 9000]).tolist():
         codes = np.stack([_codes(choice, size, rows) for size in SIZES])
         offsets, ordinals = engine.match(codes)
@@ -89,12 +92,23 @@ def test_what_is_found_by_summaries_is_what_brute_force_finds(
         assert np.array_equal(offsets, expected[0]) and np.array_equal(ordinals, expected[1]), rows
         skimmed += len(engine._index.skims)
         halved += len(engine._index.halves)
+        turned += engine._index.turned
         hits += len(ordinals)
     assert skimmed >= SKIMMED * RULES
     # rules of equalities alone match fewer rows
     assert hits > (100 if equalities is MOST else 20)
     # a term that is not among those skimmed is looked at in its own bitmap
     assert halved > 0 or longest > SKIMMED
+
+
+@pytest.mark.parametrize(("kind", "turned"), [("equality", 0), ("zipf", 1)])
+def test_summaries_by_turns_are_made_where_those_by_eights_tell_too_little(kind: str, turned: int) -> None:
+    given = KINDS[kind].make(2_000, 0.3, 9_000, 1)
+    c, codes = given.coded()
+    engine = build(c, "asc")[0]
+    found = np.bincount(engine.match(codes)[1], minlength=len(given))
+    assert np.array_equal(found, given.brute_force())
+    assert len(engine._index.skims) and engine._index.turned == turned
 
 
 def test_rules_of_ranges_are_not_skimmed() -> None:
