@@ -180,7 +180,9 @@ def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[fl
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            found = scan._words_shared(begin, end, WORDS, bits, skims, NONE, eights, turns, groups, current, places)
+            found = scan._words_shared(
+                begin, end, WORDS, bits, skims, NONE, NONE, eights, turns, groups, current, places
+            )
             count += found[1]
         return count
 

@@ -17,8 +17,8 @@ from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
     "dense": None, "turned": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32,
-    "panel_attributes": np.int32, "panel_start": np.int32, "panel_terms": np.uint8, "panel_conjunctions": np.int32,
-    "panel_next": np.int64,
+    "skim_halves": np.int32, "panel_attributes": np.int32, "panel_start": np.int32, "panel_terms": np.uint8,
+    "panel_conjunctions": np.int32, "panel_next": np.int64,
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""

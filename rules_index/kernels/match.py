@@ -64,6 +64,8 @@ class Index(NamedTuple):
     skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
     halves            [2 * bitmaps, those of gates too] the two bitmaps whose common rows each has, where these are
                       quicker (`kernels.fill.halves_of`); else nothing
+    skim_halves       [2 * `SKIMMED` * scanned] the two of each of the skims, where there are halves and conjunctions
+                      are looked at often enough; else nothing
     turned            1 where summaries by turns are made, too
     panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
     """
@@ -118,6 +120,7 @@ class Index(NamedTuple):
     skims: np.ndarray
     skim_next: np.ndarray
     halves: np.ndarray
+    skim_halves: np.ndarray
     turned: int
     panel_attributes: np.ndarray
     panel_start: np.ndarray
@@ -235,7 +238,8 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                         summarise(bitmaps, index.halves, words, bits, eights, turns)
                     hit_rows, hit_rules, hits = scan(
                         begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, in_order, index.skims, index.skim_next, index.halves, eights, turns,
+                        bits, gate_bits, in_order, index.skims, index.skim_next, index.halves,
+                        index.skim_halves, eights, turns,
                         index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target,
                         hit_rows, hit_rules, hits,
@@ -318,7 +322,7 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, halves, turned, shared = skimmed(
+    skims, skim_next, halves, skim_halves, turned, shared = skimmed(
         begin, last, index.term_start, terms, gates,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, words, count, bits,
     )  # fmt: skip
@@ -332,7 +336,7 @@ def arranged(sample, index):
         if len(panels[0]) and skimming > comparing(
             begin, last, index.term_start, own, size_of, panels, coarse, chunk_rows, count
         ):
-            terms, skims, skim_next, halves = own, skims[:0], skim_next[:0], skims[:0]
+            terms, skims, skim_next, halves, skim_halves = own, skims[:0], skim_next[:0], skims[:0], skims[:0]
         else:
             panels = no_panels()
-    return terms, dense, turned, skims, skim_next, halves, *panels
+    return terms, dense, turned, skims, skim_next, halves, skim_halves, *panels

@@ -10,6 +10,7 @@ from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import (
     SKIMMED,
+    add_both_halves,
     add_groups,
     add_groups_by_eights,
     add_halved,
@@ -187,7 +188,7 @@ def check_rows(
 @inner
 def scan(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    skims, skim_next, halves, eights, turns,
+    skims, skim_next, halves, skim_halves, eights, turns,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
@@ -206,8 +207,9 @@ def scan(
         stop = min(end, batch + at_once)
         if len(skims):
             found, rows = _words_shared(
-                batch - begin, stop - begin, words, bits, skims, halves, eights, turns, groups, current, places
-            )
+                batch - begin, stop - begin, words, bits, skims, halves, skim_halves, eights, turns, groups, current,
+                places,
+            )  # fmt: skip
             if len(skim_next):
                 found, rows = _words_held(
                     batch, found, True, words, bits, term_start, terms, skim_next[batch - begin :], current, places
@@ -244,7 +246,7 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 
 @bare
-def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups, current, places):
+def _words_shared(begin, end, words, bits, skims, halves, skim_halves, eights, turns, groups, current, places):
     """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
     `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
 
@@ -267,15 +269,28 @@ def _words_shared(begin, end, words, bits, skims, halves, eights, turns, groups,
         else:
             found = add_groups_by_eights(eights, skims, at, some, found, np.int32(number * _GROUP))
     count = np.uint64(0)
-    for each in range(found):
-        number, group = np.uint64(some[each]) // _GROUP, np.uint64(some[each]) % _GROUP * _GROUP
-        at = (skip + number) * np.uint64(SKIMMED)
-        place = np.int32((number << np.uint64(WORD_BITS)) + group)
-        if len(halves):
+    # one loop for each: a branch within would cost a tenth of the time
+    if len(skim_halves):
+        for each in range(found):
+            at, group, place = _place_of(skip, some[each])
+            count = add_both_halves(bits, skim_halves, at + at, np.uint64(words), group, current, places, count, place)
+    elif len(halves):
+        for each in range(found):
+            at, group, place = _place_of(skip, some[each])
             count = add_halved(bits, skims, at, np.uint64(words), group, current, places, count, place, halves)
-        else:
+    else:
+        for each in range(found):
+            at, group, place = _place_of(skip, some[each])
             count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
     return np.int64(count), count_all(current, count)
+
+
+@inlined
+def _place_of(skip, shared):
+    """Of a group in which a conjunction may have a row, counted through the conjunctions behind the first `skip` of
+    `skims`: where these begin there, the group's first word, and the place of that word."""
+    number, group = np.uint64(shared) // _GROUP, np.uint64(shared) % _GROUP * _GROUP
+    return (skip + number) * np.uint64(SKIMMED), group, np.int32((number << np.uint64(WORD_BITS)) + group)
 
 
 @bare

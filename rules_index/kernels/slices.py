@@ -34,7 +34,8 @@ def match_sliced(
     """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
     slicings = len(index.slice_attribute)
     # sorted blocks are too short for summaries
-    skims, skim_next, halves, summaries = index.skims[:0], index.skim_next[:0], index.halves[:0], bits[:0]
+    skims, skim_next, summaries = index.skims[:0], index.skim_next[:0], bits[:0]
+    halves = skim_halves = skims
     words = min(words, SLICE_WORDS)
     block_rows = words << 6
     order = np.empty(chunk_rows if slicings else 0, np.int32)
@@ -57,7 +58,7 @@ def match_sliced(
                 hit_rows, hit_rules, hits = scan(
                     index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
                     codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-                    skims, skim_next, halves, summaries, summaries,
+                    skims, skim_next, halves, skim_halves, summaries, summaries,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip

@@ -169,19 +169,42 @@ def add_halved(
     """Like `add_words`, of bitmaps that are given by their `halves`."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, _, at, stride, group, _, _, count, first, _ = arguments
-        shared = ir.Constant(WORDS, [-1] * GROUP)
+        at = arguments[2]
+        bitmaps = []
         for k in range(SKIMMED):
             number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
             for half in (0, 1):
                 place = builder.add(builder.shl(number, ir.Constant(LONG, 1)), ir.Constant(LONG, half))
-                bitmap = _number(context, builder, signature, arguments, 9, place)
-                word = builder.add(builder.mul(bitmap, stride), group)
-                shared = builder.and_(shared, load_words(context, builder, signature, arguments, 0, word))
-        given = [(5, shared), (6, _numbers(builder, first))]
-        return _add(context, builder, signature, arguments, shared, given, count)
+                bitmaps.append(_number(context, builder, signature, arguments, 9, place))
+        return _add_shared(context, builder, signature, arguments, bitmaps)
 
     return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32, halves), codegen
+
+
+@intrinsic
+def add_both_halves(
+    typing_context: Any, bits: Any, skim_halves: Any, at: Any, stride: Any, group: Any, words: Any, places: Any,
+    count: Any, first: Any,
+) -> Any:  # fmt: skip
+    """Like `add_words`, of twice as many bitmaps: the halves of those that are skimmed."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        places = [builder.add(arguments[2], ir.Constant(LONG, k)) for k in range(2 * SKIMMED)]
+        bitmaps = [_number(context, builder, signature, arguments, 1, place) for place in places]
+        return _add_shared(context, builder, signature, arguments, bitmaps)
+
+    return U64(bits, skim_halves, U64, U64, U64, words, places, U64, numba.types.int32), codegen
+
+
+def _add_shared(context: Any, builder: Any, signature: Any, arguments: Any, bitmaps: list[Any]) -> Any:
+    """What `add_words` does, of bitmaps whose numbers are given; the arguments are as there."""
+    _, _, _, stride, group, _, _, count, first, *_ = arguments
+    shared = ir.Constant(WORDS, [-1] * GROUP)
+    for bitmap in bitmaps:
+        word = builder.add(builder.mul(bitmap, stride), group)
+        shared = builder.and_(shared, load_words(context, builder, signature, arguments, 0, word))
+    given = [(5, shared), (6, _numbers(builder, first))]
+    return _add(context, builder, signature, arguments, shared, given, count)
 
 
 def _shared(
@@ -269,9 +292,9 @@ def summarise(bitmaps, halves, words, bits, eights, turns):
 
 @inner
 def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start, bitmap_intervals, words, rows, bits):
-    """`skims`, `skim_next`, `halves` and `turned` of `kernels.match.Index` for the conjunctions [begin, end), by the
-    bitmaps of a block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone
-    are quicker. If not, terms with a summary are put first, in place.
+    """`skims`, `skim_next`, `halves`, `skim_halves` and `turned` of `kernels.match.Index` for the conjunctions
+    [begin, end), by the bitmaps of a block of some rows, and in how many groups of words these may have a row; nothing
+    where bitmaps alone are quicker. If not, terms with a summary are put first, in place.
     """
     skims = np.empty((end - begin) * SKIMMED, np.int32)
     following = np.empty(end - begin, np.int64)
@@ -279,7 +302,7 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
     bitmaps = len(bitmap_attribute) + gates
     # the summaries of all bitmaps take as long as a few conjunctions
     if rows < STEP or len(skims) < bitmaps:
-        return none, following[:0], none, 0, 0
+        return none, following[:0], none, none, 0, 0
     eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
     summarise(bitmaps, none, words, bits, eights, turns)
     numbers = np.empty(2 * GROUP, np.int32)
@@ -295,7 +318,7 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         likely += np.uint64(alone != 0)
     groups = (rows + STEP - 1) // STEP
     if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
-        return none, following[:0], none, 0, 0
+        return none, following[:0], none, none, 0, 0
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
     whole = _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps)
@@ -305,8 +328,21 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         halved += halves[2 * bitmap] != bitmap
     if np.int64(shared) * SKIMMED > FEW_LOOKS * groups * halved:
         halves = none
+    # worth their room where each is looked at
+    often = len(halves) > 0 and np.int64(shared) >= end - begin
+    skim_halves = np.empty(2 * len(skims) if often else 0, np.int32)
+    for at in range(len(skim_halves) // 2):
+        skim_halves[2 * at] = halves[2 * skims[at]]
+        skim_halves[2 * at + 1] = halves[2 * skims[at] + 1]
     turned = np.int64(by_eights - shared) > TURNING * bitmaps + TURNS * np.int64(likely)
-    return skims, following if following.max() >= 0 else following[:0], halves, int(turned), np.int64(shared)
+    return (
+        skims,
+        following if following.max() >= 0 else following[:0],
+        halves,
+        skim_halves,
+        int(turned),
+        np.int64(shared),
+    )
 
 
 @inner
