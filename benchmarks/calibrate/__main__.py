@@ -78,7 +78,7 @@ def tell(alone: Costs, costs: Costs, plans: list[matches.Measured]) -> None:
     print(
         f"\nThe plan expected to be fastest takes {median(behind):.2f} times as long as the fastest one in the middle,"
     )
-    print(f"{max(behind):.2f} times at most, of {len(behind)} rule sets.")
+    print(f"{max(behind):.2f} times at most, of {len(behind)} rule sets with several plans.")
 
 
 def plot(path: Path, costs: Costs, plans: list[matches.Measured]) -> None:

@@ -37,12 +37,11 @@ def fitted(alone: Costs, plans: list[Measured]) -> Costs:
     at, damping = start.copy(), 1.0
 
     def rest(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        expected = often @ np.exp(logs)
-        # lists that are made from bitmaps cost less than others by what is taken off: never all of it
-        expected = np.maximum(expected, 0.01 * times)
-        off, slopes = _bounded(np.log(expected / times))
+        # what lists made from bitmaps spare is taken off: never all of it
+        told = np.maximum(often @ np.exp(logs), 0.01 * times)
+        off, slopes = _bounded(np.log(told / times))
         far = np.concatenate([weight * off, np.sqrt(TRUST) * (logs - start)])
-        slopes = (weight * slopes / expected)[:, None] * often * np.exp(logs)
+        slopes = (weight * slopes / told)[:, None] * often * np.exp(logs)
         return far, np.concatenate([slopes, np.sqrt(TRUST) * np.eye(len(logs))])
 
     far, slopes = rest(at)
@@ -67,14 +66,17 @@ def _bounded(off: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def behind(costs: Costs, plans: list[Measured]) -> list[float]:
-    """Of every rule set how many times as long as its fastest plan the one takes that is expected to be fastest."""
-    fastest = _fastest(plans)
-    chosen: dict[tuple[str, int, float], Measured] = {}
+    """Of every rule set with several plans how many times as long as the fastest the one takes that is expected to be
+    fastest."""
+    of: dict[tuple[str, int, float], list[Measured]] = defaultdict(list)
     for plan in plans:
-        best = chosen.setdefault(_rule_set(plan), plan)
-        if expected(costs, plan) < expected(costs, best):
-            chosen[_rule_set(plan)] = plan
-    return [plan.nanoseconds / fastest[key] for key, plan in chosen.items()]
+        of[_rule_set(plan)].append(plan)
+    fastest = _fastest(plans)
+    return [
+        min(each, key=lambda plan: expected(costs, plan)).nanoseconds / fastest[key]
+        for key, each in of.items()
+        if len(each) > 1
+    ]
 
 
 def _fastest(plans: list[Measured]) -> dict[tuple[str, int, float], float]:

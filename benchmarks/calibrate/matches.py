@@ -13,7 +13,7 @@ from benchmarks.calibrate.steps import nanoseconds
 from benchmarks.kinds import KINDS
 from rules_index.engines import SAMPLE_ROWS, Asc, BETree, Conjunctions
 from rules_index.engines.choice.costs import Costs, measured_costs
-from rules_index.engines.choice.plans import Choice, Planner, expected, sampled
+from rules_index.engines.choice.plans import Choice, Planner, expected, placement, sampled
 from rules_index.engines.layout import BLOCK_ROWS
 
 SEED = 23
@@ -73,14 +73,13 @@ def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[st
     """The plans of a rule set: scanning, and what is chosen where tables, slicings or both are allowed."""
     sample = np.ascontiguousarray(codes[:, :: max(1, codes.shape[1] // SAMPLE_ROWS)], np.int32)
     planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
-    whole = Planner(expected(c, np.arange(len(c.target)), sample, counted=False), measured_costs())
     seen: list[Choice] = []
     for name, choice in choices(planner):
         if any(_same(choice, other) for other in seen):
             continue
         seen.append(choice)
-        placement = None if choice.scanned.all() else whole.place(choice)
-        engine = Asc.build(c) if placement is None else BETree(c, placement=placement)
+        keyed = not choice.scanned.all()
+        engine = BETree(c, placement=placement(c, sample, planner, choice)) if keyed else Asc.build(c)
         time, way = _timed(engine, codes, repeat)
         yield name, way, time, steps(planner, choice, way)
 

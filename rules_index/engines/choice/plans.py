@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from rules_index.engines.choice.keys import Filed, Keys
 from rules_index.engines.choice.scanning import Scanning
 from rules_index.engines.choice.slices import Slices
 from rules_index.engines.flat import Conjunctions
-from rules_index.engines.layout import Placement
+from rules_index.engines.layout import Placement, scan_all
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
+PLACED = 1 << 17
+"""Conjunctions that are placed at once."""
 GAIN = 0.9
 """Up to so much of the cost of scanning all, tables and slicings are chosen: no cost is known better, and large tables
 cost more beside other work in the caches."""
@@ -53,22 +55,30 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
 
     sample: codes [attributes, rows] of some rows.
     """
-    count = len(c.target) - int(c.gate_start[-1])
-    drawn = sampled(c)
-    planner = Planner(expected(c, drawn, sample, counted=True), measured_costs())
+    planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
     scanning = planner.scan_all()
     found = [planner.choose(keyed, sliced) for keyed, sliced in ((False, True), (True, False), (True, True))]
     if any(each.scanned.any() for each in found):
         # the last scanned conjunctions may cost the bitmaps of all attributes
         found += [planner.choose(keyed=True, sliced=sliced, eagerness=10.0) for sliced in (False, True)]
     cost, best = min(((planner.cost(each), each) for each in found), key=lambda each: each[0])
-    nowhere = np.full(count, -1, np.int32)
-    scan_all = Plan(Placement(nowhere, nowhere, (), ()), planner.cost(scanning))
-    if cost >= GAIN * scan_all.cost:
-        return scan_all, scan_all
-    if len(drawn) < count:
-        planner = Planner(expected(c, np.arange(count), sample, counted=False), planner.costs, planner.scanning.best)
-    return scan_all, Plan(planner.place(best), cost)
+    whole = Plan(scan_all(c), planner.cost(scanning))
+    if cost >= GAIN * whole.cost:
+        return whole, whole
+    return whole, Plan(placement(c, sample, planner, best), cost)
+
+
+def placement(c: Conjunctions, sample: np.ndarray | None, planner: Planner, choice: Choice) -> Placement:
+    """All conjunctions of rules in the tables and slicings that were chosen for some: part by part, which is what
+    memory is needed for."""
+    count = len(c.target) - int(c.gate_start[-1])
+    found = [planner.place(choice)]
+    if count > planner.of.count:
+        parts = (np.arange(begin, min(count, begin + PLACED)) for begin in range(0, count, PLACED))
+        each = (Planner(expected(c, part, sample, False), planner.costs, planner.scanning.best) for part in parts)
+        found = [some.place(choice) for some in each]
+    table, slicing = (np.concatenate([getattr(part, name) for part in found]) for name in ("table", "slicing"))
+    return replace(found[0], table=table, slicing=slicing)
 
 
 def sampled(c: Conjunctions) -> np.ndarray:

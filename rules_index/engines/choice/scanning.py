@@ -21,7 +21,8 @@ from rules_index.kernels.summaries import FEW_LOOKS, FEW_SHARED, RAREST, SKIMMED
 @dataclass(frozen=True)
 class Way:
     """One way to scan: nanoseconds a row of each conjunction [conjunctions] float32, and of what some of them
-    [conjunctions] bool share."""
+    [conjunctions] bool share. That function is not to refer to what has the way: a cycle would keep, for a while, all
+    the terms in memory."""
 
     each: np.ndarray
     shared: Callable[[np.ndarray], float]
@@ -73,17 +74,18 @@ class Scanning:
 
     def _by_bitmaps(self) -> Way:
         """In a block of bitmaps that are filled already, each conjunction for itself."""
-        first, second = self.of.rarest(self.of.share, 2)
+        of, costs = self.of, self.costs
+        first, second = of.rarest(of.share, 2)
         words = BLOCK_ROWS / 64
         left = words * -np.expm1(-64.0 * first * second)
-        further = np.where(left > FEW_WORDS, self.costs.narrow, left * self.costs.word / BLOCK_ROWS)
-        cost = self.costs.scan + further * (self.of.lengths > 2) + self._matches_cost()
-        return Way(np.asarray(cost, np.float32), lambda scanned: self.costs.bitmap * self.of.bitmaps(scanned))
+        further = np.where(left > FEW_WORDS, costs.narrow, left * costs.word / BLOCK_ROWS)
+        cost = costs.scan + further * (of.lengths > 2) + self._matches_cost()
+        return Way(np.asarray(cost, np.float32), lambda scanned: costs.bitmap * of.bitmaps(scanned))
 
     def _by_summaries(self) -> Way | None:
         """In a block of summaries that are made already: whether rows may satisfy a conjunction by the rarest terms,
         and in which groups of words by all."""
-        of, terms = self.of, self.of.terms
+        of, terms, costs = self.of, self.of.terms, self.costs
         # an interval of some codes has no summary
         single = (terms.pieces != 1) | (terms.low == terms.high)
         held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SKIMMED)
@@ -101,20 +103,20 @@ class Scanning:
         looks = of.scale * groups.sum() * SKIMMED
         halved = codes_only and bool(looks <= FEW_LOOKS * GROUP * bitmaps)
         # where bitmaps are halved, each that is looked at is two
-        looking = self.costs.likely * likely + self.costs.group * (1 + halved) * groups
-        cost = self.costs.skim + looking / BLOCK_ROWS + self._matches_cost()
+        looking = costs.likely * likely + costs.group * (1 + halved) * groups
+        cost = costs.skim + looking / BLOCK_ROWS + self._matches_cost()
         halves = 2 * DIGITS * len(of.c.sizes)
 
         def shared(scanned: np.ndarray) -> float:
             bitmaps = of.bitmaps(scanned)
             filled = min(bitmaps, halves) if halved else bitmaps
-            return filled * self.costs.bitmap + bitmaps * self.costs.summary
+            return filled * costs.bitmap + bitmaps * costs.summary
 
         return Way(np.asarray(cost, np.float32), shared)
 
     def _by_panels(self) -> Way | None:
         """Filed under their rarest codes, and compared with rows 64 at once."""
-        of, terms = self.of, self.of.terms
+        of, terms, costs = self.of, self.of.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
         shift = coarse_shift(of.c.sizes)[terms.attribute[interval]]
         code = terms.low[interval] >> shift
@@ -132,13 +134,13 @@ class Scanning:
         share = np.ones(len(terms.owner), np.float32)
         share[codes] = of.share[codes]
         left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
-        cost = self.costs.panel * of.share[first] * panels[at] + self.costs.held * left
-        cost += self.costs.survivor * of.matches + self.costs.check * of.checked
+        cost = costs.panel * of.share[first] * panels[at] + costs.held * left
+        cost += costs.survivor * of.matches + costs.check * of.checked
         all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.gates
 
         def shared(scanned: np.ndarray) -> float:
             filled = 0.0 if all_tested else of.bitmaps(scanned)
-            return self.costs.listed * attributes + self.costs.bitmap * filled
+            return costs.listed * attributes + costs.bitmap * filled
 
         return Way(np.asarray(cost, np.float32), shared)
 
