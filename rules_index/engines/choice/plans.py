@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from rules_index.kernels.lists import MANY
 
 SAMPLED = 20_000
 """Conjunctions by which tables and slicings are chosen."""
-PLACED = 1 << 17
-"""Conjunctions that are placed at once."""
 GAIN = 0.9
 """Up to so much of the cost of scanning all, tables and slicings are chosen: no cost is known better, and large tables
 cost more beside other work in the caches."""
@@ -69,16 +67,12 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
 
 
 def placement(c: Conjunctions, sample: np.ndarray | None, planner: Planner, choice: Choice) -> Placement:
-    """All conjunctions of rules in the tables and slicings that were chosen for some: part by part, which is what
-    memory is needed for."""
+    """All conjunctions of rules in the tables and slicings that were chosen for some."""
     count = len(c.target) - int(c.gate_start[-1])
-    found = [planner.place(choice)]
     if count > planner.of.count:
-        parts = (np.arange(begin, min(count, begin + PLACED)) for begin in range(0, count, PLACED))
-        each = (Planner(expected(c, part, sample, False), planner.costs, planner.scanning.best) for part in parts)
-        found = [some.place(choice) for some in each]
-    table, slicing = (np.concatenate([getattr(part, name) for part in found]) for name in ("table", "slicing"))
-    return replace(found[0], table=table, slicing=slicing)
+        every = expected(c, np.arange(count), sample, counted=False)
+        planner = Planner(every, planner.costs, planner.scanning.best)
+    return planner.place(choice)
 
 
 def sampled(c: Conjunctions) -> np.ndarray:
