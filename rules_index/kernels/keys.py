@@ -153,8 +153,11 @@ def _find(codes, first, candidates, attributes, factors, index, table, coarse, c
         packed &= index.shift[attributes[k]] == 0
     if packed:
         _pack(rows[:met], attributes, coarse, chunk_rows, tags)
-    group_codes = index.group_codes[index.group_code_at[table] :]
-    return _groups_of(codes, first, coarse, chunk_rows, attributes, packed, index.groups, group_codes, scratch, met)
+    # below 0 where tables before have groups without codes
+    at = index.group_code_at[table]
+    return _groups_of(
+        codes, first, coarse, chunk_rows, attributes, packed, index.groups, at, index.group_codes, scratch, met
+    )
 
 
 @bare
@@ -206,7 +209,7 @@ def _pack(rows, attributes, coarse, chunk_rows, tags):
 
 
 @bare
-def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, group_codes, scratch, count):
+def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, at, group_codes, scratch, count):
     """Turns the slots' groups, in `scratch`, into the entries of the one with the row's codes; the number of rows
     that have one."""
     rows, begins, ends, tags = scratch[0], scratch[1], scratch[2], scratch[3]
@@ -225,7 +228,7 @@ def _groups_of(codes, first, coarse, chunk_rows, attributes, packed, groups, gro
             same = True
             for k in range(width):
                 code = code_of(attributes[k], row, codes, first, coarse, chunk_rows)
-                same &= code == group_codes[group * width + k]
+                same &= code == group_codes[at + group * width + k]
             if same:
                 rows[kept], begins[kept], ends[kept] = row, groups[group, 1], groups[group + 1, 1]
                 kept += 1

@@ -72,3 +72,23 @@ def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
     groups = np.diff(arrays["kernel_slot_start"])
     # at random, 20,000 in 65,536 slots leave nearly three quarters of these empty
     assert len(groups) == 1 << 16 and (groups > 0).mean() > 0.2 and groups.max() < 10
+
+
+def test_a_table_of_large_attributes_behind_one_of_small_ones_finds_its_entries() -> None:
+    # the groups of small attributes have no codes of their own, so those of the next table begin below 0
+    draw = np.random.default_rng(5)
+    sizes = [102, 102, 102, 302, 102]
+    small = [{a: [(int(draw.integers(100)),) * 2] for a in (0, 1, 2)} for _ in range(900)]
+    large = [{a: [(int(draw.integers(sizes[a])),) * 2] for a in (3, 4)} for _ in range(300)]
+    c = conjunctions_of(sizes, list(enumerate(small + large)))
+    codes = np.stack([draw.integers(0, size, ROWS) for size in sizes]).astype(np.int32)
+    for row, terms in enumerate(small + large):
+        for attribute, ((code, _),) in terms.items():
+            codes[attribute, row] = code
+    table = np.repeat(np.array([0, 1], np.int32), [900, 300])
+    placement = Placement(table, np.full(1200, -1, np.int32), ((0, 1, 2), (3, 4)), ())
+    engine = BETree(c, placement=placement)
+    assert engine.arrays["kernel_group_code_at"].min() < 0 < engine.arrays["kernel_key_bits"].min()
+    found, expected_lists = engine.match(codes), build(c, "scan")[0].match(codes)
+    assert all(np.array_equal(*each) for each in zip(found, expected_lists, strict=True))
+    assert len(found[1]) >= 1200
