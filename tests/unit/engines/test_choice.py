@@ -77,7 +77,7 @@ def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
 def test_a_table_of_large_attributes_behind_one_of_small_ones_finds_its_entries() -> None:
     # the groups of small attributes have no codes of their own, so those of the next table begin below 0
     draw = np.random.default_rng(5)
-    sizes = [102, 102, 102, 302, 102]
+    sizes = [102, 102, 102, 302, 252]
     small = [{a: [(int(draw.integers(100)),) * 2] for a in (0, 1, 2)} for _ in range(900)]
     large = [{a: [(int(draw.integers(sizes[a])),) * 2] for a in (3, 4)} for _ in range(300)]
     c = conjunctions_of(sizes, list(enumerate(small + large)))
