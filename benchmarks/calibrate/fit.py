@@ -31,29 +31,33 @@ def fitted(alone: Costs, plans: list[Measured]) -> Costs:
     there it does not matter how slow they are."""
     often = np.array([[plan.steps.get(name, 0.0) for name in NAMES] for plan in plans])
     times = np.array([plan.nanoseconds for plan in plans])
-    fastest = _fastest(plans)
+    fastest = {key: min(plan.nanoseconds for plan in each) for key, each in _by_rule_set(plans).items()}
     weight = np.sqrt([fastest[_rule_set(plan)] / plan.nanoseconds for plan in plans])
-    start = np.log(np.maximum(LEAST, list(asdict(alone).values())))
-    at, damping = start.copy(), 1.0
-
-    def rest(logs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # what lists made from bitmaps spare is taken off: never all of it
-        told = np.maximum(often @ np.exp(logs), 0.01 * times)
-        off, slopes = _bounded(np.log(told / times))
-        far = np.concatenate([weight * off, np.sqrt(TRUST) * (logs - start)])
-        slopes = (weight * slopes / told)[:, None] * often * np.exp(logs)
-        return far, np.concatenate([slopes, np.sqrt(TRUST) * np.eye(len(logs))])
-
-    far, slopes = rest(at)
+    at = start = np.log(np.maximum(LEAST, list(asdict(alone).values())))
+    damping = 1.0
+    far, slopes = _residuals(at, start, often, times, weight)
     # Levenberg and Marquardt's way
     for _ in range(ROUNDS):
         step = np.linalg.solve(slopes.T @ slopes + damping * np.eye(len(at)), -slopes.T @ far)
-        tried, tried_slopes = rest(at + step)
+        tried, tried_slopes = _residuals(at + step, start, often, times, weight)
         if tried @ tried < far @ far:
             at, far, slopes, damping = at + step, tried, tried_slopes, damping / 3
         else:
             damping *= 4
     return Costs(**dict(zip(NAMES, np.exp(at).tolist(), strict=True)))
+
+
+def _residuals(
+    logs: np.ndarray, start: np.ndarray, often: np.ndarray, times: np.ndarray, weight: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is to be small in squares [plans + steps], and its slopes [plans + steps, steps], at the logarithms of some
+    costs [steps]: how far the times of plans are from those told, and the costs from where they start."""
+    # what lists made from bitmaps spare is taken off: never all of it
+    told = np.maximum(often @ np.exp(logs), 0.01 * times)
+    off, slopes = _bounded(np.log(told / times))
+    far = np.concatenate([weight * off, np.sqrt(TRUST) * (logs - start)])
+    slopes = (weight * slopes / told)[:, None] * often * np.exp(logs)
+    return far, np.concatenate([slopes, np.sqrt(TRUST) * np.eye(len(logs))])
 
 
 def _bounded(off: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -68,22 +72,18 @@ def _bounded(off: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def behind(costs: Costs, plans: list[Measured]) -> list[float]:
     """Of every rule set with several plans how many times as long as the fastest the one takes that is expected to be
     fastest."""
-    of: dict[tuple[str, int, float], list[Measured]] = defaultdict(list)
-    for plan in plans:
-        of[_rule_set(plan)].append(plan)
-    fastest = _fastest(plans)
+    several = [each for each in _by_rule_set(plans).values() if len(each) > 1]
+    chosen = [min(each, key=lambda plan: expected(costs, plan)) for each in several]
     return [
-        min(each, key=lambda plan: expected(costs, plan)).nanoseconds / fastest[key]
-        for key, each in of.items()
-        if len(each) > 1
+        plan.nanoseconds / min(other.nanoseconds for other in each) for plan, each in zip(chosen, several, strict=True)
     ]
 
 
-def _fastest(plans: list[Measured]) -> dict[tuple[str, int, float], float]:
-    times = defaultdict(list)
+def _by_rule_set(plans: list[Measured]) -> dict[tuple[str, int, float], list[Measured]]:
+    of = defaultdict(list)
     for plan in plans:
-        times[_rule_set(plan)].append(plan.nanoseconds)
-    return {key: min(each) for key, each in times.items()}
+        of[_rule_set(plan)].append(plan)
+    return of
 
 
 def _rule_set(plan: Measured) -> tuple[str, int, float]:

@@ -330,19 +330,20 @@ def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start
         halves = none
     # worth their room where each is looked at
     often = len(halves) > 0 and np.int64(shared) >= end - begin
-    skim_halves = np.empty(2 * len(skims) if often else 0, np.int32)
-    for at in range(len(skim_halves) // 2):
-        skim_halves[2 * at] = halves[2 * skims[at]]
-        skim_halves[2 * at + 1] = halves[2 * skims[at] + 1]
+    skim_halves = _halves_of_skims(skims if often else skims[:0], halves)
     turned = np.int64(by_eights - shared) > TURNING * bitmaps + TURNS * np.int64(likely)
-    return (
-        skims,
-        following if following.max() >= 0 else following[:0],
-        halves,
-        skim_halves,
-        int(turned),
-        np.int64(shared),
-    )
+    following = following if following.max() >= 0 else following[:0]
+    return skims, following, halves, skim_halves, int(turned), np.int64(shared)
+
+
+@inner
+def _halves_of_skims(skims, halves):
+    """The two halves of each bitmap of `skims`, one behind the other."""
+    found = np.empty(2 * len(skims), np.int32)
+    for at in range(len(skims)):
+        found[2 * at] = halves[2 * skims[at]]
+        found[2 * at + 1] = halves[2 * skims[at] + 1]
+    return found
 
 
 @inner
