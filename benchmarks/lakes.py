@@ -1,4 +1,4 @@
-"""A session and lakes for benchmarks of the Spark jobs."""
+"""A session and lakes for benchmarks of the verbs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from pipelines.compile import ScopeResult
     from pipelines.workspace import Workspace
 
 
@@ -34,21 +35,47 @@ def lake(
     **tables: Mapping[str, Any],
 ) -> Workspace:
     """A lake with compiled rules of one scope; `tables` are those of the configuration beside `[lake]`."""
+    workspace = uncompiled(root, spark, scope, rules, id_type, **tables)
+    compile_rules(workspace, scope)
+    return workspace
+
+
+def compile_rules(workspace: Workspace, scope: str) -> ScopeResult:
+    """Compiles the rules of a scope, all of which must be sound."""
     from pipelines.compile import compile_scopes
-    from pipelines.config import parse_configuration
+
+    (result,) = compile_scopes(workspace, [scope])
+    if result.error or result.rejects:
+        raise SystemExit(f"The rules did not compile: {result}")
+    return result
+
+
+def uncompiled(
+    root: Path,
+    spark: SparkSession | None,
+    scope: str,
+    rules: Sequence[str],
+    id_type: str = "string",
+    **tables: Mapping[str, Any],
+) -> Workspace:
+    """A lake with rules of one scope that no one has compiled yet."""
     from pipelines.lake import arrow_schema
     from pipelines.tables import LAKE_TABLES, RULES
-    from pipelines.workspace import Workspace
 
-    configuration = parse_configuration({"lake": {"root": str(root)}, **tables}, root.parent / "deltatag.toml")
-    workspace = Workspace(configuration, spark)
+    workspace = opened(root, spark, **tables)
     for name in LAKE_TABLES:
         workspace.lake.create(name, id_type)
     ids = [f"rule_{n:06d}" if id_type == "string" else n for n in range(len(rules))]
     rows = [{"rule_id": i, "scope": scope, "expression": text} for i, text in zip(ids, rules, strict=True)]
     table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES, id_type))
     write_deltalake(workspace.lake.uri("rules"), table, mode="append")
-    (result,) = compile_scopes(workspace, [scope])
-    if result.error or result.rejects:
-        raise SystemExit(f"The rules did not compile: {result}")
     return workspace
+
+
+def opened(root: Path, spark: SparkSession | None, **tables: Mapping[str, Any]) -> Workspace:
+    """The workspace of a lake, which need not be there yet."""
+    from pipelines.config import parse_configuration
+    from pipelines.workspace import Workspace
+
+    configuration = parse_configuration({"lake": {"root": str(root)}, **tables}, root.parent / "deltatag.toml")
+    return Workspace(configuration, spark)

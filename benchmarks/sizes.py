@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.engines import SEED
 from benchmarks.kinds import KINDS
 from benchmarks.measured import AUTO
+from benchmarks.memory import MIB, cost, in_a_process
 from benchmarks.report import machine, print_table
-from rules_index.engines import ENGINES, SAMPLE_ROWS, build
-
-MIB = 1 << 20
+from rules_index.engines import ENGINES, SAMPLE_ROWS, Conjunctions, Engine, Scan, build
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -48,14 +43,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _in_a_process(name: str, given: tuple[str, ...], timeout: float) -> tuple[str, str, str]:
     """Seconds, MiB stored and MiB at most, or why they are not known."""
-    command = [sys.executable, "-m", "benchmarks.sizes", "--measure", name, *given]
-    try:
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
-    except subprocess.TimeoutExpired:
-        return f"more than {timeout:.0f}", "-", "-"
-    if ended.returncode:
-        return (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1], "-", "-"
-    seconds, stored, most = json.loads(ended.stdout)
+    found = in_a_process("benchmarks.sizes", ("--measure", name, *given), timeout)
+    if isinstance(found, str):
+        return found, "-", "-"
+    seconds, stored, most = found
     return f"{seconds:.1f}", f"{stored / MIB:.0f}", f"{most / MIB:.0f}"
 
 
@@ -64,21 +55,16 @@ def _measure(name: str, kind: str, rules: int, matches: float) -> tuple[float, i
     warm, codes = KINDS[kind].make(1_000, 1, 4096, SEED).coded()
     build(warm, name, codes)[0].match(codes)
     c, codes = KINDS[kind].make(rules, KINDS[kind].rate(rules, matches), SAMPLE_ROWS, SEED).coded()
-    before = _memory("VmRSS")
-    # what was needed for a moment so far counts no more
-    Path("/proc/self/clear_refs").write_text("5")
-    started = time.process_time()
+    engine, seconds, most = cost(lambda: _ready(name, c, codes))
+    return seconds, sum(array.nbytes for array in engine.arrays.values()), most
+
+
+def _ready(name: str, c: Conjunctions, codes: np.ndarray) -> Engine | Scan:
+    """An engine that has matched a row, which is when all of it is there."""
     engine, _ = build(c, name, codes)
     if name != "scan":
         engine.match(np.ascontiguousarray(codes[:, :1]))
-    seconds = time.process_time() - started
-    return seconds, sum(array.nbytes for array in engine.arrays.values()), _memory("VmHWM") - before
-
-
-def _memory(what: str) -> int:
-    """Bytes that Linux tells of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
+    return engine
 
 
 if __name__ == "__main__":

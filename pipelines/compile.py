@@ -21,7 +21,6 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import (
     StoredIndex,
     fetch_index,
-    file_sha256,
     newest_index,
     read_index,
     store_index,
@@ -43,6 +42,7 @@ from pipelines.session import scratch_folder
 from pipelines.tables import RULE_REJECTS
 from pipelines.workspace import Workspace
 from rules_index.compile import FORMAT_VERSION
+from rules_index.memory import release_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -184,7 +184,11 @@ def _bring_up_to_date(
         update_statistics(lake, stored, found)
         return _result("unchanged", stored, rules, name, rejected.height), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
-    written = _store(lake, compiled, name, rules.version, statistics, force)
+    fingerprint, engine, path = compiled.fingerprint, compiled.engine, _saved(compiled)
+    # the index is in its file, and what is written to the table needs memory, too
+    del compiled
+    release_freed_memory()
+    written = _store(lake, path, name, rules.version, fingerprint, engine, statistics, force)
     return _result("compiled", written, rules, name, rejected.height), rejected
 
 
@@ -235,13 +239,18 @@ _CHECKED_BYTES = 64 << 20
 
 def _rules_hash(scope: Scope, rules: RuleSet) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
-    table = rules.of_scope(scope.name).to_arrow()
+    mine = rules.of_scope(scope.name)
     sink = _Digest()
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), table.schema) as writer:
-        writer.write_table(table.combine_chunks())
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
+        # part by part, since a copy of all texts takes memory; however they lie, the parts are the same
+        for part in mine.iter_slices(_HASHED_RULES):
+            writer.write_table(part.to_arrow().combine_chunks())
     settings = (FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time)
     sink.write(repr(settings).encode())
     return sink.digest.hexdigest()
+
+
+_HASHED_RULES = 1 << 16
 
 
 class _Digest(io.RawIOBase):
@@ -274,10 +283,8 @@ def _still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: 
     return rejects == 0 or len(now) == len(then)
 
 
-def _store(
-    lake: Lake, compiled: ri.CompiledRules, name: str, version: int, statistics: Mapping[str, Any], force: bool
-) -> StoredIndex:
-    """Write the index, and keep its file under the name by which `tag` looks for it."""
+def _saved(compiled: ri.CompiledRules) -> Path:
+    """A file of the index, for `_store`."""
     folder = scratch_folder() / "indexes"
     folder.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=folder)
@@ -285,8 +292,26 @@ def _store(
     path = Path(temporary)
     try:
         compiled.save(path)
-        stored = store_index(lake, name, version, compiled.fingerprint, compiled.engine, path, statistics, force)
-        os.replace(path, folder / f"{file_sha256(path)}.index")
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _store(
+    lake: Lake,
+    path: Path,
+    name: str,
+    version: int,
+    fingerprint: str,
+    engine: str,
+    statistics: Mapping[str, Any],
+    force: bool,
+) -> StoredIndex:
+    """Write the index, and keep its file under the name by which `tag` looks for it."""
+    try:
+        stored = store_index(lake, name, version, fingerprint, engine, path, statistics, force)
+        os.replace(path, path.with_name(f"{stored.sha256}.index"))
     finally:
         path.unlink(missing_ok=True)
     return stored

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipelines.errors import IndexDamagedError, NoIndexError, TableError
@@ -83,7 +84,7 @@ def store_index(
     `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged; the one
     of an unfinished micro-batch is kept.
     """
-    from deltalake import exceptions, write_deltalake
+    from deltalake import ColumnProperties, WriterProperties, exceptions, write_deltalake
 
     size = path.stat().st_size
     stored = StoredIndex(
@@ -94,8 +95,12 @@ def store_index(
     rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
     chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
     overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
+    # nobody looks for an index by its bytes: the least and the largest would be copies of them
+    plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
+    mode = overwrite if anew else {"mode": "append"}
     try:
-        write_deltalake(delta_rs_uri(lake.uri("rule_index")), chunks, **(overwrite if anew else {"mode": "append"}))
+        write_deltalake(delta_rs_uri(lake.uri("rule_index")), chunks, writer_properties=writer, **mode)
     except (exceptions.DeltaError, OSError) as error:
         raise _not_written(lake, scope, error) from error
     return stored
@@ -156,12 +161,19 @@ def _as_text(statistics: Mapping[str, Any]) -> str:
 
 def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
     """The rows of `rule_index` that hold a file, one at a time, since a file may be large."""
+    schema = arrow_schema(RULE_INDEX)
     shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
     shared["statistics"] = _as_text(stored.statistics)
     with path.open("rb") as file:
         for chunk in range(stored.chunks):
-            row = {**shared, "chunk": chunk, "data": file.read(CHUNK_BYTES)}
-            yield pa.RecordBatch.from_pylist([row], schema=arrow_schema(RULE_INDEX))
+            row = pa.RecordBatch.from_pylist([{**shared, "chunk": chunk}], schema=schema)
+            yield row.set_column(schema.get_field_index("data"), "data", _binary(file.read(CHUNK_BYTES)))
+
+
+def _binary(data: bytes) -> pa.Array:
+    """An array of one value, which is not copied."""
+    offsets = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def format_version_of(statistics: Mapping[str, Any]) -> int:

@@ -49,6 +49,11 @@ _MALFORMED = (
 
 def dumps(compiled: CompiledRules) -> bytes:
     """The artifact's bytes; equal indexes give equal bytes but for their measured seconds."""
+    return b"".join(_pieces(compiled))
+
+
+def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
+    """The artifact's bytes one behind the other: the index's own arrays, since copies of large ones take memory."""
     sections = _Sections()
     header = {
         "fingerprint": compiled.fingerprint,
@@ -73,8 +78,10 @@ def dumps(compiled: CompiledRules) -> bytes:
     }
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX.size + len(text)) % ALIGNMENT)
-    body = b"".join([text, *sections.parts])
-    return _PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), hashlib.sha256(body).digest()) + body
+    checksum = hashlib.sha256(text)
+    for part in sections.parts:
+        checksum.update(part)
+    return [_PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), checksum.digest()), text, *sections.parts]
 
 
 def save(compiled: CompiledRules, path: str | Path) -> None:
@@ -83,7 +90,7 @@ def save(compiled: CompiledRules, path: str | Path) -> None:
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with open(beside, "wb") as file:
-            file.write(dumps(compiled))
+            file.writelines(_pieces(compiled))
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
@@ -145,24 +152,26 @@ class _Sections:
     """Collects aligned sections; a reference is (kind, position, ...), positions relative to the first."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
         self._position = 0
 
     def array(self, array: np.ndarray) -> list[Any]:
-        return [array.dtype.name, self._add(np.ascontiguousarray(array).tobytes()), list(array.shape)]
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        return [array.dtype.name, self._add(data), list(array.shape)]
 
     def table(self, table: pa.Table) -> list[int]:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        data = sink.getvalue().to_pybytes()
+        data = memoryview(sink.getvalue())
         return [self._add(data), len(data)]
 
-    def _add(self, data: bytes) -> int:
+    def _add(self, data: memoryview) -> int:
+        """Where the bytes begin; behind them stand zeros up to where the next may begin."""
         at = self._position
-        padded = data + b"\0" * (-len(data) % ALIGNMENT)
-        self.parts.append(padded)
-        self._position += len(padded)
+        padding = bytes(-len(data) % ALIGNMENT)
+        self.parts += [data, padding]
+        self._position += len(data) + len(padding)
         return at
 
 

@@ -19,6 +19,7 @@ from rules_index.expressions.times import has_region, zone_offset
 from rules_index.expressions.tree import Expression, Leaf
 from rules_index.fingerprint import fingerprint
 from rules_index.flatten import Analyse, Flattener
+from rules_index.memory import release_freed_memory
 from rules_index.rules import Rejects, RuleColumns, Rules, read_rules
 from rules_index.together.rules import RulesTogether
 from rules_index.validity import validity
@@ -59,26 +60,29 @@ def compile_rules(
         flattener.refuse(analyse, rejects)
     flattened = flattener.finish()
     accepted = enabled.chosen(np.flatnonzero(flattener.kept))
-    del flattener
     conjunctions = flattened.conjunctions
     inputs = _inputs(flattened.attributes)
+    ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
+    # a million texts take more memory than the index of them
+    del rules, enabled, accepted, flattener
+    release_freed_memory()
     codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
     built, reason = build(conjunctions, engine, codes)
     for array in built.arrays.values():
         array.setflags(write=False)
     return CompiledRules(
-        ids=accepted.ids,
+        ids=ids,
         inputs=inputs,
         attributes=flattened.attributes,
         regions=flattened.regions,
         index=built,
         raising=flattened.raising,
-        rejects=rejects.table(accepted.ids.type),
-        fingerprint=fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs),
+        rejects=rejects.table(ids.type),
+        fingerprint=digest,
         time_zone=time_zone,
         event_time=event_time,
         stats={
-            "rules": len(accepted),
+            "rules": len(ids),
             "rejected": len(rejects.rows),
             "conjunctions": len(conjunctions.target),
             "gates": conjunctions.gates,

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from benchmarks import engines, measured, peers, real
+from benchmarks import compile, engines, measured, memory, peers, real, sizes
 from benchmarks.baselines.witness import Witness
 from benchmarks.kinds import KINDS, RuleSet
 from rules_index.engines import Asc, Conjunctions, Scan
@@ -169,6 +169,25 @@ def test_ratios_compare_the_best_engine_with_the_best_witness() -> None:
     speeds_told = ["4 M", "6 M", "3 M", "1 M", "2 M", "90 s to build", "-"]
     assert cells == [*speeds_told, "auto", "3.00", "0.50", "0.75"]
     assert math.isnan(told["scan"].speed)
+
+
+def test_time_and_memory_of_a_task_are_told() -> None:
+    found, seconds, most = memory.cost(lambda: np.ones(64 << 20, np.uint8).sum())
+    assert (found, most > 60 << 20) == (64 << 20, True)
+    assert 0 < seconds < 10
+
+
+def test_engines_are_built_and_rules_compiled_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes.main(["--rules", "500", "--engines", "asc"])
+    compile.main(["--rules", "500", "--kinds", "accounts"])
+    told = [line.split("|")[1:-1] for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert [cells[0].strip() for cells in told if not cells[0].startswith("-")] == ["engine", "asc", "kind", "accounts"]
+    assert all(cell.strip().replace(".", "").isdigit() for row in (told[2], told[5]) for cell in row[1:])
+
+
+def test_a_process_that_fails_is_told_with_its_reason() -> None:
+    assert "No module named" in memory.in_a_process("benchmarks.nothing", (), 60)
+    assert memory.in_a_process("benchmarks.sizes", ("--measure", "asc"), 0.01) == "more than 0 s"
 
 
 @pytest.mark.data

@@ -31,8 +31,6 @@ def bitmaps(
     by = shift[at]
     last = (c.sizes[at] - 1) >> by
     low, high = terms.low >> by, terms.high >> by
-    mask = (np.int32(1) << by) - 1
-    aligned = (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == c.sizes[at] - 1))
     single = ~gate & (terms.pieces == 1)
     has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
     several = ~gate & ~single & ~is_keyed
@@ -40,23 +38,29 @@ def bitmaps(
     edges = _edges(at, low, high, last, has_bitmap & ~equal)
     own = _own_bitmaps(at, low, last, equal, edges)
     edges = np.union1d(edges, _edges(at, low, high, last, equal & ~own))
-    singles = np.unique(_keys(at, low, own))
+    singles = _distinct(_keys(at, low, own))
     sets, set_of, chosen = _set_bitmaps(terms, several)
     number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
     pairs = np.empty((len(at), 2), np.int32)
     pairs[:, 0], pairs[:, 1] = EMPTY, ALL
     ranged = has_bitmap & ~own
     lower, upper = ranged & (low > 0), ranged & (high < last)
-    pairs[lower, 0] = number_of_edge[np.searchsorted(edges, _keys(at, low, lower))]
-    pairs[upper, 1] = number_of_edge[np.searchsorted(edges, _keys(at, high, upper) + 1)]
-    pairs[own, 1] = number_of_single[np.searchsorted(singles, _keys(at, low, own))]
+    pairs[lower, 0] = _by_key(edges, number_of_edge)[_keys(at, low, lower)]
+    pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
+    pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
     # where rows are sorted anew, the bitmaps of gates do not stand in their order: gates are checked there
     scanned_gate = gate & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
     pairs[scanned_gate, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_gate]
-    exact = scanned_gate | (single & ~is_keyed & aligned)
+    exact = scanned_gate | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
     exact[chosen] = (shift[at] == 0)[chosen]
     return bitmaps, pairs, has_bitmap | chosen | scanned_gate, exact
+
+
+def _aligned(terms: Terms, size: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Whether the coarse interval of a term [terms] bool has no code but its own."""
+    mask = (np.int32(1) << by) - 1
+    return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
 
 
 def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndarray:
@@ -66,18 +70,36 @@ def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndar
 
 def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
     """The edges of coarse intervals, ascending, as keys: v for the codes below v."""
-    return np.union1d(_keys(at, low, of & (low > 0)), _keys(at, high, of & (high < last)) + 1)
+    lower, upper = _distinct(_keys(at, low, of & (low > 0))), _distinct(_keys(at, high, of & (high < last)) + 1)
+    return np.union1d(lower, upper)
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """Ascending and each once, without a sort, since there are many of few."""
+    found = np.zeros(int(keys.max(initial=-1)) + 1, bool)
+    found[keys] = True
+    return np.flatnonzero(found)
+
+
+def _by_key(keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The numbers int32, each at the place that its key says."""
+    found = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
+    found[keys] = numbers
+    return found
 
 
 def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Which equalities [terms] bool have a bitmap of their own."""
     own = np.zeros(len(at), bool)
     keys = _keys(at, low, equal)
-    values, inverse, uses = np.unique(keys, return_inverse=True, return_counts=True)
-    code, most = values % 512, np.zeros(len(values), np.int64)
-    most[inverse] = last[equal]
-    known = (np.isin(values, edges) | (code == 0)) & (np.isin(values + 1, edges) | (code == most))
-    own[equal] = (~known | (uses >= USES_OF_A_BITMAP))[inverse]
+    uses = np.bincount(keys)
+    values = np.flatnonzero(uses)
+    code, most = values % 512, np.zeros(len(uses), np.int32)
+    most[keys] = last[equal]
+    known = (np.isin(values, edges) | (code == 0)) & (np.isin(values + 1, edges) | (code == most[values]))
+    wanted = np.zeros(len(uses), bool)
+    wanted[values] = ~known | (uses[values] >= USES_OF_A_BITMAP)
+    own[equal] = wanted[keys]
     return own
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -46,6 +47,16 @@ def test_the_stored_index_matches(workspace, add_rules) -> None:
     assert (result.state, result.rules, result.rejects, result.rules_version) == ("compiled", 3, 0, 1)
     compiled = ri.loads(read_index(workspace.lake, newest_index(workspace.lake, "s")))
     assert compiled.match(pl.DataFrame({"x": [1, 2], "s": ["a", None]})).to_pylist() == [["c"], ["a", "b"]]
+
+
+def test_the_stored_index_is_compressed_and_has_no_copies_of_itself(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 1"))
+    for force in (False, True):
+        compile_scopes(workspace, force=force)
+        (file,) = workspace.lake.delta("rule_index").file_uris()
+        group = pq.read_metadata(file).row_group(0)
+        (data,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "data")
+        assert (data.compression, data.statistics) == ("ZSTD", None)
 
 
 def test_rows_of_the_source_decide_the_engine(workspace, add_rules) -> None:
