@@ -54,10 +54,14 @@ def halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole):
 
 @bare
 def bitmaps_of(bitmaps, halves):
-    """How many bitmaps a block has that has so many but for halves."""
+    """How many bitmaps a block has that has so many but for halves: where a code has halves, all digits of its
+    attribute have bitmaps, whichever its codes are."""
+    if len(halves) == 0:
+        return bitmaps
+    digits = last = len(halves) // 2
     for half in halves:
-        bitmaps = max(bitmaps, half + 1)
-    return bitmaps
+        last = max(last, half + 1)
+    return digits + (last - digits + 2 * DIGITS - 1) // (2 * DIGITS) * (2 * DIGITS)
 
 
 @bare

@@ -81,6 +81,16 @@ def test_bitmaps_are_those_of_the_codes(kind: str, seed: int, halved: bool) -> N
         assert (found[bitmap + 2] == expected).all(), (place, each)
 
 
+@pytest.mark.parametrize("gates", [0, 3])
+def test_all_digits_have_room_though_no_code_has_the_last_one(gates: int) -> None:
+    codes = np.array([code for code in range(60) if code & 15 < 13], np.int32)
+    attribute = np.concatenate([[-1, -1], np.zeros(len(codes))]).astype(np.int32)
+    starts = np.concatenate([[0, 0], np.arange(len(codes) + 1)])
+    halves, bitmaps = _halves(attribute, starts, np.stack([codes, codes], 1), np.zeros(len(attribute) + gates, bool))
+    assert halves.max() == len(attribute) + gates + DIGITS + 12
+    assert bitmaps == len(attribute) + gates + 2 * DIGITS
+
+
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 511, 513, 1_000])
 def test_coarse_codes_are_the_codes_without_their_lowest_bits(rows: int) -> None:
     choice = np.random.default_rng(rows)
