@@ -21,7 +21,7 @@ from deltalake import write_deltalake
 from benchmarks import lakes
 from benchmarks.engines import SEED
 from benchmarks.kinds import KINDS
-from benchmarks.memory import MIB, cost, in_a_process
+from benchmarks.memory import cost, cost_cells
 from benchmarks.report import machine, print_table
 
 ROWS = 1 << 18
@@ -54,11 +54,7 @@ def _compiled(kind: str, rules: int, timeout: float) -> Sequence[str]:
         places = [Path(folder) / name for name in ("warm", "measured")]
         for place, count in zip(places, (WARM_RULES, rules), strict=True):
             _write(place, kind, count)
-        found = in_a_process("benchmarks.compile", ("--measure", *map(str, places)), timeout)
-    if isinstance(found, str):
-        return found, "-", "-"
-    seconds, stored, most = found
-    return f"{seconds:.1f}", f"{stored / MIB:.0f}", f"{most / MIB:.0f}"
+        return cost_cells("benchmarks.compile", ("--measure", *map(str, places)), timeout)
 
 
 def _write(folder: Path, kind: str, rules: int) -> None:

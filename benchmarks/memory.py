@@ -30,14 +30,15 @@ def _bytes(what: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
 
 
-def in_a_process(module: str, arguments: Sequence[str], timeout: float) -> list[float] | str:
-    """The numbers that a module prints as JSON, or why there are none."""
+def cost_cells(module: str, arguments: Sequence[str], timeout: float) -> tuple[str, str, str]:
+    """CPU seconds, MiB stored and MiB at most, which a module prints in a process of its own as JSON (seconds, bytes,
+    bytes); or why they are not known."""
     command = [sys.executable, "-m", module, *arguments]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired:
-        return f"more than {timeout:.0f} s"
+        return f"more than {timeout:.0f} s", "-", "-"
     if ended.returncode:
-        return (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1]
-    numbers: list[float] = json.loads(ended.stdout)
-    return numbers
+        return (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[-1], "-", "-"
+    seconds, stored, most = json.loads(ended.stdout)
+    return f"{seconds:.1f}", f"{stored / MIB:.0f}", f"{most / MIB:.0f}"

@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.engines import SEED
 from benchmarks.kinds import KINDS
 from benchmarks.measured import AUTO
-from benchmarks.memory import MIB, cost, in_a_process
+from benchmarks.memory import cost, cost_cells
 from benchmarks.report import machine, print_table
 from rules_index.engines import ENGINES, SAMPLE_ROWS, Conjunctions, Engine, Scan, build
 
@@ -36,18 +36,12 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(_measure(options.measure, options.kind, options.rules, options.matches)))
         return
     given = ("--kind", options.kind, "--rules", str(options.rules), "--matches", str(options.matches))
-    rows = [(name, *_in_a_process(name, given, options.timeout)) for name in options.engines]
+    rows = [
+        (name, *cost_cells("benchmarks.sizes", ("--measure", name, *given), options.timeout))
+        for name in options.engines
+    ]
     title = f"{options.rules:,} rules, {options.kind}, {options.matches:g} matches a row; {machine()}"
     print_table(title, ("engine", "CPU seconds to build", "MiB stored", "MiB more at most"), rows)
-
-
-def _in_a_process(name: str, given: tuple[str, ...], timeout: float) -> tuple[str, str, str]:
-    """Seconds, MiB stored and MiB at most, or why they are not known."""
-    found = in_a_process("benchmarks.sizes", ("--measure", name, *given), timeout)
-    if isinstance(found, str):
-        return found, "-", "-"
-    seconds, stored, most = found
-    return f"{seconds:.1f}", f"{stored / MIB:.0f}", f"{most / MIB:.0f}"
 
 
 def _measure(name: str, kind: str, rules: int, matches: float) -> tuple[float, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from rules_index.memory import release_freed_memory
@@ -18,9 +19,12 @@ def resident() -> int:
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS"))
 
 
-def test_it_can_be_asked_for_anywhere() -> None:
-    release_freed_memory()
-    release_freed_memory()
+def test_what_is_in_use_stays() -> None:
+    numbers, texts = pa.array(range(100_000)), [str(number) for number in range(1_000)]
+    for _ in range(2):
+        release_freed_memory()
+    assert numbers.to_pylist() == list(range(100_000))
+    assert texts == [str(number) for number in range(1_000)]
 
 
 @pytest.mark.skipif(not GLIBC, reason="the C library keeps what it wants")
