@@ -33,7 +33,7 @@ from rules_index.expressions.results import item_type
 from rules_index.expressions.scope import Scope, column_leaf, field_of
 from rules_index.expressions.syntax import Node
 from rules_index.expressions.tokens import Tokens
-from rules_index.expressions.tree import Constant, Expression, Leaf
+from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """The operator that says the same with its sides exchanged."""
@@ -42,6 +42,13 @@ MAX_BRACKETS = 100
 """Deepest nesting of brackets in a text handed to Spark."""
 MAX_OPERATORS = 1000
 """Most operators in a text handed to Spark, whose own parser and planner recurse over chains of them."""
+
+MAX_TREE_DEPTH = 100
+"""Deepest tree that is evaluated without Spark."""
+SMALL_TREE = 256
+"""Nodes of a tree that is evaluated without Spark whatever its text."""
+MAX_TREE_GROWTH = 4
+"""Most nodes for each token of its text of a larger one."""
 
 _OPENING = frozenset("([")
 _CLOSING = frozenset(")]")
@@ -71,6 +78,7 @@ class Analyser:
         self.variables: list[dict[str, Type]] = []
         self.growing = 0
         self.multiplied = self.most_multiplied = 1
+        self._values: dict[Node, Value] = {}
         self._kinds: dict[str, Callable[[Node], Value]] = {
             "literal": lambda node: Value(node, node.value.type, node.value),
             "opaque": lambda node: Value(node, node.value),
@@ -98,8 +106,24 @@ class Analyser:
         }
 
     def value(self, node: Node) -> Value:
-        """The typed value of a node; raises `RuleError` where the node is refused."""
-        return self._kinds[node.kind](node)
+        """The typed value of a node, worked out once; raises `RuleError` where the node is refused."""
+        value = self._values.get(node)
+        if value is None:
+            value = self._values[node] = self._kinds[node.kind](node)
+            if value.local is not None and not self._is_near(node, value.local):
+                value.local = None
+        return value
+
+    def _is_near(self, node: Node, tree: Expression) -> bool:
+        """Whether a tree is not much larger than its text, and flat enough to be walked.
+
+        A tree may hold a part several times (the value of NULLIF or BETWEEN): nested, its size would double each time.
+        """
+        if not isinstance(tree, Operation):
+            return True
+        return tree.depth <= MAX_TREE_DEPTH and tree.size <= max(
+            SMALL_TREE, MAX_TREE_GROWTH * (node.last - node.first + 1)
+        )
 
     def make_value(self, node: Node, data_type: Type, tree: Expression | None = None, collated: bool = False) -> Value:
         """A value of this type; without a tree outside of Spark's reach, or inside a lambda."""
@@ -274,9 +298,9 @@ class Analyser:
         return Value(node, BOOLEAN, local.operation(node.kind, operands, BOOLEAN))
 
     def _negated(self, value: Value, negated: bool) -> Value:
-        if negated and value.local is not None:
-            value.local = local.operation("not", [value.local], BOOLEAN)
-        return value
+        if not negated or value.local is None:
+            return value
+        return Value(value.node, BOOLEAN, local.operation("not", [value.local], BOOLEAN))
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """The value of a comparison."""
@@ -413,20 +437,19 @@ class Analyser:
         values = [self.value(child) for child in node.children]
         collated = any(value.collated for value in values)
         value = values[0]
+        is_short = len(values) <= local.MAX_CHAIN
         for operator, right in zip(node.value, values[1:], strict=True):
-            value = self._binary(node, operator, value, right)
-        if len(values) > local.MAX_CHAIN:
-            value.local = None
+            value = self._binary(node, operator, value, right, is_short)
         return Value(node, value.type, value.local, collated)
 
-    def _binary(self, node: Node, operator: str, left: Value, right: Value) -> Value:
+    def _binary(self, node: Node, operator: str, left: Value, right: Value, with_tree: bool) -> Value:
         first, second = _beside(left, right.type), _beside(right, left.type)
         result = arithmetic_type(operator, first, second)
         for value in (left, right):
             if operator != "||" and (value.type == BOOLEAN or is_nested(value.type)):
                 raise self.error("TYPE_MISMATCH", f"{operator} does not work with {name_of(value.type)}.", value.node)
         tree = None
-        if left.local is not None and right.local is not None and result is not None:
+        if with_tree and left.local is not None and right.local is not None and result is not None:
             tree = local.arithmetic(operator, left.local, right.local, result, self.scope.time_zone)
             if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
                 texts = (left.local.value, right.local.value)

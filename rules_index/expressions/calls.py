@@ -161,11 +161,7 @@ def _accumulator(analyser: Analyser, start: Value) -> Type:
     """The type of an accumulator, which must have one size: a text could double with every item."""
     data_type = start.type
     if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
-        analyser.variables.append({})
-        try:
-            parts = [analyser.value(child).type for child in start.node.children]
-        finally:
-            analyser.variables.pop()
+        parts = [analyser.value(child).type for child in start.node.children]
         if start.node.value == "named_struct":
             parts = parts[1::2]
         if all(_has_one_size(part) for part in parts):

@@ -6,7 +6,7 @@ carry out exactly as Spark does, or a leaf that only Spark can evaluate and hand
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -53,12 +53,22 @@ class Operation:
     | nullif | two of one type | |
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
+
+    `size` and `depth` count its nodes, a part that occurs twice counting twice, and its levels.
     """
 
     name: str
     operands: tuple[Expression, ...]
     type: pa.DataType
     parameters: tuple[Any, ...] = ()
+    size: int = field(init=False, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        inner = [operand for operand in self.operands if isinstance(operand, Operation)]
+        nodes = 1 + len(self.operands) - len(inner) + sum(operand.size for operand in inner)
+        object.__setattr__(self, "size", nodes)
+        object.__setattr__(self, "depth", 1 + max((operand.depth for operand in inner), default=1))
 
 
 Expression = Leaf | Constant | Operation
