@@ -16,17 +16,15 @@ from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.rules import index_assets, rules_asset
 from assets.streams import source_asset, tagged_assets
-from pipelines.config import FILE_NAME, Configuration, load_configuration
+from pipelines.config import CONFIG_VARIABLE, FILE_NAME, Configuration, load_configuration
 
-VARIABLE = "DELTATAG_CONFIG"
-"""Environment variable that names the configuration file."""
 _PLACES = (Path(FILE_NAME), Path("demo") / FILE_NAME)
 """Where a configuration is looked for otherwise: the working directory, then what `make demo` leaves there."""
 
 
 def configuration_path() -> Path | None:
     """The configuration to serve: the one that DELTATAG_CONFIG names, else the first one found; None if none is."""
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
     return next((path for path in _PLACES if path.is_file()), None)
@@ -79,9 +77,9 @@ def _not_configured() -> dg.AssetSpec:
     return dg.AssetSpec(
         "no_configuration",
         description=(
-            f"There is no {FILE_NAME} in the working directory, and {VARIABLE} names none. Make one with "
+            f"There is no {FILE_NAME} in the working directory, and {CONFIG_VARIABLE} names none. Make one with "
             "`deltatag init`, or a whole example with `make demo`, then reload this code location. To serve one from "
-            f"elsewhere, set `{VARIABLE}` to its path before Dagster starts."
+            f"elsewhere, set `{CONFIG_VARIABLE}` to its path before Dagster starts."
         ),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-_CONFIG_HELP = "the configuration file (default: deltatag.toml in the working directory)"
+_CONFIG_HELP = "the configuration file or its folder (default: what DELTATAG_CONFIG names, else deltatag.toml here)"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -16,6 +16,8 @@ def parser() -> argparse.ArgumentParser:
         epilog="Start with: deltatag init    Help on a verb: deltatag VERB --help",
         allow_abbrev=False,
     )
+    top.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
+    top.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
     top.add_argument("--version", action=_Version, nargs=0, help="show the version and stop")
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
 
@@ -85,10 +87,16 @@ def _verb(verbs: Any, name: str, text: str, example: str, *, json: bool = True) 
     verb: argparse.ArgumentParser = verbs.add_parser(
         name, help=text, description=f"{name}: {text}", epilog=f"Example: {example}", allow_abbrev=False
     )
-    verb.add_argument("--config", metavar="FILE", default=None, help=_CONFIG_HELP)
+    # those two may stand before the verb as well: here no default may take the place of what was given there
+    verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
     if json:
         verb.add_argument("--json", action="store_true", help="print the result as JSON")
-    verb.add_argument("--verbose", action="store_true", help="show Spark's log, and where an error came from")
+    verb.add_argument(
+        "--verbose",
+        action="store_true",
+        default=argparse.SUPPRESS,
+        help="show Spark's log, and where an error came from",
+    )
     return verb
 
 

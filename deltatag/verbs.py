@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,9 +30,17 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
 
     progress = ProgressLine()
     try:
-        yield Workspace(load_configuration(args.config), quiet=not args.verbose, progress=progress)
+        yield Workspace(load_configuration(_configuration(args)), quiet=not args.verbose, progress=progress)
     finally:
         progress.clear()
+
+
+def _configuration(args: Namespace) -> str | None:
+    """The configuration that the command line names, or else the environment; None for the one in this folder."""
+    from pipelines.config import CONFIG_VARIABLE
+
+    named: str | None = args.config or os.environ.get(CONFIG_VARIABLE)
+    return named
 
 
 def init_verb(args: Namespace) -> int:
@@ -45,7 +54,8 @@ def init_verb(args: Namespace) -> int:
 
     if args.config and args.folder:
         raise ConfigurationError("Give DIR or --config, not both: each names the place of the configuration.")
-    path = Path(args.config) if args.config else Path(args.folder or ".") / FILE_NAME
+    path = Path(args.folder or _configuration(args) or ".")
+    path = path / FILE_NAME if args.folder or path.is_dir() else path
     made = initialise(path, args.id_type, lambda configuration: Workspace(configuration, quiet=not args.verbose))
     if args.json:
         print_json({"configuration": str(path), "made": made})

@@ -18,6 +18,8 @@ from pipelines.errors import ConfigurationError
 from pipelines.source_streams import with_sources
 
 FILE_NAME = "deltatag.toml"
+CONFIG_VARIABLE = "DELTATAG_CONFIG"
+"""Environment variable that names the configuration to the command line and to Dagster."""
 TAGGED_COLUMNS = (
     "rule_ids",
     "rules_version",
@@ -164,11 +166,18 @@ class Configuration:
 
 
 def find_configuration(path: str | Path | None = None) -> Path:
-    """The configuration file: `path` if given, else deltatag.toml in the working directory."""
+    """The configuration file: `path` if given, else deltatag.toml in the working directory; in a folder its
+    deltatag.toml."""
     found = Path(path) if path is not None else Path(FILE_NAME)
-    if not found.is_file():
-        advice = "Give another file with --config, or make one with: deltatag init"
-        raise ConfigurationError(f"{found}: there is no such configuration file. {advice}")
+    try:
+        if found.is_dir():
+            found /= FILE_NAME
+        exists = found.is_file()
+    except ValueError:  # a path that holds the character NUL
+        exists = False
+    if not exists:
+        advice = "Give another file or folder with --config or DELTATAG_CONFIG, or make one with: deltatag init"
+        raise ConfigurationError(f"{found}: there is no such configuration file. {advice}".replace("\0", "\\0"))
     return found
 
 
@@ -176,17 +185,26 @@ def load_configuration(path: str | Path | None = None) -> Configuration:
     """Read and check the configuration file; ConfigurationError names the file, the key and the mistake."""
     found = find_configuration(path)
     try:
-        document = tomllib.loads(found.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{found}: this is not valid TOML: {error}.") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{found}: the configuration cannot be read: {error}.") from None
-    return parse_configuration(document, found)
+        return parse_configuration(_document(found), found)
+    except RecursionError:
+        raise ConfigurationError(f"{found}: brackets are nested too deeply here.") from None
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: the configuration is not text in UTF-8; save it as UTF-8.") from None
+    except ValueError as error:  # of TOML, or of a number with thousands of digits
+        raise ConfigurationError(f"{path}: this is not valid TOML: {error}.") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the configuration cannot be read: {error.strerror}.") from None
 
 
 def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
     """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
     top = Section(path, "", substituted(document, path))
+    top.expect("lake", "spark", "rules", "streams", "joins")
     lake = _lake(top.section("lake"), path)
     spark = {name: _spark_value(name, value, path) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
@@ -194,7 +212,6 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     streams = {name: _stream(name, sections.section(name)) for name in top.table("streams")}
     streams = with_sources(sections, lake, streams)
     joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
-    top.finish("lake", "spark", "rules", "streams", "joins")
     _refuse_collisions(path, streams, joins)
     return Configuration(
         path,
@@ -229,14 +246,15 @@ def _resolve(path: Path, location: str) -> str:
 
 
 def _lake(section: Section, path: Path) -> LakeSettings:
+    section.expect("root", "catalog")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
-    section.finish("root", "catalog")
     return LakeSettings(None if root is None else _resolve(path, root), catalog)
 
 
 def _rules(section: Section) -> RulesSettings:
+    section.expect("time_zone", "on_reject", "max_reject_share")
     time_zone = section.text("time_zone", "UTC")
     assert time_zone is not None
     try:
@@ -246,7 +264,6 @@ def _rules(section: Section) -> RulesSettings:
         known = False
     if not known:
         raise section.error("time_zone", f"there is no time zone {time_zone!r}; name one like Europe/Berlin or UTC")
-    section.finish("time_zone", "on_reject", "max_reject_share")
     return RulesSettings(
         time_zone,
         section.choice("on_reject", ("drop", "hold")),
@@ -254,7 +271,14 @@ def _rules(section: Section) -> RulesSettings:
     )
 
 
+_STREAM_KEYS = (
+    "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
+    "checks", "max_quarantine_share",
+)  # fmt: skip
+
+
 def _stream(name: str, section: Section) -> Stream:
+    section.expect(*_STREAM_KEYS)
     source, source_stream = section.text("source"), section.text("source_stream")
     if source is None and source_stream is None:
         raise section.error("source", "the path, URI or catalog name of the source table is missing")
@@ -282,17 +306,6 @@ def _stream(name: str, section: Section) -> Stream:
         checks=MappingProxyType(dict(checks)),
         max_quarantine_share=section.share("max_quarantine_share"),
     )
-    known = (
-        "source",
-        "source_stream",
-        "start",
-        "key",
-        "event_time",
-        "max_bytes_per_batch",
-        "output",
-        "matches",
-    )
-    section.finish(*known, "cluster_by", "checks", "max_quarantine_share")
     for key in stream.key:
         if key.lower() in MATCHES_COLUMNS:
             raise section.error("key", f"the column {key} is named like one that deltatag adds")
@@ -323,9 +336,9 @@ def _start(section: Section) -> Start:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Start("version", value)
     if isinstance(value, str):
-        if value.isdigit():
-            return Start("version", int(value))
         with contextlib.suppress(ValueError):
+            if value.isdecimal():
+                return Start("version", int(value))
             value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)
@@ -338,6 +351,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
+    section.expect("streams", "on", "window", "lateness")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -354,7 +368,6 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
             )
     on = _join_keys(section, members)
     window = _join_window(section, members)
-    section.finish("streams", "on", "window", "lateness")
     return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section))
 
 
@@ -371,7 +384,7 @@ def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[st
     value = section.values.get("on")
     if isinstance(value, Mapping):
         keys = section.section("on")
-        keys.finish(*members)
+        keys.expect(*members)
         on = {member: keys.texts(member) for member in members}
     else:
         on = dict.fromkeys(members, section.texts("on"))
@@ -383,7 +396,7 @@ def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[st
 def _join_window(section: Section, members: tuple[str, ...]) -> dict[str, int]:
     value = section.values.get("window")
     if isinstance(value, Mapping):
-        section.section("window").finish(*members)
+        section.section("window").expect(*members)
     texts = value if isinstance(value, Mapping) else dict.fromkeys(members, value)
     window = {}
     for member in members:

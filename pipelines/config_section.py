@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from pipelines.errors import ConfigurationError
 
+MOST_BYTES = (1 << 63) - 1
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SIZE = re.compile(r"(\d+)\s*([kmgt]?)i?b?\Z", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)\s*([A-Za-z]+)\Z")
@@ -34,8 +36,8 @@ def parse_size(text: str | int) -> int:
         if found is None:
             raise ValueError('expected a size such as "512m" or "1g"')
         size = int(found[1]) * _SIZE_UNITS[found[2].lower()]
-    if size <= 0:
-        raise ValueError("expected a size above zero")
+    if not 0 < size <= MOST_BYTES:
+        raise ValueError("expected a size above zero and below 8 EiB")
     return size
 
 
@@ -76,6 +78,8 @@ class Section:
         value = self.values.get(key, default)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise self.error(key, "expected a text that is not empty")
+        if value is not None and "\0" in value:
+            raise self.error(key, "a text here cannot hold the character NUL")
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
@@ -108,11 +112,13 @@ class Section:
             raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
         return float(value)
 
-    def finish(self, *known: str) -> None:
-        """ConfigurationError where there is a key beside those that are known."""
+    def expect(self, *known: str) -> None:
+        """ConfigurationError where there is a key beside those that are known; it names the nearest of these."""
         for key in self.values:
             if key not in known:
-                raise self.error(key, f"there is no such key; known here: {', '.join(known)}")
+                nearest = difflib.get_close_matches(key.lower(), known, n=1)
+                meant = f"; did you mean {nearest[0]}?" if nearest else ";"
+                raise self.error(key, f"there is no such key{meant} Known here: {', '.join(known)}")
 
 
 def substituted(value: Any, path: Path, where: str = "") -> Any:

@@ -334,3 +334,28 @@ def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsy
     assert refusals_are_due(workspace)
     assert main(["compile"]) == 0
     assert "no stream or join" not in capsys.readouterr().out and not refusals_are_due(workspace)
+
+
+@pytest.mark.parametrize("place", ["file", "folder"])
+@pytest.mark.parametrize("way", ["before the verb", "after the verb", "environment"])
+def test_a_configuration_elsewhere_is_named_in_any_of_three_ways(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, place: str, way: str
+) -> None:
+    named = str(folder / "deltatag.toml") if place == "file" else str(folder)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    given = ["--config", named]
+    if way == "environment":
+        monkeypatch.setenv("DELTATAG_CONFIG", named)
+    arguments = {"before the verb": [*given, "status"], "after the verb": ["status", *given]}.get(way, ["status"])
+    assert main([*arguments, "--json"]) == 0
+    assert [one["scope"] for one in json.loads(capsys.readouterr().out)] == ["s"]
+
+
+def test_what_is_given_beats_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.setenv("DELTATAG_CONFIG", "/nowhere")
+    assert main(["status"]) == 2
+    assert "no such configuration file" in capsys.readouterr().err
+    assert main(["--config", ".", "--verbose", "status"]) == 0
+    assert main(["init", "new", "--json"]) == 0
+    assert Path("new", "deltatag.toml").is_file()

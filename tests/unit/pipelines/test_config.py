@@ -230,3 +230,58 @@ def test_no_durations(text: str) -> None:
 @pytest.mark.parametrize(("text", "size"), [(5, 5), ("5", 5), ("1k", 1024), ("1g", 1 << 30), ("2 GiB", 2 << 30)])
 def test_sizes(text: str | int, size: int) -> None:
     assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("text", "nearest"),
+    [
+        ('[lake]\nrot = "lake"\n', "did you mean root?"),
+        (MINIMAL + '[streams.flights]\nsorce = "lake/flights"\n', "did you mean source?"),
+        (MINIMAL + '[stream.flights]\nsource = "lake/flights"\n', "did you mean streams?"),
+        (MINIMAL + '[rules]\ntimezone = "UTC"\n', "did you mean time_zone?"),
+        (MINIMAL + '[rules]\nON_REJECT = "drop"\n', "did you mean on_reject?"),
+        (PAIR + '[joins.j]\nstream = ["flights", "weather"]\n', "did you mean streams?"),
+    ],
+)
+def test_a_typo_of_a_key_names_the_nearest(tmp_path: Path, text: str, nearest: str) -> None:
+    with pytest.raises(ConfigurationError, match=nearest.replace("?", r"\?")):
+        load(tmp_path, text)
+
+
+DIGITS = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'[lake]\nroot = "a\\u0000b"\n',
+        b'[lake]\nroot = "a\0b"\n',
+        MINIMAL.encode() + b"x = " + b"[" * 5000 + b"]" * 5000,
+        MINIMAL.encode() + b"x = " + b"{a = " * 5000 + b"1" + b"}" * 5000,
+        MINIMAL.encode() + b"[" + b"a." * 5000 + b"b]\nx = 1\n",
+        MINIMAL.encode("utf-16"),
+        b"\xff\xfe\x00",
+        STREAM.encode() + b"start = " + DIGITS.encode(),
+        STREAM.encode() + b'start = "' + DIGITS.encode() + b'"',
+        STREAM.encode() + b'max_bytes_per_batch = "' + DIGITS.encode() + b't"',
+        STREAM.encode() + b'max_bytes_per_batch = "99999999999999999999t"',
+        STREAM.encode() + b'checks = { "a" = "b\\u0000" }\nkey = ["\\u0000"]\nsource_stream = "\\u0000"\n',
+    ],
+)
+def test_a_file_that_is_no_configuration_is_refused_in_a_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "deltatag.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=r"deltatag\.toml") as refused:
+        load_configuration(path)
+    assert len(str(refused.value)) < 400 + len(str(path))
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    (tmp_path / "deltatag.toml").write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+    assert load_configuration(tmp_path).lake.root == str(tmp_path / "lake")
+
+
+@pytest.mark.parametrize("name", ["none", "a\0b"])
+def test_a_configuration_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ConfigurationError, match="no such configuration file"):
+        load_configuration(tmp_path / name)
