@@ -4,69 +4,97 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from pipelines.lake import first_line
 from pipelines.schema import arrow_schema_of
-from pipelines.session import tested_column
+from pipelines.session import know_internals
+from rules_index.errors import RuleError
+from rules_index.expressions.tree import Leaf, authors_text
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
     from pipelines.scopes import Scope
-    from rules_index.expressions.tree import Leaf
 
 _AT_ONCE = 64
 
 
-def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[str | None]]:
+def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
     """A function that gives, for each derived leaf over the scope's columns, None or why Spark refuses it.
 
     Spark is started when it is called, so rules that the index understands whole need no JVM.
     """
 
-    def analyse(leaves: Sequence[Leaf]) -> list[str | None]:
-        rows = scope.no_rows()
-        answers: dict[Leaf, str | None] = {}
-        for start in range(0, len(leaves), _AT_ONCE):
-            answers |= _ask(scope.workspace.spark, rows, list(leaves[start : start + _AT_ONCE]))
+    def analyse(leaves: Sequence[Leaf]) -> list[RuleError | None]:
+        answers: dict[Leaf, RuleError | None] = {}
+        with scope.workspace.active_session() as spark:
+            know_internals(spark)
+            rows = scope.no_rows()
+            for start in range(0, len(leaves), _AT_ONCE):
+                answers |= _ask(spark, rows, list(leaves[start : start + _AT_ONCE]))
         return [answers[leaf] for leaf in leaves]
 
     return analyse
 
 
-def _ask(spark: Any, rows: Any, leaves: list[Leaf]) -> dict[Leaf, str | None]:
-    """One question for many leaves; where it fails, one for each half, down to the one at fault."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
+def _ask(spark: SparkSession, rows: DataFrame, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
+    """One question for many leaves; where it fails, one for each half, down to the one at fault.
 
-    from pipelines.delta_internals import java_message
-    from rules_index import RuleError
-
-    try:
-        columns = [tested_column(spark, leaf.text or "", leaf.type).alias(leaf.name) for leaf in leaves]
-        schema = arrow_schema_of(rows.select(*columns).schema.json())
-    except RuleError as error:
-        if len(leaves) == 1:
-            return {leaves[0]: error.message}
-    except PySparkException as error:
-        if len(leaves) == 1:
-            return {leaves[0]: spark_message(error)}
-    except Py4JJavaError as error:
-        if len(leaves) == 1:
-            return {leaves[0]: java_message(error)}
-    else:
-        return {leaf: _type_differs(leaf, schema.field(leaf.name).type) for leaf in leaves}
+    Spark is asked for the type of the bare text: what the jobs put around it would cast it.
+    """
+    answer = _types(spark, rows, [leaf.text or "" for leaf in leaves])
+    if not isinstance(answer, RuleError):
+        return {leaf: _type_differs(leaf, found) for leaf, found in zip(leaves, answer, strict=True)}
+    if len(leaves) == 1:
+        return {leaves[0]: _no_condition(spark, rows, leaves[0]) or answer}
     middle = len(leaves) // 2
     return _ask(spark, rows, leaves[:middle]) | _ask(spark, rows, leaves[middle:])
 
 
-def _type_differs(leaf: Leaf, found: pa.DataType) -> str | None:
-    """A derived Boolean arrives as a truth code, any other value inside a struct that is NULL where it raised."""
+def _types(spark: SparkSession, rows: DataFrame, texts: Sequence[str]) -> list[DataType] | RuleError:
+    """The types that Spark gives to the texts, or why it refuses one of them."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from pipelines.catalyst import bare_column
+    from pipelines.delta_internals import java_message
+
+    try:
+        schema = rows.select(*(bare_column(spark, text).alias(str(i)) for i, text in enumerate(texts))).schema
+    except RuleError as error:
+        return error
+    except PySparkException as error:
+        return RuleError("ANALYSIS", spark_message(error))
+    except Py4JJavaError as error:
+        return RuleError("ANALYSIS", java_message(error))
+    return [field.dataType for field in schema.fields]
+
+
+def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
+    """Why a leaf of Spark's type `found` is not what the rules take it for; None where it is."""
+    from pyspark.sql.types import StructField, StructType
+
+    name = found.simpleString().upper()
     if pa.types.is_boolean(leaf.type):
-        return None if pa.types.is_int8(found) else f"Spark gives {found} for {leaf.text}, not a truth value."
-    inner = found.field(0).type if pa.types.is_struct(found) else found
-    return None if inner == leaf.type else f"Spark gives {inner} for {leaf.text}, where the rules expect {leaf.type}."
+        message = f"A rule must be a condition, and Spark says that this is {name}."
+        return None if name == "BOOLEAN" else RuleError("NOT_BOOLEAN", message)
+    if arrow_schema_of(StructType([StructField("value", found)]).json()).field(0).type == leaf.type:
+        return None
+    return RuleError("ANALYSIS", f"Spark gives {name} for {leaf.text}, where the rules expect {leaf.type}.")
+
+
+def _no_condition(spark: SparkSession, rows: DataFrame, leaf: Leaf) -> RuleError | None:
+    """The error of a part that Spark refuses for its type alone, since a condition is needed there."""
+    text = authors_text(leaf)
+    types = _types(spark, rows, [text]) if text != leaf.text else []
+    if isinstance(types, RuleError) or not types:
+        return None
+    name = types[0].simpleString().upper()
+    return RuleError("NOT_BOOLEAN", f"A condition is needed here, and Spark says that this is {name}.")
 
 
 def spark_message(error: Exception) -> str:

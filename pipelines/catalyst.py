@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.active_session import active
 from pipelines.errors import SessionError
 from rules_index.errors import RuleError
 from rules_index.expressions.patterns import (
@@ -50,13 +51,27 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
     be matched in linear time. Spark's own errors of analysis come when the column is used.
     """
     build = _Builder(spark)
-    expression = linear_patterns(spark, build.parse(text)) if _MENTIONS_PATTERN.search(text) else build.parse(text)
-    if pa.types.is_boolean(data_type):
-        code = build.parse("coalesce(cast(null as tinyint), 2Y)")
-        code = build.replace_first(code, build.with_children(build.first(code), [expression]))
-        return build.column(build.without_errors(code, "3Y"))
-    struct = build.parse("named_struct('value', null)")
-    return build.column(build.without_errors(build.replace_last(struct, expression), "null"))
+    with active(spark):
+        expression = bare_expression(spark, text)
+        if pa.types.is_boolean(data_type):
+            known = build.make("KnownNullable", expression)
+            code = build.parse("coalesce(cast(null as tinyint), 2Y)")
+            code = build.replace_first(code, build.with_children(build.first(code), [known]))
+            return build.column(build.without_errors(code, "3Y"))
+        struct = build.parse("named_struct('value', null)")
+        return build.column(build.without_errors(build.replace_last(struct, expression), "null"))
+
+
+def bare_column(spark: SparkSession, text: str) -> Column:
+    """The author's own text with nothing around it, to ask Spark for its type; `RuleError` as `derived_column`."""
+    with active(spark):
+        return _Builder(spark).column(bare_expression(spark, text))
+
+
+def bare_expression(spark: SparkSession, text: str) -> Java:
+    """A text as Spark's parser reads it, with the patterns in it matched in linear time."""
+    parsed = _Builder(spark).parse(text)
+    return linear_patterns(spark, parsed) if _MENTIONS_PATTERN.search(text) else parsed
 
 
 def linear_patterns(spark: SparkSession, parsed: Java) -> Java:
@@ -188,7 +203,9 @@ class _Builder:
         """The expression's value, or `otherwise` (SQL) where evaluating it raises an error.
 
         It stands in a branch of an `if` whose condition Spark cannot decide beforehand. Else Spark would evaluate
-        what occurs twice in it, or is constant, outside of what catches the error.
+        what occurs twice in it, or is constant, outside of what catches the error. What catches it stands over no
+        `if` or CASE, now or after simplification, since Spark would move it into the branches: `expression` is a
+        `coalesce` that Spark must take to be needed, or a struct.
         """
         caught = self.make("Coalesce", self.sequence([self.make("TryEval", expression), self.parse(otherwise)]))
         choice = self.parse("if(spark_partition_id() >= 0, 0, null)")

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipelines.config_section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.errors import ConfigurationError
+from pipelines.meaning import MEANING, TIME_ZONE, meant
 from pipelines.source_streams import with_sources
 
 FILE_NAME = "deltatag.toml"
@@ -36,22 +37,6 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
 """Tables that every lake has."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-
-
-MEANING = {
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.ansi.doubleQuotedIdentifiers": "false",
-    "spark.sql.ansi.enforceReservedKeywords": "false",
-    "spark.sql.caseSensitive": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.variable.substitute": "false",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.sql.storeAssignmentPolicy": "ANSI",
-    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
-}
-"""What decides the meaning of a rule's text; nobody's configuration changes it."""
-TIME_ZONE = "spark.sql.session.timeZone"
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory)$).*"
 """Names of the time zone database, but for those that Python alone finds there."""
 
@@ -226,12 +211,14 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
 def _spark_value(name: str, value: Any, path: Path) -> str:
     if not name.startswith("spark."):
         raise ConfigurationError(f"{path}: [spark] {name}: Spark's settings have names that begin with spark.")
-    if name == TIME_ZONE:
+    semantic = meant(name)
+    if semantic == TIME_ZONE:
         raise ConfigurationError(f"{path}: [spark] {name}: the time zone is set by time_zone in [rules].")
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if text != MEANING.get(name, text):
+    if semantic is not None and (name != semantic or text.lower() != MEANING.get(name, "").lower()):
+        always = f'"{MEANING[semantic]}"' if semantic in MEANING else "as Spark has it by default"
         raise ConfigurationError(
-            f'{path}: [spark] {name}: what a rule means depends on it, so it is always "{MEANING[name]}". Leave it out.'
+            f"{path}: [spark] {name}: what a rule means depends on it, so it is always {always}. Leave it out."
         )
     if isinstance(value, (list, tuple)):
         raise ConfigurationError(f"{path}: [spark] {name}: expected one value; several go into one text, with commas.")

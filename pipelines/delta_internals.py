@@ -6,16 +6,16 @@ mapping and deletion vectors. Only this module calls these internals, and it say
 
 from __future__ import annotations
 
-import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
+from pipelines.active_session import active
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake import first_line
 
@@ -115,7 +115,7 @@ class TableLog:
         if len(by_version) > 1:
             return self._frame_of_versions(snapshot, by_version)
         version, files = next(iter(by_version.items()), (0, []))
-        with self._active():
+        with active(self._spark):
             rows = self._log.createDataFrame(snapshot, self._sequence(files), False, self._none)
         return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
 
@@ -153,7 +153,7 @@ class TableLog:
     def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
         from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
-        with self._active():
+        with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
             if _last_of(transaction, app) >= version:
                 return False
@@ -163,20 +163,6 @@ class TableLog:
             mode = self._jvm.org.apache.spark.sql.SaveMode.Append
             transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
         return True
-
-    @contextlib.contextmanager
-    def _active(self) -> Iterator[None]:
-        """While inside, frames that Delta makes belong to this log's session: its settings decide what they mean."""
-        sessions = self._jvm.org.apache.spark.sql.classic.SparkSession
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(self._session)
-        try:
-            yield
-        finally:
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
 
     def _sequence(self, items: Iterable[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(self._list(items))

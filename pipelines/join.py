@@ -87,10 +87,12 @@ def join_together(
     """
     results: dict[str, JoinResult] = {}
     failures: dict[str, Exception] = {}
-    for joins in _alike([workspace.configuration.join(name) for name in names]):
-        run = _Run(workspace, joins, failures)
-        run.go(restart, skip_changes)
-        results |= run.results
+    alike = _alike([workspace.configuration.join(name) for name in names])
+    with workspace.active_session():
+        for joins in alike:
+            run = _Run(workspace, joins, failures)
+            run.go(restart, skip_changes)
+            results |= run.results
     return [results[name] for name in names if name not in failures], failures
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pipelines.config import MEANING, TIME_ZONE, Configuration
+from pipelines.config import Configuration
 from pipelines.errors import SessionError
 from pipelines.lake import first_line
+from pipelines.meaning import MEANING, TIME_ZONE, meant
 from pipelines.runtime import temporary_folder
 
 if TYPE_CHECKING:
@@ -72,7 +74,36 @@ def open_session(
     for name, value in settings.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
+    for name in _changed(session, configuration).keys() - settings.keys():
+        if session.conf.isModifiable(name):
+            session.conf.unset(name)
+    check_meaning(session, configuration)
     return session
+
+
+def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
+    """SessionError where a setting of deltatag's session that decides what a rule means is not as it should be."""
+    for name, (value, wanted) in _changed(spark, configuration).items():
+        raise SessionError(
+            f"The setting {name} of deltatag's Spark session is {value!r}. What a rule means depends on it, so it must "
+            f"be {wanted!r}. Take out what sets it: a SET statement, spark.conf.set on this session, or the settings "
+            "that Spark was started with."
+        )
+
+
+def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tuple[str | None, str]]:
+    """The settings that decide what a rule means and are not as deltatag needs them: their values, and those needed."""
+    needed = {**MEANING, TIME_ZONE: configuration.rules.time_zone}
+    jvm: Any = spark._jvm
+    session: Any = spark._jsparkSession
+    entries = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
+    # one text with all that is set, since each question is a turn to the JVM
+    for name in re.findall(r"^(spark\.\S+) -> ", session.conf().getAll().mkString("\n"), re.MULTILINE):
+        entry = entries.getConfigEntry(name) if meant(name) == name and name not in needed else None
+        if entry is not None:
+            needed[name] = str(entry.defaultValueString())
+    found = {name: spark.conf.get(name, None) for name in needed}
+    return {name: (value, needed[name]) for name, value in found.items() if value != needed[name]}
 
 
 @contextlib.contextmanager
@@ -128,14 +159,21 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
 _tested: set[str] = set()
 
 
-def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Column:
-    """`catalyst.derived_column`, after Spark's internals have been tested once in this application."""
-    from pipelines.catalyst import derived_column, self_test
+def know_internals(spark: SparkSession) -> None:
+    """SessionError where catalyst is not as it is known here; it is tried once in an application."""
+    from pipelines.catalyst import self_test
 
     application = str(spark.sparkContext.applicationId)
     if application not in _tested:
         self_test(spark)
         _tested.add(application)
+
+
+def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Column:
+    """`catalyst.derived_column`, after Spark's internals have been tested."""
+    from pipelines.catalyst import derived_column
+
+    know_internals(spark)
     return derived_column(spark, text, data_type)
 
 

@@ -101,8 +101,9 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     """
     started = time.perf_counter()
     result = TagResult(name)
-    tagger = _Tagger(workspace, workspace.configuration.stream(name))
-    with explained(f"tag {name}"):
+    stream = workspace.configuration.stream(name)
+    with explained(f"tag {name}"), workspace.active_session():
+        tagger = _Tagger(workspace, stream)
         for batch in tagger.batches(restart, skip_changes):
             result = result.plus(batch)
     return replace(result, seconds=time.perf_counter() - started)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,3 +52,17 @@ class Workspace:
 
             self._spark = open_session(self.configuration, self._running, self._quiet)
         return self._spark
+
+    @contextlib.contextmanager
+    def active_session(self) -> Iterator[SparkSession]:
+        """While inside, the session is the active one of the thread, so that all texts are read with its settings.
+
+        SessionError where a setting that decides what a rule means was changed since the session was opened.
+        """
+        from pipelines.active_session import active
+        from pipelines.session import check_meaning
+
+        spark = self.spark
+        check_meaning(spark, self.configuration)
+        with active(spark):
+            yield spark

@@ -52,7 +52,11 @@ def _has_keys(configuration: Configuration, join: Join) -> bool:
 def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
     """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
     written = Written.newest(workspace, join.name, newest)
-    measures, counts = _measure(written, join) if written.batches else (_nothing_written(), ())
+    measures: dict[str, Any] = _nothing_written()
+    counts: Counts = ()
+    if written.batches:
+        with workspace.active_session():
+            measures, counts = _measure(written, join)
     expected = expectations(workspace.configuration, join)
     return [Suite(tagged_table(join.name), expected, measured(measures))], measures, counts
 

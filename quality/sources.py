@@ -59,7 +59,11 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
     if schema is not None:
         measures |= _structure(stream, schema)
     broken = schema is None or measures["columns"] != FINE
-    measures |= _no_rows(stream) if broken else _new_rows(workspace, stream)
+    if broken:
+        measures |= _no_rows(stream)
+    else:
+        with workspace.active_session():
+            measures |= _new_rows(workspace, stream)
     return [Suite(stream.name, expectations(stream), measured(measures))], measures
 
 

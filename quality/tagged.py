@@ -49,7 +49,11 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
     """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
     written = Written.newest(workspace, stream.name, newest)
-    measures, counts = _measure(written, stream) if written.batches else (_nothing_written(), ())
+    measures: dict[str, Any] = _nothing_written()
+    counts: Counts = ()
+    if written.batches:
+        with workspace.active_session():
+            measures, counts = _measure(written, stream)
     return [Suite(tagged_table(stream), expectations(stream), measured(measures))], measures, counts
 
 

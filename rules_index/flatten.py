@@ -13,7 +13,7 @@ from rules_index.csr import offsets_of, places
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.errors import RuleError
 from rules_index.expressions.formula import Formula
-from rules_index.expressions.tree import Expression, Leaf
+from rules_index.expressions.tree import Expression, Leaf, authors_text
 from rules_index.kernels.sets import number_literals
 from rules_index.keys import IntegerKeys
 from rules_index.literal_sets import LiteralSets, SettledLiterals
@@ -23,8 +23,8 @@ from rules_index.terms import GrowingTerms, Terms, join, reached
 from rules_index.together.instances import Instances
 from rules_index.uses import AttributeUses
 
-Analyse = Callable[[Sequence[Leaf]], Sequence[str | None]]
-"""Given derived leaves, tells for each None or a sentence on why Spark refuses it."""
+Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]
+"""Given derived leaves, tells for each None or why Spark refuses it: a sentence, or an error with its own code."""
 _MOST_KNOWN = 1 << 16
 """How many literals are remembered, so that one that many rules share is not added for each."""
 
@@ -86,7 +86,7 @@ class Flattener:
             for leaf in leaves_of(self.expansion.attributes[number]):
                 if leaf.text is not None:
                     leaves.setdefault(leaf, []).append(place)
-        refused: dict[int, tuple[Leaf, str]] = {}
+        refused: dict[int, tuple[Leaf, RuleError | str]] = {}
         for leaf, message in zip(leaves, analyse(list(leaves)) if leaves else (), strict=True):
             if message is not None:
                 refused.update((place, (leaf, message)) for place in leaves[leaf])
@@ -95,8 +95,9 @@ class Flattener:
         rules, first = np.unique(rules[chosen], return_index=True)
         for rule, attribute in zip(rules.tolist(), attributes[chosen][first].tolist(), strict=True):
             leaf, message = refused[attribute]
-            position = self._rules.text(rule).find(leaf.text or "")
-            error = RuleError("ANALYSIS", message, position if position >= 0 else None)
+            found = message if isinstance(message, RuleError) else RuleError("ANALYSIS", message)
+            position = self._rules.text(rule).find(authors_text(leaf))
+            error = RuleError(found.error, found.message, position if position >= 0 else None)
             rejects.add(self._rules.rule_id(rule), error)
         self.kept[rules] = False
 

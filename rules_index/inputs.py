@@ -80,7 +80,9 @@ def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
     if leaf.text is not None:
         if pa.types.is_boolean(leaf.type) and pa.types.is_int8(column.type):
             if column.null_count or (len(column) and (pc.min(column).as_py() < 0 or pc.max(column).as_py() > 3)):
-                raise SchemaError(f"The derived column {leaf.name} holds codes other than 0 to 3.")
+                raise SchemaError(
+                    f"The derived column {leaf.name} of the condition {leaf.text} holds codes other than 0 to 3."
+                )
             return column.to_numpy(zero_copy_only=False)
         if pa.types.is_struct(column.type) and column.type.num_fields == 1:
             raised = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None

@@ -10,7 +10,7 @@ from rules_index.expressions.coercion import BOOLEAN, NULL, STRING, Type, is_flo
 from rules_index.expressions.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.expressions.patterns import like_prefix
 from rules_index.expressions.syntax import Node
-from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
+from rules_index.expressions.tree import OPERAND, Constant, Expression, Leaf, Operation
 from rules_index.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
 
 _TRUE = ValueSet(False, (1,))
@@ -54,6 +54,8 @@ class Splitter:
                 raise self.analyser.error(
                     "NOT_BOOLEAN", f"A rule must be a condition, and this is {name_of(value.type)}.", node
                 )
+            if value.type is None:
+                return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         return self.formula(node)
 
     def formula(self, node: Node) -> Formula:
@@ -99,7 +101,9 @@ class Splitter:
         tree = value.local
         if isinstance(tree, Constant):
             return Fixed(Truth.NULL if tree.value is None else Truth(int(tree.value)))
-        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+        # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
+        form = OPERAND if value.type is None else "{}"
+        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
 
     def _truth_of_text(self, value: Value) -> Formula:
         """A STRING where a condition is needed: Spark casts it."""

@@ -11,6 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 
+OPERAND = "({}) AND TRUE"
+"""The text of a derived leaf that stands where a condition is needed and whose type only Spark knows.
+
+Spark casts a STRING or a NULL there to BOOLEAN, and refuses any other type.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -24,6 +30,13 @@ class Leaf:
     name: str
     type: pa.DataType
     text: str | None = None
+
+
+def authors_text(leaf: Leaf) -> str:
+    """The text of a derived leaf as it stands in the rule, where OPERAND was put around it."""
+    before, after = OPERAND.split("{}")
+    text = leaf.text or ""
+    return text[len(before) : -len(after)] if text.startswith(before) and text.endswith(after) else text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,30 @@
+"""Which session is the active one of a thread: Spark reads from it how a text is parsed and a column is built."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextlib.contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """While inside, `spark` is the thread's active session; afterwards the one from before is again, if there was one.
+
+    Spark's parser and its expressions take ANSI mode, the time zone of literals and all other settings from the active
+    session, not from the one that is asked to parse. Whose session that is, a caller decides, or nobody.
+    """
+    jvm: Any = spark._jvm
+    sessions = jvm.org.apache.spark.sql.classic.SparkSession
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
