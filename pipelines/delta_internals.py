@@ -7,6 +7,7 @@ mapping and deletion vectors. Only this module calls these internals, and it say
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,43 @@ from pyspark.sql.types import StructType
 from pipelines.active_session import active
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake import first_line
+
+KNOWN_DELTA = "4.4"
+_DELTA = "org.apache.spark.sql.delta."
+_SESSION = "org.apache.spark.sql.SparkSession"
+_SEQ = "scala.collection.immutable.Seq"
+_ENTRY_POINTS = {
+    "DeltaLog$": ["forTable(org.apache.spark.sql.SparkSession,java.lang.String)"],
+    "DeltaLog": [
+        "update(boolean,scala.Option,scala.Option)",
+        "getSnapshotAt(long,scala.Option,scala.Option,boolean)",
+        "createDataFrame(SnapshotDescriptor,scala.collection.immutable.Seq,boolean,scala.Option)",
+        "startTransaction(scala.Option,scala.Option)",
+        "logPath()",
+        "dataPath()",
+    ],
+    "Snapshot": ["version()", "metadata()", "allFiles()", "checksumOpt()"],
+    "VersionChecksum": ["allFiles()", "setTransactions()"],
+    "OptimisticTransaction": [
+        "commit(scala.collection.immutable.Seq,DeltaOperations$Operation)",
+        "writeFiles(org.apache.spark.sql.Dataset)",
+        "txnVersion(java.lang.String)",
+        "readTxn()",
+        "snapshot()",
+    ],
+    "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
+    "actions.Action$": ["fromJson(java.lang.String)"],
+    "commands.cdc.CDCReader$CDCDataSpec": [
+        "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
+    ],
+    "commands.cdc.CDCReader$": [
+        "scanIndex(org.apache.spark.sql.SparkSession,files.TahoeFileIndexWithSnapshotDescriptor,boolean)"
+    ],
+    "files.CdcAddFileIndex": [
+        f"CdcAddFileIndex({_SESSION},{_SEQ},DeltaLog,org.apache.hadoop.fs.Path,SnapshotDescriptor,scala.Option)"
+    ],
+}
+"""The methods and constructors that are called here, by their classes; Delta's own classes without its package."""
 
 COMMIT_VERSION = "_commit_version"
 """The column of a frame over chosen files that holds the version given for the row's file."""
@@ -33,13 +71,9 @@ class TableLog:
         self._session: Any = spark._jsparkSession
         jvm: Any = spark._jvm
         self._jvm = jvm
+        know_delta(spark)
         try:
             self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, uri)
-        except TypeError:
-            raise SessionError(
-                "The running Spark session has no Delta Lake. Start it with the jars of delta-spark 4.4.0, or let "
-                "deltatag start its own session."
-            ) from None
         except Py4JJavaError as error:
             raise SourceError(f"The Delta table at {uri} cannot be opened: {java_message(error)}") from None
         self._none: Any = jvm.scala.Option.empty()
@@ -193,6 +227,55 @@ def _in_checksum(snapshot: Any, part: str) -> list[Any] | None:
 def snapshot_schema(snapshot: Any) -> StructType:
     """The columns of a snapshot."""
     return StructType.fromJson(json.loads(snapshot.metadata().schemaString()))
+
+
+_tested: set[str] = set()
+
+
+def know_delta(spark: SparkSession) -> None:
+    """SessionError where Delta Lake is missing or not as it is known here; asked once in an application."""
+    application = str(spark.sparkContext.applicationId)
+    if application in _tested:
+        return
+    try:
+        absent = missing_entry_points(spark._jvm, _ENTRY_POINTS)
+    except Py4JError as error:
+        raise SessionError(f"Spark's JVM does not answer: {java_message(error)}") from error
+    if len(absent) == sum(map(len, _ENTRY_POINTS.values())):
+        raise SessionError(
+            f"The running Spark session has no Delta Lake. Start it with the jars of delta-spark {KNOWN_DELTA}.0, or "
+            "let deltatag start its own session."
+        )
+    if absent:
+        raise SessionError(
+            f"deltatag does not know the internals of this Delta Lake, {_delta_version(spark._jvm)} on Spark "
+            f"{spark.version} (it knows {KNOWN_DELTA}): there is no {absent[0]}. Use delta-spark {KNOWN_DELTA}, or a "
+            "version of deltatag that knows this one."
+        )
+    _tested.add(application)
+
+
+def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of the methods and constructors that this Delta Lake has not, each with its class."""
+    absent = []
+    for name, signatures in known.items():
+        try:
+            found = jvm.py4j.reflection.ReflectionUtil.classForName(_DELTA + name)
+        except Py4JJavaError:
+            absent += [f"{name}.{signature}" for signature in signatures]
+            continue
+        # one text for each class, since each question is a turn to the JVM
+        listed = jvm.java.util.Arrays.toString(found.getMethods())
+        text = (listed + jvm.java.util.Arrays.toString(found.getConstructors())).replace(_DELTA, "")
+        absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
+    return absent
+
+
+def _delta_version(jvm: Any) -> str:
+    try:
+        return str(_module(jvm, "io.delta.package$").VERSION())
+    except (Py4JError, TypeError):
+        return "of an unknown version"
 
 
 def _module(jvm: Any, name: str) -> Any:

@@ -65,16 +65,13 @@ def open_session(
             "cluster itself (spark-submit, or a job of the platform)."
         )
     session = base.newSession()
-    settings = {
-        **_SPEED,
-        **configuration.spark,
-        **MEANING,
-        TIME_ZONE: configuration.rules.time_zone,
-    }
-    for name, value in settings.items():
+    for name, value in {**_SPEED, **configuration.spark}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
-    for name in _changed(session, configuration).keys() - settings.keys():
+    # Delta's settings are not known, and so not modifiable, before Delta is used; they can be set
+    for name, value in {**MEANING, TIME_ZONE: configuration.rules.time_zone}.items():
+        session.conf.set(name, value)
+    for name in _changed(session, configuration):
         if session.conf.isModifiable(name):
             session.conf.unset(name)
     check_meaning(session, configuration)

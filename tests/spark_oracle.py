@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 import rules_index as ri
+from pipelines.active_session import active
 from pipelines.catalyst import derived_column
 
 FALSE, TRUE, NULL, RAISED = range(4)
@@ -56,12 +57,13 @@ class Tally:
 def whole(spark: SparkSession, text: str) -> Column:
     """The expression's truth code as `WHERE` sees it; NULL on rows where it raises."""
     jvm: Any = spark._jvm
-    coded = f"coalesce(CAST(((\n{text}\n) AND TRUE) AS TINYINT), {NULL}Y)"
-    parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(coded)
-    tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
-    column = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
+    coded = f"named_struct('code', coalesce(CAST(((\n{text}\n) AND TRUE) AS TINYINT), {NULL}Y))"
+    with active(spark):
+        parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(coded)
+        tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
+        column = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
     # Outside of a condition Spark would evaluate ahead what is constant or occurs twice, and fail where that raises.
-    return functions.when(functions.col("pk").isNotNull(), column)
+    return functions.when(functions.col("pk").isNotNull(), column).getField("code")
 
 
 class Oracle:
@@ -90,9 +92,10 @@ class Oracle:
     ) -> list[Any]:
         """One query; where Spark refuses it, one for each half, down to the one at fault."""
         try:
-            columns = [column(item).alias(f"c{number}") for number, item in enumerate(items)]
-            # unlike toArrow() this takes a struct for what it is, NULL or not
-            table = pa.Table.from_batches(self.rows.select("pk", *columns)._collect_as_arrow()).sort_by("pk")
+            with active(self.spark):
+                columns = [column(item).alias(f"c{number}") for number, item in enumerate(items)]
+                # unlike toArrow() this takes a struct for what it is, NULL or not
+                table = pa.Table.from_batches(self.rows.select("pk", *columns)._collect_as_arrow()).sort_by("pk")
             return [read(table.column(f"c{number}").combine_chunks()) for number in range(len(items))]
         except (PySparkException, Py4JJavaError, ri.RuleError) as error:
             if len(items) == 1:

@@ -1,0 +1,92 @@
+"""Rules through a real lake and a real `tag`, their tagged rows against what Spark's WHERE keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from pipelines.compile import compile_scopes
+from pipelines.config import parse_configuration
+from pipelines.lake import arrow_schema
+from pipelines.meaning import MEANING, TIME_ZONE
+from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally
+
+
+def reference_session(spark: SparkSession, zone: str) -> SparkSession:
+    """A session with the settings under which rules are defined, made by hand."""
+    session = spark.newSession()
+    for name, value in {**MEANING, TIME_ZONE: zone}.items():
+        session.conf.set(name, value)
+    return session
+
+
+class Lake:
+    """A lake of one stream `s` over the rows of a table with a key `pk`, and an oracle over the same rows."""
+
+    def __init__(self, folder: Path, caller: SparkSession, oracle: Oracle, table: pa.Table, zone: str, **spark: str):
+        self.folder, self.oracle, self.table = folder, oracle, table
+        source = str(folder / "source")
+        if not DeltaTable.is_deltatable(source):
+            write_deltalake(source, table)
+        document = {
+            "lake": {"root": str(folder / "lake")},
+            "spark": spark,
+            "rules": {"time_zone": zone},
+            "streams": {"s": {"source": source}},
+        }
+        self.workspace = Workspace(parse_configuration(document, folder / "deltatag.toml"), caller)
+        for name in LAKE_TABLES:
+            self.workspace.lake.create(name, "bigint")
+
+    def compare(self, texts: Sequence[str], tally: Tally) -> None:
+        """Tags all rows with the rules and adds to `tally` what differs from Spark's own answers."""
+        self._write(texts)
+        failed = [result.error for result in compile_scopes(self.workspace) if result.error]
+        assert not failed, failed
+        tagged = tag_stream(self.workspace, "s", restart=True)
+        assert tagged.rows == self.table.num_rows
+        found = DeltaTable(self.workspace.lake.uri("s_tagged")).to_pyarrow_table(columns=["pk", "rule_ids"])
+        matched = np.zeros((len(texts), self.table.num_rows), bool)
+        for row, ids in zip(found["pk"].to_pylist(), found["rule_ids"].to_pylist(), strict=True):
+            matched[ids, row] = True
+        rejects = DeltaTable(self.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
+        refused = {int(each["rule_id"]): f"{each['error']} {each['message']}" for each in rejects}
+        for number, truth in enumerate(self.oracle.truths(texts)):
+            self._add(tally, texts[number], truth, matched[number], refused.get(number), tagged.errors.get(number, 0))
+
+    def _write(self, texts: Sequence[str]) -> None:
+        columns = {"rule_id": list(range(len(texts))), "scope": ["s"] * len(texts), "expression": list(texts)}
+        schema = arrow_schema(RULES, "bigint")
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        write_deltalake(self.workspace.lake.uri("rules"), pa.Table.from_pylist(rows, schema=schema), mode="overwrite")
+
+    def _add(self, tally: Tally, text: str, truth: Any, matched: Any, refused: str | None, errors: int) -> None:
+        if isinstance(truth, str) or refused:
+            if isinstance(truth, str) and refused:
+                tally.refused_by_both += 1
+            else:
+                spark = truth if isinstance(truth, str) else "accepts it"
+                tally.differences.append(Difference(text, "refused", spark, refused or "accepts it"))
+            return
+        raised = truth == RAISED
+        tally.compared += 1
+        tally.matches += int((truth == TRUE).sum())
+        tally.raised_rows += int(raised.sum())
+        tally.with_errors += bool(raised.any())
+        wrong = ~raised & (matched != (truth == TRUE))
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            answer = f"{('FALSE', 'TRUE', 'NULL', 'raised')[truth[row]]} ({wrong.sum()} rows differ)"
+            values = {name: self.table.column(name)[row].as_py() for name in self.table.column_names if name in text}
+            tally.differences.append(Difference(text, "answer", answer, f"matched {matched[row]}", values))
+        if errors < raised.sum():
+            tally.differences.append(Difference(text, "errors", f"{raised.sum()} raised", f"{errors} counted"))
