@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
+from pipelines import delta_internals
 from pipelines.delta_internals import TableLog
+from pipelines.errors import SessionError
 
 APP = "deltatag/test"
 
@@ -118,3 +121,23 @@ def test_files_are_the_same_from_a_checksum_and_from_the_log(spark, table: str) 
         return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
     assert comparable(told) == comparable(replayed)
+
+
+def test_the_internals_of_this_delta_lake_are_known(spark, monkeypatch) -> None:
+    known = delta_internals._ENTRY_POINTS
+    assert delta_internals.missing_entry_points(spark._jvm, known) == []
+    for name, signatures in known.items():
+        for wrong in (f"no{signatures[0]}", signatures[0].replace(")", ",int)"), "update()"):
+            assert delta_internals.missing_entry_points(spark._jvm, {name: [wrong]}) == [f"{name}.{wrong}"]
+    monkeypatch.setattr(delta_internals, "_tested", set())
+    started = time.perf_counter()
+    delta_internals.know_delta(spark)
+    assert time.perf_counter() - started < 1
+    monkeypatch.setattr(delta_internals, "_tested", set())
+    monkeypatch.setitem(known, "Snapshot", ["version()", "files2()"])
+    with pytest.raises(SessionError, match=r"Delta Lake, 4\.\d\.\d on Spark 4\.\d\.\d .*no Snapshot\.files2\(\)"):
+        TableLog(spark, "/nowhere")
+    for name in list(known):
+        monkeypatch.setitem(known, name, ["gone()"])
+    with pytest.raises(SessionError, match="has no Delta Lake"):
+        TableLog(spark, "/nowhere")
