@@ -1,4 +1,4 @@
-"""What commands print: tables and JSON on standard output, progress on a terminal's standard error."""
+"""What commands print on standard output: tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import datetime
 import decimal
 import json
 import math
-import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -98,22 +97,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, datetime.datetime):
         return value.isoformat(" ")
     return str(value)
-
-
-class ProgressLine:
-    """One line on a terminal that says what is being done; nothing where standard error is no terminal."""
-
-    def __init__(self) -> None:
-        """Looks whether somebody watches."""
-        self._shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-
-    def __call__(self, message: str) -> None:
-        """Show the message in place of the one before."""
-        if self._shown:
-            width = shutil.get_terminal_size().columns - 1
-            print(f"\r\033[K{message[:width]}", end="", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

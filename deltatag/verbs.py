@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from deltatag.output import ProgressLine, counted, jsonable, paragraph, print_csv, print_json, print_table
+from deltatag.output import counted, jsonable, paragraph, print_csv, print_json, print_table
+from deltatag.progress import Progress
 
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
@@ -28,7 +29,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
     from pipelines.config import load_configuration
     from pipelines.workspace import Workspace
 
-    progress = ProgressLine()
+    progress = Progress()
     try:
         yield Workspace(load_configuration(_configuration(args)), quiet=not args.verbose, progress=progress)
     finally:

@@ -24,6 +24,10 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 NOTE = VENV / "share" / "deltatag" / "setup.json"
 LOCK = ROOT / "requirements.txt"
+sys.path.insert(0, str(ROOT))
+from deltatag.progress import Progress  # noqa: E402
+
+PROGRESS = Progress()
 JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 ARCHIVE_SECONDS = 600
 # The lock pins these too; they come first because they build the packages that have no wheel.
@@ -120,7 +124,8 @@ def make_environment() -> None:
     if version >= (3, 11) and (version == sys.version_info[:2] or "packages" in read_note()):
         return
     say(f"making .venv with Python {'.'.join(map(str, sys.version_info[:3]))}")
-    run = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
+    with PROGRESS.during("making .venv"):
+        run = subprocess.run([sys.executable, "-m", "venv", "--clear", str(VENV)], capture_output=True, text=True)
     if run.returncode != 0:
         raise SetupError(
             f"Python's own module venv could not make {VENV}: {last_line(run.stdout + run.stderr)}\n"
@@ -163,7 +168,8 @@ def pip_install(*arguments: str) -> None:
     """Run pip with every hash required. It learns nothing from us about where packages come from."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--progress-bar", "off", "--require-hashes", *arguments]
-    run = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, env=pip_environment())
+    with PROGRESS.during("installing packages"):
+        run = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, text=True, env=pip_environment())
     if run.returncode == 0:
         return
     raise SetupError(pip_failure(run.stderr))
@@ -194,7 +200,8 @@ def install_project() -> None:
     """Make the project's packages and its command available in `.venv`, from where their source stands."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
-    run = subprocess.run(command, capture_output=True, text=True, env=pip_environment())
+    with PROGRESS.during("installing the project"):
+        run = subprocess.run(command, capture_output=True, text=True, env=pip_environment())
     if run.returncode != 0:
         sys.stderr.write(run.stdout + run.stderr)
         raise SetupError("the project could not be installed into .venv; pip's reason stands above.")
@@ -202,7 +209,8 @@ def install_project() -> None:
 
 def fetch_runtime() -> None:
     """Find a Java and see that Delta's jars are there."""
-    run = subprocess.run([str(PYTHON), str(ROOT / "tools" / "fetch_jars.py")])
+    with PROGRESS.during("looking for Java and Delta's jars"):
+        run = subprocess.run([str(PYTHON), str(ROOT / "tools" / "fetch_jars.py")])
     if run.returncode != 0:
         raise SetupError("set-up ends here: `make setup` goes on from this point once that is there.")
 
@@ -210,14 +218,15 @@ def fetch_runtime() -> None:
 def archive_classes() -> None:
     """Spare each start of Spark a quarter of its time; what fails here costs nothing but that."""
     say("archiving the classes of Spark")
-    with contextlib.suppress(subprocess.TimeoutExpired):
+    with contextlib.suppress(subprocess.TimeoutExpired), PROGRESS.during("archiving the classes of Spark"):
         run_with_kernels("from tools.archive_classes import archive; archive()", ARCHIVE_SECONDS)
 
 
 def compile_kernels() -> None:
     """Spare the first run the minutes in which Numba compiles; what fails here is told by that run."""
     say("compiling the kernels")
-    run_with_kernels("from rules_index.warm_up import warm_up; warm_up()")
+    with PROGRESS.during("compiling the kernels"):
+        run_with_kernels("from rules_index.warm_up import warm_up; warm_up()")
 
 
 def run_with_kernels(code: str, timeout: float | None = None) -> None:

@@ -10,18 +10,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from deltatag.output import ProgressLine, print_table
+from deltatag.output import print_table
+from deltatag.progress import Progress
 
 WIDTH = 100
 """Columns of text where standard output is no terminal, and the most that are used on one."""
 
 
 class Narrator:
-    """Prints the story and counts its chapters; `progress` shows on a terminal what is being done."""
+    """Prints the story and counts its chapters; `progress` shows what is being done."""
 
     def __init__(self) -> None:
         """The clock starts here."""
-        self.progress = ProgressLine()
+        self.progress = Progress()
         self._chapters = 0
         self._started = time.perf_counter()
         self._bold = sys.stdout.isatty()
@@ -67,12 +68,9 @@ class Narrator:
 
     @contextmanager
     def timed(self, message: str) -> Iterator[None]:
-        """Says on a terminal what is being done."""
-        self.progress(f"{message} ...")
-        try:
+        """Says what is being done."""
+        with self.progress.during(message):
             yield
-        finally:
-            self.progress.clear()
 
     @property
     def seconds(self) -> float:

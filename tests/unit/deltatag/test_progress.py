@@ -1,0 +1,61 @@
+"""What people who wait are told: what is being done and for how long, and nothing where it is soon over."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+
+from deltatag.progress import Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_shows_what_is_done_and_a_clock(monkeypatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    progress = Progress(stream)
+    with progress.during("compiling"):
+        time.sleep(2.5)
+    shown = stream.getvalue().split("\r\033[K")
+    assert shown[1] == "compiling"
+    assert "compiling 2 s" in shown
+    assert shown[-1] == ""
+    told = len(shown)
+    time.sleep(1.2)
+    assert len(stream.getvalue().split("\r\033[K")) == told
+
+
+def test_elsewhere_a_line_comes_now_and_then_while_something_takes_long() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, between=0.2)
+    for _ in range(5):
+        with progress.during("soon over"):
+            pass
+    assert stream.getvalue() == ""
+    with progress.during("tagging"):
+        time.sleep(0.7)
+    lines = stream.getvalue().splitlines()
+    assert 1 <= len(lines) <= 3
+    assert all(re.fullmatch(r"deltatag: tagging( \(\d+ s\))?", line) for line in lines)
+
+
+def test_many_short_steps_are_not_silent_together() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, between=0.2)
+    for step in range(10):
+        progress(f"step {step}")
+        time.sleep(0.1)
+    progress.clear()
+    assert 2 <= len(stream.getvalue().splitlines()) <= 5
+
+
+def test_nobody_reading_is_no_error() -> None:
+    stream = io.StringIO()
+    progress = Progress(stream, between=0.0)
+    stream.close()
+    with progress.during("tagging"):
+        pass
