@@ -80,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
+    demo.add_argument("--force", action="store_true", help="make it anew even if it was edited since")
     return top
 
 

@@ -356,7 +356,7 @@ def demo_verb(args: Namespace) -> int:
     """Make the demonstration lake."""
     from deltatag.demo import demo
 
-    return int(demo(args.folder, verbose=args.verbose))
+    return int(demo(args.folder, verbose=args.verbose, force=args.force))
 
 
 def _print_results(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltatag.demo.changes import RuleChange, rule_changes
 from deltatag.demo.flights import LAST_MONTH, read_flights
-from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place
+from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
@@ -34,9 +34,11 @@ _EXAMPLES = ("late-departure", "missed-connections", "own-threshold", "slow", "o
 class Story:
     """One demonstration in one folder."""
 
-    def __init__(self, folder: Path, verbose: bool = False) -> None:
-        """Nothing is done yet; `verbose` lets the logs of Spark and Dagster through."""
+    def __init__(self, folder: Path, verbose: bool = False, force: bool = False) -> None:
+        """Nothing is done yet; `verbose` lets the logs of Spark and Dagster through, `force` has an edited
+        demonstration made anew."""
         self.folder = folder
+        self.force = force
         self.verbose = verbose
         self.narrator = Narrator()
         self._workspace: Workspace | None = None
@@ -46,8 +48,8 @@ class Story:
         from deltatag.demo.running import Runner
 
         narrator = self.narrator
+        again = make_place(self.folder, self._may_remove)
         with narrator.timed("reading the flights and the weather"):
-            again = make_place(self.folder)
             sources = {"flights": read_flights(), "weather": read_weather()}
         flights = sources["flights"].height
         narrator.title(f"{flights:,} flights out of New York City, tagged with rules that are edited in SQL")
@@ -66,7 +68,15 @@ class Story:
         self._joined()
         self._questions()
         self._where_next(runner)
+        remember(self.folder)
         return 0
+
+    def _may_remove(self, edits: list[str]) -> bool:
+        """Whether an edited demonstration may go: where nobody can be asked, only by `force`."""
+        if self.force or not (sys.stdin.isatty() and sys.stdout.isatty()):
+            return self.force
+        answer = input(f"{self.folder} was edited ({', '.join(edits)}). Make it anew, edits lost? [y/N] ")
+        return answer.strip().lower() in ("y", "yes")
 
     @property
     def workspace(self) -> Workspace:
@@ -319,6 +329,7 @@ class Story:
                 f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
         )
+        narrator.say("The last one serves Dagster with the two runs above, at http://localhost:3000, until Ctrl-C.")
 
     def _stop(self, outcome: RunOutcome) -> int:
         for name, reason in outcome.failures.items():

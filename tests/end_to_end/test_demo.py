@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place
+from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.statements import read_statements
 from pipelines.errors import ConfigurationError
 
@@ -209,6 +209,34 @@ def test_a_second_demonstration_takes_the_place_of_the_first(tmp_path: Path) -> 
     assert not (folder / "lake").exists()
     assert (folder / "my_notes.txt").exists()
     assert (folder / DAGSTER_HOME).is_dir()
+
+
+@pytest.mark.parametrize("edit", ["rule", "configuration", "own table", "nothing"])
+def test_an_edited_demonstration_stays_unless_its_owner_lets_it_go(tmp_path: Path, edit: str) -> None:
+    import polars as pl
+
+    folder = tmp_path / "demo"
+    make_place(folder)
+    rules = pl.DataFrame({"rule_id": ["a"]})
+    for table in ("rules", "runs"):
+        rules.write_delta(folder / "lake" / table)
+    remember(folder)
+    rules.write_delta(folder / "lake" / "runs", mode="append")
+    if edit == "rule":
+        rules.write_delta(folder / "lake" / "rules", mode="append")
+    elif edit == "configuration":
+        (folder / "deltatag.toml").write_text("[lake]\nroot = 'lake'\n", encoding="utf-8")
+    elif edit == "own table":
+        (folder / "lake" / "mine").mkdir()
+    told = {"rule": "the table rules changed", "configuration": "deltatag.toml changed", "own table": "mine added"}
+    if edit != "nothing":
+        with pytest.raises(ConfigurationError, match=told[edit]):
+            make_place(folder)
+        assert (folder / "lake" / "rules").is_dir()
+    seen: list[list[str]] = []
+    assert make_place(folder, lambda edits: not seen.append(edits)) is True
+    assert len(seen) == (edit != "nothing")
+    assert not (folder / "lake").exists()
 
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
