@@ -14,6 +14,7 @@ from pipelines.errors import IndexOutdatedError
 from pipelines.session import BATCH_BYTES, UNWATCHED, tested_column
 from pipelines.source import Add, rows_of
 from rules_index.inputs import path_parts
+from rules_index.names import column_key, field_key, spelled
 from rules_index.spark_worker import Figures
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> N
 
 
 def _find(fields: Any, parts: list[str]) -> pa.DataType | None:
-    found = next((field for field in fields if field.name.casefold() == parts[0].casefold()), None)
-    if found is None or len(parts) == 1:
-        return None if found is None else found.type
-    return _find(found.type, parts[1:]) if pa.types.is_struct(found.type) else None
+    key = column_key if isinstance(fields, pa.Schema) else field_key
+    name = spelled([field.name for field in fields], parts[0], key)
+    if name is None or len(parts) == 1:
+        return None if name is None else fields.field(name).type
+    inner = fields.field(name).type
+    return _find(inner, parts[1:]) if pa.types.is_struct(inner) else None

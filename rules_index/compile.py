@@ -12,7 +12,7 @@ from rules_index.code_matrix import Sample, sample_codes
 from rules_index.compiled import CompiledRules
 from rules_index.conjunctions import leaves_of
 from rules_index.engines import ENGINES, build
-from rules_index.errors import RuleError, RulesIndexError
+from rules_index.errors import RuleError, RulesIndexError, unforeseen
 from rules_index.expressions import Compiler, Scope
 from rules_index.expressions.formula import And, Formula
 from rules_index.expressions.times import has_region, zone_offset
@@ -20,6 +20,7 @@ from rules_index.expressions.tree import Expression, Leaf
 from rules_index.fingerprint import fingerprint
 from rules_index.flatten import Analyse, Flattener
 from rules_index.memory import release_freed_memory
+from rules_index.names import column_key, spelled
 from rules_index.rules import Rejects, RuleColumns, Rules, read_rules
 from rules_index.together.rules import RulesTogether
 from rules_index.validity import validity
@@ -112,6 +113,10 @@ def flatten(
                 flattener.add_formula(rule, _formula(rules, rule, compiler, clock))
         except RuleError as error:
             rejects.add(rules.rule_id(rule), error)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+            rejects.add(rules.rule_id(rule), unforeseen(error))
     return flattener
 
 
@@ -129,8 +134,7 @@ def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | No
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     if event_time is None:
         return None
-    names = [name for name in schema.names if name.casefold() == event_time.casefold()]
-    name = event_time if event_time in schema.names else names[0] if len(names) == 1 else None
+    name = spelled(schema.names, event_time, column_key)
     if name is None:
         raise RulesIndexError(f"The event-time column {event_time} is not in the schema.")
     data_type = schema.field(name).type

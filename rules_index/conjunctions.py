@@ -22,9 +22,13 @@ from rules_index.expressions.formula import (
 )
 from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 from rules_index.values import ValueSet, union
+from rules_index.work import Work
 
 DISTRIBUTION_LIMIT = 32
 """Most conjunctions that one AND may become by distributing it over its ORs."""
+
+_TERMS_A_STEP = 8
+"""Terms of conjunctions, or cuts of values, that are brought together in one step of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,14 @@ class Literal:
     attribute: int
     values: ValueSet
     null: bool
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # sets of literals ask for it again and again, and the values may be many
+        object.__setattr__(self, "_hash", hash((self.attribute, self.values, self.null)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,11 @@ class Expansion:
         self._numbers: dict[Expression, int] = {}
         self._by_identity: dict[int, int] = {}
         self._gates: dict[tuple[Conjunction, ...], Gate] = {}
+        self._work = Work()
+
+    def begin(self) -> None:
+        """Gives the next rule its share of work."""
+        self._work = Work()
 
     def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
         """The conjunctions whose union is where `formula` is TRUE, or, if not `wanted`, where it is FALSE; `ALWAYS` and
@@ -125,6 +142,7 @@ class Expansion:
         single: dict[int, list[Literal]] = {}
         others: dict[Conjunction, None] = {}
         for part in parts:
+            self._work.spend(len(part))
             for conjunction in part:
                 if not conjunction:
                     return ALWAYS
@@ -137,6 +155,7 @@ class Expansion:
         for attribute, literals in single.items():
             joined = literals[0]
             if len(literals) > 1:
+                self._spend_cuts(literals)
                 joined = Literal(
                     attribute,
                     union(x.values for x in literals),
@@ -163,16 +182,17 @@ class Expansion:
         if base is None:
             return NEVER
         product: list[Conjunction] = [base]
+        gates: set[Literal | Gate] = set()
         for choice in sorted(choices, key=len):
             if len(product) * len(choice) <= DISTRIBUTION_LIMIT:
                 pairs = (self._merge((left, right)) for left in product for right in choice)
                 product = list(dict.fromkeys(merged for merged in pairs if merged is not None))
             else:
-                gate = self._gate(tuple(choice))
-                product = [conjunction | {gate} for conjunction in product]
+                gates.add(self._gate(tuple(choice)))
             if not product:
                 return NEVER
-        return tuple(product)
+        self._work.spend(len(product) * len(gates) // _TERMS_A_STEP)
+        return tuple(conjunction | gates for conjunction in product) if gates else tuple(product)
 
     def _gate(self, conjunctions: tuple[Conjunction, ...]) -> Gate:
         return self._gates.setdefault(conjunctions, Gate(len(self._gates), conjunctions))
@@ -182,6 +202,7 @@ class Expansion:
         literals: dict[int, list[Literal]] = {}
         result: set[Literal | Gate] = set()
         for member in members:
+            self._work.spend(1 + len(member) // _TERMS_A_STEP)
             for term in member:
                 if isinstance(term, Gate):
                     result.add(term)
@@ -190,6 +211,7 @@ class Expansion:
         for attribute, terms in literals.items():
             term = terms[0]
             if len(terms) > 1:
+                self._spend_cuts(terms)
                 term = Literal(
                     attribute,
                     ~union(~x.values for x in terms),
@@ -201,6 +223,9 @@ class Expansion:
                     continue
             result.add(term)
         return frozenset(result)
+
+    def _spend_cuts(self, literals: Sequence[Literal]) -> None:
+        self._work.spend(len(literals) + sum(len(literal.values.cuts) for literal in literals) // _TERMS_A_STEP)
 
 
 def leaves_of(attribute: Expression) -> Iterable[Leaf]:

@@ -21,6 +21,14 @@ class RuleError(RulesIndexError):
         self.position = position
 
 
+def unforeseen(error: Exception) -> RuleError:
+    """The error for a rule that an exception which nobody foresaw keeps from being compiled."""
+    message = (
+        f"deltatag could not compile this rule ({type(error).__name__}: {error}). Please report it; writing the rule "
+    )
+    return RuleError("INTERNAL", message + "in another way may help.")
+
+
 class SchemaError(RulesIndexError):
     """A batch lacks a column that the rules read, or has it with another type."""
 

@@ -54,7 +54,8 @@ class Flattener:
         self.kept[rule] = True
 
     def add_formula(self, rule: int, formula: Formula) -> None:
-        """Adds a rule; raises `RuleError` where its formula is nested too deeply."""
+        """Adds a rule; raises `RuleError` where its formula is nested too deeply, or takes too much work."""
+        self.expansion.begin()
         try:
             conjunctions = self.expansion.conjunctions_of(formula)
         except RecursionError:

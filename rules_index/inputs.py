@@ -14,6 +14,7 @@ from rules_index.errors import SchemaError
 from rules_index.expressions.coercion import normalise
 from rules_index.expressions.evaluate import Evaluated
 from rules_index.expressions.tree import Leaf
+from rules_index.names import column_key, field_key, spelled
 from rules_index.regions import plain
 
 
@@ -42,25 +43,17 @@ def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
     if names.count(leaf.name) == 1:
         return _one_chunk(table.column(leaf.name))
     parts = path_parts(leaf.name)
-    spelled = _spelling(names, parts[0])
-    if spelled is None:
+    column = spelled(names, parts[0], column_key)
+    if column is None:
         what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
         raise SchemaError(f"The batch lacks {what}, {leaf.type}, which the rules read.")
-    column = _one_chunk(table.column(spelled))
+    values = _one_chunk(table.column(column))
     for part in parts[1:]:
-        field = _spelling([f.name for f in column.type], part) if pa.types.is_struct(column.type) else None
+        field = spelled(values.type.names, part, field_key) if pa.types.is_struct(values.type) else None
         if field is None:
-            raise SchemaError(f"The batch's column {spelled} has no field {part}; the rules read {leaf.name}.")
-        column = pc.struct_field(column, field)
-    return column
-
-
-def _spelling(names: list[str], wanted: str) -> str | None:
-    """The one name that equals `wanted`, exactly or else without regard to case."""
-    if names.count(wanted) == 1:
-        return wanted
-    close = [name for name in names if name.casefold() == wanted.casefold()]
-    return close[0] if len(close) == 1 else None
+            raise SchemaError(f"The batch's column {column} has no field {part}; the rules read {leaf.name}.")
+        values = pc.struct_field(values, field)
+    return values
 
 
 def _one_chunk(column: pa.ChunkedArray) -> pa.Array:

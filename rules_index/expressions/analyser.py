@@ -13,11 +13,13 @@ from rules_index.expressions import calls, constants, local
 from rules_index.expressions.coercion import (
     BINARY,
     BOOLEAN,
+    DOUBLE,
     NULL,
     STRING,
     IncompatibleTypesError,
     Type,
     arithmetic_type,
+    can_be_cast,
     common_of_all,
     common_type,
     is_decimal,
@@ -30,9 +32,9 @@ from rules_index.expressions.coercion import (
 from rules_index.expressions.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.expressions.patterns import check_like, check_rlike
 from rules_index.expressions.results import item_type
-from rules_index.expressions.scope import Scope, column_leaf, field_of
+from rules_index.expressions.scope import Scope, field_of, path_of, quote
 from rules_index.expressions.syntax import Node
-from rules_index.expressions.tokens import Tokens
+from rules_index.expressions.tokens import TOKENS_A_STEP, Tokens
 from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
@@ -143,6 +145,7 @@ class Analyser:
     def text(self, node: Node) -> str:
         """The author's words for a node: comments left out, any space between tokens one blank."""
         tokens = self.tokens
+        tokens.work.spend((node.last - node.first) // TOKENS_A_STEP, tokens.starts[node.first])
         depth = deepest = chained = 0
         parts: list[str] = []
         behind = tokens.ends[node.first]
@@ -159,13 +162,16 @@ class Analyser:
             parts.append(self._token(index))
             behind = tokens.ends[index]
         if deepest > MAX_BRACKETS or chained > MAX_OPERATORS:
-            raise self.error(
-                "TOO_DEEP",
-                f"This part is evaluated by Spark, which takes at most {MAX_BRACKETS} nested brackets and "
-                f"{MAX_OPERATORS:,} operators in one value. Split it.",
-                node,
-            )
+            raise self._too_deep(node)
         return "".join(parts)
+
+    def _too_deep(self, node: Node) -> RuleError:
+        return self.error(
+            "TOO_DEEP",
+            f"This part is evaluated by Spark, which takes at most {MAX_BRACKETS} nested brackets and "
+            f"{MAX_OPERATORS:,} operators in one value. Split it.",
+            node,
+        )
 
     def _token(self, index: int) -> str:
         """One token's text; `${` in a string is written so that Spark substitutes no variable for it."""
@@ -221,7 +227,7 @@ class Analyser:
             data_type, path = self._extracted(node, data_type, part), None
         if path is None or data_type is None or self.variables:
             return Value(node, data_type)
-        return Value(node, data_type, column_leaf(path, data_type))
+        return Value(node, data_type, self.scope.leaf(path_of(path), data_type))
 
     def _extracted(self, node: Node, base: pa.DataType, name: str) -> Type:
         """The type of `.name` on a map, or on an array of structs."""
@@ -237,19 +243,23 @@ class Analyser:
         if base.type is None:
             return Value(node, None, None, base.collated)
         if pa.types.is_struct(base.type):
-            data_type = field_of(base.type, node.value, self.tokens.starts[node.first])[1]
-            if isinstance(base.local, Leaf) and base.local.text is None and data_type is not None:
-                part = column_leaf([node.value], data_type).name
-                spelling = field_of(base.type, node.value, 0)[0]
-                part = column_leaf([spelling], data_type).name
-                return Value(node, data_type, Leaf(f"{base.local.name}.{part}", data_type))
-            return Value(node, data_type, None, base.collated)
+            return self._field_of(node, base, node.value)
         return Value(node, self._extracted(node, base.type, node.value), None, base.collated)
+
+    def _field_of(self, node: Node, base: Value, name: str) -> Value:
+        """The value of a field of a STRUCT."""
+        assert isinstance(base.type, pa.StructType)
+        spelling, data_type = field_of(base.type, name, self.tokens.starts[node.first])
+        if isinstance(base.local, Leaf) and base.local.text is None and data_type is not None:
+            path = f"{base.local.name}.{quote(spelling)}"
+            return Value(node, data_type, self.scope.leaf(path, data_type))
+        return Value(node, data_type, None, base.collated)
 
     def _subscript(self, node: Node) -> Value:
         base, index = self.value(node.children[0]), self.value(node.children[1])
         if base.type is not None and pa.types.is_struct(base.type):
-            return Value(node, None)
+            name = index.local.value if isinstance(index.local, Constant) else None
+            return self._field_of(node, base, name) if isinstance(name, str) else Value(node, None)
         if base.type is not None and item_type(base.type) is None and not is_nested(base.type):
             raise self.error("TYPE_MISMATCH", f"{name_of(base.type)} has no items to take with [ ].", node)
         return Value(node, item_type(base.type), None, base.collated or index.collated)
@@ -434,6 +444,8 @@ class Analyser:
     # Computation
 
     def _arithmetic(self, node: Node) -> Value:
+        if len(node.value) > MAX_OPERATORS:
+            raise self._too_deep(node)
         values = [self.value(child) for child in node.children]
         collated = any(value.collated for value in values)
         value = values[0]
@@ -460,6 +472,8 @@ class Analyser:
         value = self.value(node.children[0])
         if value.type == BOOLEAN or is_nested(value.type):
             raise self.error("TYPE_MISMATCH", f"{node.value} does not work with {name_of(value.type)}.", node)
+        if value.type == STRING and node.value != "~":
+            return Value(node, DOUBLE)
         if not is_number(value.type):
             return Value(node, None, None, value.collated)
         if node.value == "~":
@@ -475,6 +489,8 @@ class Analyser:
 
     def cast(self, node: Node, value: Value, target: Type, quiet: bool = False) -> Value:
         """The value of an explicit cast; `quiet` for TRY_CAST."""
+        if not can_be_cast(value.type, target):
+            raise self.error("TYPE_MISMATCH", f"{name_of(value.type)} cannot be cast to {name_of(target)}.", node)
         if target is None or value.collated or (target == STRING and value.type == BINARY):
             return Value(node, target, None, True)
         tree = None

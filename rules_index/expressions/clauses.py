@@ -11,8 +11,8 @@ import pyarrow as pa
 from rules_index.csr import distinct, offsets_of, places
 from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
 
-LONGEST = 1 << 20
-"""Most bytes of a text that is cut."""
+LONGEST = 1 << 16
+"""Most bytes of a text that is cut: longer ones are compiled by themselves, which counts their work."""
 _BLOCK_BYTES = 1 << 22
 """Bytes of the texts that are cut at a time."""
 _BLOCK_CLAUSES = 1 << 18

@@ -84,6 +84,23 @@ def _normalise_nested(data_type: pa.DataType) -> Type:
     return None
 
 
+def can_be_cast(source: Type, target: Type) -> bool:
+    """Whether Spark's ANSI mode has a cast between two types; True where only Spark knows."""
+    if source is None or target is None or source in (target, NULL, STRING) or target == STRING:
+        return True
+    if not (_is_plain(source) and _is_plain(target)):
+        return True
+    if target == BINARY:
+        return False
+    if target == BOOLEAN or is_number(target):
+        return source == BOOLEAN or is_number(source) or (source == TIMESTAMP and target != BOOLEAN)
+    return source in _DATETIMES or (target == TIMESTAMP and is_number(source))
+
+
+def _is_plain(data_type: pa.DataType) -> bool:
+    return is_number(data_type) or data_type in (BOOLEAN, BINARY, *_DATETIMES)
+
+
 def is_integer(data_type: Type) -> bool:
     """TINYINT to BIGINT."""
     return data_type in INTEGER_BITS
@@ -198,9 +215,20 @@ def arithmetic_type(operator: str, left: Type, right: Type) -> Type:
         if is_decimal(left) or is_decimal(right):
             return _decimal_arithmetic(operator, as_decimal(left), as_decimal(right))
         return DOUBLE if operator == "/" else _common_number(left, right)
+    if STRING in (left, right) and (is_number(left) or is_number(right)):
+        return _arithmetic_with_string(operator, right if left == STRING else left)
     if operator in ("+", "-") and left == DATE and is_integer(right) and right != BIGINT:
         return DATE
+    if operator == "-" and left in _DATETIMES and right in _DATETIMES:
+        return DAY_INTERVAL
     return None
+
+
+def _arithmetic_with_string(operator: str, number: Type) -> Type:
+    """The type of arithmetic between a text and a number, None where only Spark knows."""
+    if operator in ("+", "-", "*", "%"):
+        return BIGINT if is_integer(number) else DOUBLE
+    return DOUBLE if operator == "/" else None
 
 
 def shifted_type(shifted: Type) -> Type:

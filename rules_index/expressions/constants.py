@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import math
 import re
 from decimal import Decimal
 from fractions import Fraction
@@ -10,12 +12,14 @@ import pyarrow as pa
 
 from rules_index.expressions import times
 from rules_index.expressions.coercion import (
+    BIGINT,
     BINARY,
     BOOLEAN,
     DATE,
     DOUBLE,
     FLOAT,
     INTEGER_BITS,
+    MAX_PRECISION,
     NULL,
     STRING,
     is_decimal,
@@ -67,12 +71,10 @@ def clamp(values: ValueSet, data_type: pa.DataType) -> ValueSet:
     if not values.cuts:
         return values
     least, greatest = domain(data_type)
-    start, cuts = values.start, values.cuts
-    while cuts and cuts[0] <= least:
-        start, cuts = not start, cuts[1:]
-    while cuts and greatest is not None and cuts[-1] > greatest:
-        cuts = cuts[:-1]
-    return ValueSet(start, cuts)
+    cuts = values.cuts
+    below = bisect.bisect_right(cuts, least)
+    inside = len(cuts) if greatest is None else bisect.bisect_right(cuts, greatest)
+    return ValueSet(values.start ^ (below % 2 == 1), cuts[below : max(below, inside)])
 
 
 def comparison(operator: str, low: Key, high: Key, data_type: pa.DataType) -> ValueSet:
@@ -127,6 +129,11 @@ def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
     assert isinstance(least, int) and isinstance(greatest, int)
     unit = 10**column.scale if is_decimal(column) else 1
     goal = float_key(bound)
+    if math.isfinite(bound):
+        # what rounds to the bound is no farther from it than the next DOUBLE
+        ulp = Fraction(math.ulp(bound))
+        least = min(max(least, math.floor((Fraction(bound) - ulp) * unit)), greatest + 1)
+        greatest = max(min(greatest, math.ceil((Fraction(bound) + ulp) * unit)), least - 1)
 
     def first(above: bool) -> int:
         low, high = least, greatest + 1
@@ -152,7 +159,9 @@ def cast(constant: Constant, target: pa.DataType, zone: str) -> Constant | None:
     if source == NULL:
         return None
     found = _cast_value(value, source, target, zone)
-    return None if found is None else Constant(found, target)
+    if found is None or (target in (TIMESTAMP, TIMESTAMP_NTZ) and not -(1 << 63) <= int(found) < 1 << 63):
+        return None
+    return Constant(found, target)
 
 
 def _cast_value(
@@ -203,6 +212,9 @@ def _number(exact: Fraction | float, source: pa.DataType, target: pa.DataType) -
     if isinstance(exact, float):
         return 0 if exact == 0.0 else None
     if is_integer(target):
+        if is_decimal(source) and target != BIGINT:
+            # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+            exact = Fraction(exact.numerator / exact.denominator)
         whole = abs(exact).__floor__() * (-1 if exact < 0 else 1)
         bits = INTEGER_BITS[target]
         return whole if -(1 << bits) <= whole < 1 << bits else None
@@ -228,7 +240,7 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
             return _SPECIAL[text.lower()]
         if not _NUMBER.fullmatch(text):
             return None
-        return float(text) if target == DOUBLE else nearest_float32(Fraction(Decimal(text)))
+        return float(text) if target == DOUBLE else _float32_of_text(text)
     if target == BOOLEAN:
         return _TRUTHS.get(text.lower())
     if target == DATE:
@@ -241,12 +253,24 @@ def _from_text(text: str, target: pa.DataType, zone: str) -> bool | int | float 
     return None
 
 
+def _float32_of_text(text: str) -> float:
+    """The FLOAT nearest to a number; infinite, or a zero, where it is out of range."""
+    exact = Decimal(text)
+    if exact and abs(exact.adjusted()) > 60:  # the power of ten must not be computed
+        return math.copysign(math.inf if exact.adjusted() > 0 else 0.0, exact)
+    return nearest_float32(Fraction(exact))
+
+
 def _decimal_from_text(text: str, target: pa.DataType) -> int | None:
     if not _NUMBER.fullmatch(text):
         return None
     exact = Decimal(text)
-    if exact and abs(exact.adjusted()) > 100:
+    exponent = exact.as_tuple().exponent
+    assert isinstance(exponent, int)
+    if len(exact.as_tuple().digits) + exponent > MAX_PRECISION:  # zeros behind the number count, even for a zero
         return None
+    if exact.adjusted() < -100:
+        return 0
     scaled = abs(Fraction(exact)) * 10**target.scale
     unscaled = (scaled + Fraction(1, 2)).__floor__()
     if unscaled >= 10**target.precision:

@@ -52,7 +52,7 @@ int 1 1 | length char_length character_length len octet_length bit_length ascii 
 int 1 1 | size cardinality array_size json_array_length
 int 2 2 | instr find_in_set regexp_count
 int 2 3 | locate position regexp_instr levenshtein
-int 1 1 | year month day dayofmonth dayofyear dayofweek weekday weekofyear quarter hour minute unix_date
+int 1 1 | year month day dayofmonth dayofyear dayofweek weekday weekofyear quarter hour minute second unix_date
 int 2 2 | datediff date_diff
 int 1 many | hash
 bigint 1 many | xxhash64
@@ -89,7 +89,6 @@ unknown 3 3 | timestampadd
 interval 0 4 | make_dt_interval
 months 0 2 | make_ym_interval
 unknown 0 7 | make_interval try_make_interval
-unknown 1 1 | second
 unknown 2 3 | time_bucket
 unknown 1 3 | to_time try_to_time make_time time_diff time_trunc
 unknown 1 1 | time_from_seconds time_from_millis time_from_micros time_to_seconds time_to_millis time_to_micros time
@@ -104,15 +103,15 @@ unknown 2 2 | mod pmod try_add try_subtract try_multiply try_divide try_mod div
 shift 2 2 | shiftleft shiftright shiftrightunsigned
 first 2 2 | nullif
 first 1 1 | nullifzero
-unknown 1 1 | zeroifnull
+or-zero 1 1 | zeroifnull
 common 1 many | coalesce
 common 2 2 | ifnull nvl
 common 2 many | greatest least
 common-from-2 3 3 | if nvl2
-unknown 2 2 | nanvl
+fraction 2 2 | nanvl
 unknown 2 many | elt
 unknown 2 2 | to_number try_to_number
-concat 1 many | concat
+concat 0 many | concat
 array 0 many | array
 unknown 0 many | map named_struct struct
 item 2 2 | element_at try_element_at get
@@ -196,6 +195,9 @@ def _read() -> dict[str, Function]:
 
 FUNCTIONS: dict[str, Function] = _read()
 """Every allowed function by its lower-case name."""
+
+NAMED_ARGUMENTS = words("mask")
+"""Functions whose arguments may be named, like `mask(s, upperChar => 'Q')`."""
 
 LAMBDAS = {
     "exists": (1,),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -29,7 +30,7 @@ _LARGEST_DOUBLE = Decimal("1.7976931348623157E308")
 _LARGEST_FLOAT = Decimal("3.4028234663852886E38")
 _LONGEST_NUMBER = 1000
 _MOVING = re.compile(r"\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
-_EPOCH = re.compile(r"\s*epoch\s*", re.IGNORECASE)
+_EPOCH = re.compile(r"\s*epoch(?:[ \t]+(\S+))?\s*", re.IGNORECASE)
 _YEAR_UNITS = words("YEAR YEARS MONTH MONTHS")
 _DAY_UNITS = words(
     "WEEK WEEKS DAY DAYS HOUR HOURS MINUTE MINUTES SECOND SECONDS MILLISECOND MILLISECONDS "
@@ -137,6 +138,8 @@ def nearest_float32(exact: Fraction) -> float:
     exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
     if magnitude < Fraction(2) ** exponent:
         exponent -= 1
+    if exponent > 128:
+        return -math.inf if exact < 0 else math.inf
     unit = Fraction(2) ** (max(exponent, -126) - 23)
     value = float(round(magnitude / unit) * unit)  # `round` of a Fraction is half to even
     if value > 3.4028234663852886e38:
@@ -180,8 +183,14 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
         )
 
 
+def _is_epoch(text: str) -> bool:
+    """True for the word that stands for the first day, with or without a zone."""
+    found = _EPOCH.fullmatch(text)
+    return found is not None and (not found[1] or times.is_zone(found[1]))
+
+
 def _date(text: str, position: int) -> Constant:
-    if _EPOCH.fullmatch(text):
+    if _is_epoch(text):
         return Constant(0, pa.date32())
     if _MOVING.match(text):
         _refuse_moving("DATE", text, position)
@@ -194,13 +203,15 @@ def _date(text: str, position: int) -> Constant:
 def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.DataType:
     local = kind == "TIMESTAMP_NTZ"
     data_type = TIMESTAMP_NTZ if local else TIMESTAMP
-    if _EPOCH.fullmatch(text):
+    if _is_epoch(text):
         return Constant(0, data_type)
     if not local or _MOVING.match(text):
         _refuse_moving(kind, text, position)
     parsed = times.parse_timestamp(text)
     if parsed is None:
         raise RuleError("LITERAL", f"{kind} '{text}' is not a timestamp like 2024-12-31 23:59:59.", position)
+    if parsed.zone is not None and not times.is_zone(parsed.zone.strip(" ")):
+        raise RuleError("LITERAL", f"{parsed.zone!r} in {kind} '{text}' is no time zone of Java's.", position)
     if parsed.zone is not None and not times.is_known(parsed.zone):
         return data_type
     micros = parsed.local if local else times.to_instant(parsed.local, parsed.zone or zone)

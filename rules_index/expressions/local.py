@@ -44,6 +44,11 @@ def can_raise(expression: Expression) -> bool:
     return any(can_raise(operand) for operand in expression.operands)
 
 
+def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
+    """True where a cast of a value to what it is compared as can neither raise nor give NULL."""
+    return source == target or (is_number(source) and is_number(target))
+
+
 def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
     if is_float(target):
         return True
@@ -106,10 +111,12 @@ def negated(operand: Expression) -> Expression | None:
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
     """A comparison of two expressions in their common type, None where only Spark can evaluate it."""
     first, second = as_type(left, common, zone), as_type(right, common, zone)
-    if first is None or second is None or pa.types.is_nested(common) or not constants.has_keys(common):
+    if first is None or second is None:
         return None
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(truth(operator, first, second), BOOLEAN)
+    if not constants.has_keys(common):
+        return None
     return Operation(operator, (first, second), BOOLEAN)
 
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from rules_index.errors import RuleError
 from rules_index.expressions import primary
-from rules_index.expressions.syntax import MAX_VALUE_DEPTH, Node, make, too_deep
-from rules_index.expressions.tokens import END, STRING, Tokens, tokenise
+from rules_index.expressions.syntax import (
+    MAX_VALUE_DEPTH,
+    STEPS_OF_LEAF,
+    STEPS_OF_LITERAL,
+    Node,
+    checked,
+    make,
+    too_deep,
+)
+from rules_index.expressions.tokens import END, NUMBER, STRING, Tokens, tokenise
 
 (
     OR,
@@ -48,7 +56,8 @@ _BINARY = {
     "DIV": PRODUCT,
 }
 _PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
-_CLOSERS = frozenset((END, ")", ",", "]"))
+_MOVED_IN_A_STEP = 1024
+"""Operands of AND or OR that are moved in one step of work."""
 _NOT_OPERANDS = frozenset(("AND", "OR", "THEN", "WHEN", "ELSE", "END", "FROM", "FOR", "AS", "PLACING"))
 _OPERATOR_AHEAD = frozenset(
     (
@@ -204,15 +213,8 @@ class Parser:
         while operators and operators[-1][0] >= strength:
             bound, kind, token = operators.pop()
             if bound in (UNARY, NOT):
-                node = make(
-                    tokens,
-                    "not" if bound == NOT else "unary",
-                    kind,
-                    [operands[-1]],
-                    token,
-                    last,
-                )
-                operands[-1], spans[-1], strengths[-1] = node, token, bound
+                operands[-1] = _prefixed(tokens, bound, kind, operands[-1], token, last)
+                spans[-1], strengths[-1] = token, bound
                 continue
             right = operands.pop()
             strengths.pop()
@@ -223,13 +225,13 @@ class Parser:
             elif bound == COMPARISON:
                 operands[-1] = make(tokens, "compare", kind, [left, right], first, last)
             elif left.kind == "arithmetic" and strengths[-1] == bound:
-                left.value += (kind,)
+                left.value.append(kind)
                 left.children.append(right)
                 left.last = last
                 if right.depth >= left.depth:
                     operands[-1] = make(tokens, "arithmetic", left.value, left.children, first, last)
             else:
-                operands[-1] = make(tokens, "arithmetic", (kind,), [left, right], first, last)
+                operands[-1] = make(tokens, "arithmetic", [kind], [left, right], first, last)
             strengths[-1] = bound
 
     def _close(
@@ -358,12 +360,21 @@ class Parser:
 
     def list_of_expressions(self) -> list[Node]:
         """Expressions separated by commas, up to and with the closing bracket; at least one."""
-        found = [self.expression()]
+        found = [self._item()]
         while self.tokens.kinds[self.at] == ",":
             self.at += 1
-            found.append(self.expression())
+            found.append(self._item())
         self.expect(")", "A comma or a closing bracket is missing here.")
         return found
+
+    def _item(self) -> Node:
+        """One expression of a list; in long lists most are literals, which take a shorter way."""
+        kinds, at = self.tokens.kinds, self.at
+        number = at + (kinds[at] == "-")
+        if (kinds[at] == STRING or kinds[number] == NUMBER) and kinds[number + 1] in (",", ")"):
+            self.tokens.work.left += STEPS_OF_LEAF - STEPS_OF_LITERAL
+            return primary.operand(self)
+        return self.expression()
 
     def expect(self, kind: str, message: str) -> None:
         """Step over a token of this kind, or raise with the message."""
@@ -396,15 +407,26 @@ class Parser:
         return self.unexpected()
 
 
+def _prefixed(tokens: Tokens, bound: int, kind: str, operand: Node, first: int, last: int) -> Node:
+    """NOT or a sign before an operand; of three NOTs one stays, so that they are as deep as they are meaningful."""
+    if bound != NOT:
+        return make(tokens, "unary", kind, [operand], first, last)
+    if operand.kind == "not" and operand.children[0].kind == "not":
+        operand = operand.children[0].children[0]
+    return make(tokens, "not", kind, [operand], first, last)
+
+
 def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: int) -> Node:
     """AND or OR over two operands, flat where an operand is the same."""
-    children = left.children if left.kind == kind else [left]
-    if right.kind == kind:
-        children = children + right.children
-    elif left.kind == kind and right.depth < left.depth:
-        children.append(right)
-        left.first, left.last = first, last
-        return left
+    depth = max(each.depth + (each.kind != kind) for each in (left, right))
+    if left.kind == kind:
+        children = left.children
+        children += right.children if right.kind == kind else [right]
+    elif right.kind == kind:
+        children = right.children
+        children.insert(0, left)
     else:
-        children = [*children, right]
-    return make(tokens, kind, None, children, first, last)
+        children = [left, right]
+    # moving what stands before or behind is quick, but many may be moved many times
+    tokens.work.spend(2 + len(children if right.kind == kind else ()) // _MOVED_IN_A_STEP, tokens.starts[first])
+    return checked(tokens, Node(kind, None, children, first, last), depth)

@@ -17,7 +17,8 @@ _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
 _CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
-
+_STEPS_OF_CAST = 8
+"""Steps of work that a value of a list costs that has to be cast."""
 
 MOST_REMEMBERED = 1 << 16
 """How many comparisons a compiler remembers."""
@@ -100,7 +101,7 @@ class Splitter:
             )
         tree = value.local
         if isinstance(tree, Constant):
-            return Fixed(Truth.NULL if tree.value is None else Truth(int(tree.value)))
+            return _fixed(tree)
         # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = OPERAND if value.type is None else "{}"
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
@@ -156,12 +157,17 @@ class Splitter:
         if isinstance(left.local, Constant):
             left, right, operator = right, left, FLIPPED[operator]
         constant = right.local
-        if common is None or not isinstance(constant, Constant) or isinstance(left.local, Constant):
+        if common is None or not isinstance(constant, Constant):
             return None
+        if isinstance(left.local, Constant):
+            tree = local.compared(operator, left.local, constant, common, self.zone)
+            return _fixed(tree) if isinstance(tree, Constant) else None
         attribute = self.analyser.attribute(left)
         if attribute is None:
             return None
         if constant.value is None:
+            if operator == "<=>" and not local.is_sure(attribute.type, common):
+                return None
             return self._with_null(operator, attribute)
         coerced = constants.cast(constant, common, self.zone)
         if coerced is None:
@@ -228,12 +234,15 @@ class Splitter:
     def _members(self, column: Type, common: Type, values: list[Value]) -> tuple[ValueSet, bool] | None:
         """The values of a column that are in a list of constants, and whether NULL is in the list."""
         assert column is not None and common is not None
+        work = self.analyser.tokens.work
         sets: list[ValueSet] = []
         keys = []
         has_null = False
         for value in values:
             if not isinstance(value.local, Constant):
                 return None
+            if not value.type == common == column:
+                work.spend(_STEPS_OF_CAST)
             constant = constants.cast(value.local, common, self.zone)
             if constant is None:
                 return None
@@ -373,6 +382,11 @@ class Splitter:
             "%" + "".join("\\" + c if c in "%_\\" else c for c in wanted) + ("%" if node.value == "contains" else "")
         )
         return Predicate(Operation("like", (attribute,), BOOLEAN, (pattern, "\\", False)), _TRUE, _FALSE, Truth.NULL)
+
+
+def _fixed(constant: Constant) -> Fixed:
+    """A constant truth value."""
+    return Fixed(Truth.NULL if constant.value is None else Truth(int(constant.value)))
 
 
 def _truth_test(predicate: Predicate, word: str) -> Predicate:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.expressions import literals
-from rules_index.expressions.syntax import Node, make
+from rules_index.expressions.functions import NAMED_ARGUMENTS
+from rules_index.expressions.syntax import STEPS_OF_LEAF, Node, make
 from rules_index.expressions.tokens import END, NUMBER, STRING, words
 from rules_index.expressions.tree import Constant
 from rules_index.expressions.type_names import read_type
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _UNITS = words("YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND")
 _UNIT_CALLS = words("TIMESTAMPADD DATEADD DATE_ADD TIMESTAMPDIFF DATEDIFF DATE_DIFF TIMEDIFF")
+_BUILT_IN = (("builtin",), ("system", "builtin"))
+"""What may stand before the name of a built-in function."""
 _NAME_ENDS = frozenset((")", ",", "]", END, "=", "<>", "<", "<=", ">", ">=", "<=>", "+", "*", "/", "%", ".", "["))
 
 
@@ -28,14 +31,14 @@ def operand(parser: Parser) -> Node:
     kind = kinds[first]
     if kind == NUMBER:
         parser.at += 1
-        node = _leaf("literal", literals.number(tokens.spelling(first), tokens.starts[first]), first, first)
+        node = _leaf(parser, "literal", literals.number(tokens.spelling(first), tokens.starts[first]), first, first)
     elif kind == STRING:
         constant = Constant(string_literal(parser), pa.string())
-        node = _leaf("literal", constant, first, parser.at - 1)
+        node = _leaf(parser, "literal", constant, first, parser.at - 1)
     elif kind == "-":  # a negative number: the caller has looked
         parser.at += 2
         node = _leaf(
-            "literal", literals.number("-" + tokens.spelling(first + 1), tokens.starts[first]), first, first + 1
+            parser, "literal", literals.number("-" + tokens.spelling(first + 1), tokens.starts[first]), first, first + 1
         )
     elif kind == "(":
         return _lambda(parser)
@@ -71,14 +74,18 @@ def suffixes(parser: Parser, node: Node, first: int) -> Node:
             if not tokens.is_name(parser.at + 1):
                 parser.at += 1
                 raise parser.unexpected("The name of a field belongs behind the dot.")
+            if node.kind == "column":
+                _read_path(parser, node, first)
+            if kinds[parser.at] != ".":
+                continue
             name = tokens.name(parser.at + 1)
             parser.at += 2
-            if node.kind == "column" and kinds[parser.at] != "(":
-                node.value += (name,)
-                node.last = parser.at - 1
-                node = make(tokens, "column", node.value, [], first, parser.at - 1)
-                continue
             if kinds[parser.at] == "(":
+                if node.kind == "column" and tuple(part.lower() for part in node.value) in _BUILT_IN:
+                    children = _plain_arguments(parser, name.upper())
+                    node = make(tokens, "call", name.lower(), children, first, parser.at - 1)
+                    _refuse_window(parser, first)
+                    continue
                 raise RuleError(
                     "NOT_ALLOWED",
                     "Only Spark's built-in functions can be called, by their plain names.",
@@ -105,6 +112,16 @@ def suffixes(parser: Parser, node: Node, first: int) -> Node:
             )
         else:
             return node
+
+
+def _read_path(parser: Parser, node: Node, first: int) -> None:
+    """Read the names behind a column's, but one that is called."""
+    tokens = parser.tokens
+    names = list(node.value)
+    while tokens.kinds[parser.at] == "." and tokens.is_name(parser.at + 1) and tokens.kinds[parser.at + 2] != "(":
+        names.append(tokens.name(parser.at + 1))
+        parser.at += 2
+    node.value, node.first, node.last = tuple(names), first, parser.at - 1
 
 
 def opens_lambda(parser: Parser) -> bool:
@@ -136,7 +153,8 @@ def subquery(parser: Parser) -> RuleError:
     )
 
 
-def _leaf(kind: str, value: object, first: int, last: int) -> Node:
+def _leaf(parser: Parser, kind: str, value: object, first: int, last: int) -> Node:
+    parser.tokens.work.spend(STEPS_OF_LEAF, parser.tokens.starts[first])
     node = Node(kind, value, [], first, last)
     node.depth = 1
     return node
@@ -166,18 +184,18 @@ def _word(parser: Parser, kind: str) -> Node:
         return _lambda(parser)
     if kind in ("TRUE", "FALSE"):
         parser.at += 1
-        return _leaf("literal", Constant(kind == "TRUE", pa.bool_()), first, first)
+        return _leaf(parser, "literal", Constant(kind == "TRUE", pa.bool_()), first, first)
     if kind == "NULL":
         parser.at += 1
-        return _leaf("literal", Constant(None, pa.null()), first, first)
+        return _leaf(parser, "literal", Constant(None, pa.null()), first, first)
     if kind == "INTERVAL" and (following in (NUMBER, STRING) or (following in "+-" and following)):
         interval = literals.interval(parser)
         if interval is not None:
-            return _leaf("opaque", interval, first, parser.at - 1)
+            return _leaf(parser, "opaque", interval, first, parser.at - 1)
     if following == STRING and kind != "`":
         return _typed_literal(parser, kind)
     parser.at += 1
-    return _leaf("column", (tokens.name(first),), first, first)
+    return _leaf(parser, "column", (tokens.name(first),), first, first)
 
 
 def _typed_literal(parser: Parser, kind: str) -> Node:
@@ -186,7 +204,7 @@ def _typed_literal(parser: Parser, kind: str) -> Node:
     text = literals.string(parser.tokens.spelling(first + 1))
     value = literals.typed(kind, text, parser.tokens.starts[first], parser.zone)
     kind = "literal" if isinstance(value, Constant) else "opaque"
-    return _leaf(kind, value, first, first + 1)
+    return _leaf(parser, kind, value, first, first + 1)
 
 
 def _lambda(parser: Parser) -> Node:
@@ -244,13 +262,13 @@ def _call(parser: Parser, kind: str) -> Node:
         return make(tokens, "cast", (data_type, kind == "TRY_CAST"), [value], first, parser.at - 1)
     if kind == "EXTRACT" and tokens.is_name(parser.at) and kinds[parser.at + 1] == "FROM":
         unit = Constant(tokens.name(parser.at), pa.string())
-        children = [_leaf("literal", unit, parser.at, parser.at)]
+        children = [_leaf(parser, "literal", unit, parser.at, parser.at)]
         parser.at += 2
         children.append(parser.value())
         parser.expect(")", "A closing bracket is missing here.")
     elif kind in _UNIT_CALLS and kinds[parser.at] in _UNITS and kinds[parser.at + 1] == ",":
         unit = Constant(kinds[parser.at], pa.string())
-        children = [_leaf("literal", unit, parser.at, parser.at)]
+        children = [_leaf(parser, "literal", unit, parser.at, parser.at)]
         name = "timestampadd" if kind in ("TIMESTAMPADD", "DATEADD", "DATE_ADD") else "timestampdiff"
         parser.at += 2
         children += parser.list_of_expressions()
@@ -328,15 +346,19 @@ def _arguments(parser: Parser, kind: str) -> list[Node]:
         parser.at += 1
         return []
     if kinds[parser.at] in ("DISTINCT", "ALL") and kinds[parser.at + 1] not in (")", ",", ".", "="):
-        raise RuleError(
-            "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[parser.at]
-        )
+        if kinds[parser.at] == "DISTINCT":
+            raise RuleError(
+                "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[parser.at]
+            )
+        parser.at += 1
     if kinds[parser.at] == "*" and kinds[parser.at + 1] == ")":
         parser.at += 2
         return []
     children = []
     while True:
         if tokens.is_name(parser.at) and kinds[parser.at + 1] == "=>":
+            if kind.lower() not in NAMED_ARGUMENTS:
+                raise parser.unexpected("This function takes no named arguments; write the values in their order.")
             parser.at += 2
         children.append(parser.expression())
         if kind == "STRUCT" and kinds[parser.at] not in (",", ")"):
@@ -353,6 +375,12 @@ def _arguments(parser: Parser, kind: str) -> list[Node]:
             )
         parser.expect(")", "A comma or a closing bracket is missing here.")
         return children
+
+
+def _plain_arguments(parser: Parser, kind: str) -> list[Node]:
+    """The arguments of a call whose opening bracket stands at the cursor."""
+    parser.at += 1
+    return _arguments(parser, "" if kind == "STRUCT" else kind)
 
 
 def _refuse_window(parser: Parser, first: int) -> None:

@@ -139,6 +139,16 @@ def _aggregate(arguments: Sequence[Type]) -> Type:
     return arguments[1] if len(arguments) == 3 else None
 
 
+def _or_zero(arguments: Sequence[Type]) -> Type:
+    return common_of_all([arguments[0], INT])
+
+
+def _fraction(arguments: Sequence[Type]) -> Type:
+    if not all(is_number(each) for each in arguments):
+        return None
+    return FLOAT if all(each == FLOAT for each in arguments) else DOUBLE
+
+
 _RULES: dict[str, Callable[[Sequence[Type]], Type]] = {
     "first": _first,
     "text": _text,
@@ -152,6 +162,8 @@ _RULES: dict[str, Callable[[Sequence[Type]], Type]] = {
     "keys": _keys,
     "values": _values,
     "aggregate": _aggregate,
+    "or-zero": _or_zero,
+    "fraction": _fraction,
     "common": common_of_all,
     "common-from-2": lambda arguments: common_of_all(arguments[1:]),
 }

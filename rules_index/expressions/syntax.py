@@ -16,6 +16,9 @@ MAX_BOOLEAN_DEPTH = 200
 MAX_TERMS = 400
 """Most operands of one chain of operators, and deepest nesting of brackets, in a text handed to Spark."""
 
+STEPS_OF_NODE, STEPS_OF_LEAF, STEPS_OF_LITERAL = 4, 2, 1
+"""Steps of work that a node costs from here to its formula: with children, without any, and a literal in a list."""
+
 _BOOLEAN = frozenset(("and", "or", "not"))
 
 
@@ -72,7 +75,14 @@ def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int
     for child in children:
         if child.depth >= depth:
             depth = child.depth + 1
+    tokens.work.spend(STEPS_OF_NODE, tokens.starts[first])
+    return checked(tokens, node, depth)
+
+
+def checked(tokens: Tokens, node: Node, depth: int) -> Node:
+    """The node, which has so many levels; raises `TOO_DEEP` where these are too many."""
     node.depth = depth
+    kind, first = node.kind, node.first
     if depth > MAX_VALUE_DEPTH and (depth > MAX_BOOLEAN_DEPTH or kind not in _BOOLEAN):
         raise too_deep(tokens, first)
     return node

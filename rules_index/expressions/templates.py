@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.csr import owners, places
-from rules_index.errors import RuleError
 from rules_index.expressions.analyser import FLIPPED
 from rules_index.expressions.bounds import Bounds, bounds
 from rules_index.expressions.clauses import Shaped, Texts
@@ -113,7 +112,9 @@ def instantiate(shaped: Shaped, clauses: Texts, compiler: Compiler) -> Batch | N
     first = clauses[int(shaped.clauses[batch.known][0])].decode()
     try:
         agrees = compiler.compile_clause(first) == Predicate(batch.leaf, values, ~values, Truth.NULL)
-    except RuleError:
+    except MemoryError:
+        raise
+    except Exception:  # what it is, is told of each clause by itself
         return None
     return batch if agrees else None
 
@@ -122,7 +123,9 @@ def _column(name: str, compiler: Compiler) -> Leaf | None:
     """The column of that name, None where there is none whose values have keys."""
     try:
         formula = compiler.compile_clause(f"{name} IS NULL")
-    except RuleError:
+    except MemoryError:
+        raise
+    except Exception:  # what it is, is told of each clause by itself
         return None
     leaf = formula.attribute if isinstance(formula, Predicate) else None
     return leaf if isinstance(leaf, Leaf) and leaf.text is None else None

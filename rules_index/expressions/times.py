@@ -18,8 +18,46 @@ _TIMESTAMP = re.compile(
     re.DOTALL,
 )
 _TIME_OF_DAY = re.compile(r"[ \t\n]*T?[0-9]{1,2}:[0-9]")
-_OFFSET = re.compile(r"([+-])([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{2}))?|([0-9]{2})([0-9]{2})?)?")
+_OFFSET = re.compile(r"([+-])(?:([0-9]{1,2})(?::([0-9]{1,2})|:([0-9]{2}):([0-9]{2}))?|([0-9]{2})([0-9]{2})([0-9]{2})?)")
 _REGION = re.compile(r"(?!posix/|right/|Etc/Unknown)[A-Z][A-Za-z]+/[A-Za-z_/+-]+[0-9]*")
+_NOT_IN_JAVA = frozenset(("Factory", "GMT+0", "GMT-0", "ROC", "localtime", "posixrules"))
+"""Zones of the time zone database that Java leaves out."""
+_NEWER = frozenset(("America/Ciudad_Juarez", "America/Coyhaique", "Europe/Kyiv", "Pacific/Kanton"))
+"""Zones that not every Java knows on which Spark 4.2 runs: only Spark can tell."""
+_SHORT = frozenset(
+    [
+        "ACT",
+        "AET",
+        "AGT",
+        "ART",
+        "AST",
+        "BET",
+        "BST",
+        "CAT",
+        "CNT",
+        "CST",
+        "CTT",
+        "EAT",
+        "ECT",
+        "EST",
+        "HST",
+        "IET",
+        "IST",
+        "JST",
+        "MIT",
+        "MST",
+        "NET",
+        "NST",
+        "PLT",
+        "PNT",
+        "PRT",
+        "PST",
+        "SST",
+        "VST",
+    ]
+)
+"""Short names that Spark reads by Java's own table."""
+_SYSTEM_V = re.compile(r"SystemV/[A-Z]{3}[0-9](?:[A-Z]{3})?")
 _BLANK = "".join(map(chr, range(33))) + "\x7f"
 _SETTLED = DAY
 """The first local time, a day into 1970 in all zones, from which on all editions agree."""
@@ -88,7 +126,8 @@ def zone_offset(zone: str) -> int | None:
     found = _OFFSET.fullmatch(name)
     if found is None:
         return None
-    hours, minutes, seconds = int(found[2]), int(found[3] or found[5] or 0), int(found[4] or found[6] or 0)
+    hours, minutes = int(found[2] or found[6]), int(found[3] or found[4] or found[7] or 0)
+    seconds = int(found[5] or found[8] or 0)
     if minutes > 59 or seconds > 59 or hours * 3600 + minutes * 60 + seconds > 18 * 3600:
         return None
     return (-1 if found[1] == "-" else 1) * ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
@@ -96,11 +135,18 @@ def zone_offset(zone: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def _region(zone: str) -> ZoneInfo | None:
-    return ZoneInfo(zone) if _REGION.fullmatch(zone) and has_region(zone) else None
+    return ZoneInfo(zone) if _REGION.fullmatch(zone) and zone not in _NEWER and has_region(zone) else None
+
+
+def is_zone(zone: str) -> bool:
+    """True for what Spark takes for a zone: an offset, a region or a short name."""
+    return zone_offset(zone) is not None or has_region(zone) or zone in _SHORT or bool(_SYSTEM_V.fullmatch(zone))
 
 
 def has_region(zone: str) -> bool:
     """True for a region of the time zone database, those included whose meaning only Spark can tell."""
+    if zone in _NOT_IN_JAVA or zone.startswith(("posix/", "right/")):
+        return False
     try:
         ZoneInfo(zone)
     except (KeyError, ValueError, OSError):

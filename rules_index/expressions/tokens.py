@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from rules_index.errors import RuleError
+from rules_index.work import Work
 
 
 def words(text: str) -> frozenset[str]:
@@ -14,6 +15,9 @@ def words(text: str) -> frozenset[str]:
 
 MAX_LENGTH = 1 << 20
 """Longest text of a rule, in characters."""
+
+TOKENS_A_STEP = 4
+"""Tokens that are split off, or copied into a text for Spark, in one step."""
 
 STRING = "'"
 QUOTED_NAME = "`"
@@ -25,7 +29,8 @@ _TOKEN = re.compile(
     (?P<space>[ \t\n\f\r\x0b\xa0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+)
   | (?P<comment>--(?:\\\n|[^\r\n])*\r?\n?)
   | (?P<bracketed>/\*)
-  | (?P<number>(?:[0-9]+[yslYSL]|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:[fFdD]|[bB][dD])?)(?![A-Za-z0-9_]))
+  | (?P<number>(?:[0-9]++[yslYSL]
+      |(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?:[fFdD]|[bB][dD])?)(?![A-Za-z0-9_]))
   | (?P<string>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|[rR](?:'[^']*'|"[^"]*"))
   | (?P<word>[A-Za-z0-9_]+)
   | (?P<quoted>`(?:[^`]|``)*`)
@@ -45,13 +50,14 @@ class Tokens:
 
     `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=`
     as `<>`), or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the
-    offsets of token i in `text`.
+    offsets of token i in `text`. `work` is what is left of the rule's share of work.
     """
 
-    __slots__ = ("comments", "ends", "kinds", "starts", "text")
+    __slots__ = ("comments", "ends", "kinds", "starts", "text", "work")
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.work = Work()
         self.kinds: list[str] = []
         self.starts: list[int] = []
         self.ends: list[int] = []
@@ -111,6 +117,7 @@ def tokenise(text: str) -> Tokens:
         starts.append(position)
         ends.append(end)
         position = end
+    tokens.work.spend(len(kinds) // TOKENS_A_STEP, 0)
     kinds.append(END)
     starts.append(length)
     ends.append(length)

@@ -22,9 +22,9 @@ Spark casts a STRING or a NULL there to BOOLEAN, and refuses any other type.
 class Leaf:
     """A value that arrives with the batch.
 
-    `name` is the column's path in the schema's own spelling, parts joined by "." (a part that holds a dot
-    or a backtick is quoted with backticks), or, where `text` is set, the name of a derived column that
-    Spark evaluates from `text`, the author's own words.
+    `name` is the column's path in the schema's own spelling, parts joined by "." (quoted with backticks is a part that
+    holds a dot or a backtick, and the first one of a field whose path else names a column too), or, where `text` is
+    set, the name of a derived column that Spark evaluates from `text`, the author's own words.
     """
 
     name: str

@@ -44,6 +44,8 @@ _NAMES = {
     "VOID": pa.null(),
 }
 _DECIMAL = frozenset(("DECIMAL", "DEC", "NUMERIC"))
+_LONGEST_SIZE = 9
+"""Most digits of a length, precision or scale."""
 _YEAR_FIELDS = frozenset(("YEAR", "MONTH"))
 _DAY_FIELDS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 
@@ -93,13 +95,14 @@ def read_type(parser: Parser) -> pa.DataType | None:
 
 
 def _integer(parser: Parser) -> int:
-    if parser.tokens.kinds[parser.at] != NUMBER or not parser.tokens.spelling(parser.at).isdigit():
-        raise parser.unexpected("A whole number belongs here.")
+    spelling = parser.tokens.spelling(parser.at)
+    if parser.tokens.kinds[parser.at] != NUMBER or not spelling.isdigit() or len(spelling) > _LONGEST_SIZE:
+        raise parser.unexpected("A whole number of at most 9 digits belongs here.")
     parser.at += 1
     return int(parser.tokens.spelling(parser.at - 1))
 
 
-def _decimal(parser: Parser, first: int) -> pa.DataType:
+def _decimal(parser: Parser, first: int) -> pa.DataType | None:
     precision, scale = 10, 0
     if parser.tokens.kinds[parser.at] == "(":
         parser.at += 1
@@ -108,6 +111,8 @@ def _decimal(parser: Parser, first: int) -> pa.DataType:
             parser.at += 1
             scale = _integer(parser)
         parser.expect(")", "A closing bracket is missing here.")
+    if precision == scale == 0:
+        return None
     if not 1 <= precision <= 38 or scale > precision:
         raise RuleError(
             "SYNTAX",

@@ -18,6 +18,9 @@ from rules_index.implication.region_boxes import boxes_of
 from rules_index.implication.rows import Rows
 from rules_index.implication.texts import Alternatives
 
+_MOST_CHARACTERS = 1 << 20
+"""Characters of a rule, once for each of its alternatives, for these to be tried beside the rest of the rule."""
+
 
 @dataclass(frozen=True)
 class Superfluous:
@@ -64,6 +67,8 @@ def superfluous_in_rule(
     texts: of the rules. A rule needs an alternative unless it is the same with FALSE in its place.
     """
     group = owners(given.start)
+    lengths = np.array([len(text) for text in texts], np.int64)
+    chosen = chosen & (np.bincount(given.rule[group], minlength=len(texts)) * lengths <= _MOST_CHARACTERS)
     tried = np.flatnonzero(chosen[given.rule[group]])
     variants: list[str] = []
     for at in tried.tolist():

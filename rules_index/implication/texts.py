@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.csr import offsets_of
-from rules_index.errors import RuleError
 from rules_index.expressions.analyser import Analyser
 from rules_index.expressions.constants import clamp
 from rules_index.expressions.formula import And, Fixed, Formula, Not, Predicate, Truth
@@ -20,6 +19,7 @@ from rules_index.expressions.predicates import Splitter
 from rules_index.expressions.scope import Scope
 from rules_index.expressions.syntax import Node
 from rules_index.expressions.tokens import END, Tokens, tokenise
+from rules_index.expressions.tree import Expression
 
 _CLOSING_OF = {"(": ")", "[": "]", "CASE": "END"}
 _CONNECTED = frozenset((")", "AND", "OR", END))
@@ -28,6 +28,8 @@ _HAS_OR = r"(?i)\bor\b"
 _IS_NULL = r"(?i)\bis\s+(?:not\s+)?null\b"
 _HAS_NULL = r"(?i)null|\btry_"
 """What a text has if one of its comparisons may be with NULL, beside IS NULL."""
+_MOST_PAIRS = 10_000
+"""Pairs of comparisons of one rule that are looked at for two that exclude each other."""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,9 @@ def null_comparisons(expressions: pa.LargeStringArray, scope: Scope) -> Iterator
                 always = _never(formula, wanted) and _never(formula, not wanted)
                 if always or (named and _never(formula, wanted)):
                     yield NullComparison(rule, tokens.starts[leaf.first], tokens.ends[leaf.last], not wanted, always)
-        except RuleError:
+        except MemoryError:
+            raise
+        except Exception:  # nothing is told of it, and of the other rules all the same
             continue
 
 
@@ -190,10 +194,20 @@ def _never(formula: Formula, wanted: bool) -> bool:
 
 def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
     """One comparison of a rule, which compiles, that must hold and never does, or two that must both hold and cannot;
-    nothing where it takes more."""
+    nothing where it takes more, or too long to find."""
+    try:
+        return _conflict_of(text, scope)
+    except MemoryError:
+        raise
+    except Exception:  # the rule is told of all the same
+        return ()
+
+
+def _conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
     node, tokens = parse(text, scope.time_zone)
     splitter = Splitter(Analyser(tokens, scope))
-    met: list[tuple[str, Predicate]] = []
+    met: dict[Expression, list[tuple[str, Predicate]]] = {}
+    tried = 0
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -206,10 +220,14 @@ def conflict_of(text: str, scope: Scope) -> tuple[str, ...]:
             return (mine,)
         if not isinstance(formula, Predicate):
             continue
-        for other, known in met:
-            if known.attribute == formula.attribute and _exclude(known, formula):
+        beside = met.setdefault(formula.attribute, [])
+        tried += len(beside)
+        if tried > _MOST_PAIRS:
+            return ()
+        for other, known in beside:
+            if _exclude(known, formula):
                 return other, mine
-        met.append((mine, formula))
+        beside.append((mine, formula))
     return ()
 
 

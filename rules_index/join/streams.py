@@ -21,6 +21,7 @@ from rules_index.expressions.scope import quote
 from rules_index.expressions.syntax import Node
 from rules_index.expressions.tree import Expression, Leaf
 from rules_index.inputs import find_column, path_parts
+from rules_index.names import column_key
 
 ACROSS = -1
 """Owner of what is computed from several streams, or from the joined row's event time."""
@@ -47,7 +48,7 @@ class Owners:
 
 def find_owners(compiled: CompiledRules, streams: Sequence[str]) -> Owners:
     """The owners of a rule set's attributes; `RulesIndexError` for a column that is of no stream."""
-    if not 2 <= len(streams) <= MOST_STREAMS or len({name.casefold() for name in streams}) < len(streams):
+    if not 2 <= len(streams) <= MOST_STREAMS or len({column_key(name) for name in streams}) < len(streams):
         raise RulesIndexError(f"A join has two to {MOST_STREAMS} streams of different names, not {list(streams)}.")
     owner = {leaf: _owner_of_leaf(leaf, compiled, streams) for leaf in compiled.inputs}
     return Owners(
@@ -75,19 +76,19 @@ def _owner(attribute: Expression, owner: dict[Leaf, int]) -> int:
 
 
 def _owner_of_leaf(leaf: Leaf, compiled: CompiledRules, streams: Sequence[str]) -> int:
-    places = {name.casefold(): place for place, name in enumerate(streams)}
+    places = {column_key(name): place for place, name in enumerate(streams)}
     if leaf.text is None:
-        place = places.get(path_parts(leaf.name)[0].casefold())
+        place = places.get(column_key(path_parts(leaf.name)[0]))
         if place is not None:
             return place
-        if leaf.name.casefold() != (compiled.event_time or "").casefold():
+        if column_key(leaf.name) != column_key(compiled.event_time or ""):
             raise RulesIndexError(f"The rules name the column {leaf.name}, which is of none of {list(streams)}.")
         if not pa.types.is_timestamp(leaf.type) or leaf.type.unit != "us":
             raise RulesIndexError(f"A joined row's event time {leaf.name} is a timestamp in us, not {leaf.type}.")
         return ACROSS
     node, _ = parse(leaf.text, compiled.time_zone)
-    named = {name.casefold() for name in _columns(node)}
-    if compiled.event_time is not None and compiled.event_time.casefold() in named:
+    named = {column_key(name) for name in _columns(node)}
+    if compiled.event_time is not None and column_key(compiled.event_time) in named:
         return UNKNOWN
     # other names are a lambda's variables
     owners = {places[name] for name in named if name in places}

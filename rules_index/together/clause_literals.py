@@ -7,7 +7,6 @@ import numpy as np
 from rules_index.conjunctions import ALWAYS as EVERY_ROW
 from rules_index.conjunctions import NEVER as NO_ROW
 from rules_index.conjunctions import Conjunction, Expansion, Literal, predicates_of
-from rules_index.errors import RuleError
 from rules_index.expressions import Compiler
 from rules_index.expressions.clauses import Texts, shaped
 from rules_index.expressions.formula import Formula, Predicate
@@ -105,7 +104,9 @@ class ClauseLiterals:
     def _add_single(self, clause: int, text: str) -> None:
         try:
             formula = self._compiler.compile_clause(text)
-        except RuleError:
+        except MemoryError:
+            raise
+        except Exception:  # the rules that have the clause are compiled by themselves, which tells why they cannot be
             return
         if isinstance(formula, Predicate):
             self.attribute[clause] = self._number_of(formula.attribute)

@@ -61,6 +61,7 @@ class RulesTogether:
             frame = self._read[number] = Frame(self._frames[number])
         numbers = clauses.tolist()
         expansion, known = self._flattener.expansion, self._literals.conjunctions
+        expansion.begin()
         found = frame.conjunctions(expansion, lambda place, wanted: known(numbers[place], wanted))
         if len(numbers) > frame.clauses:
             found = expansion.all_of([found, known(numbers[-1], True)])

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+import rules_index as ri
 from rules_index.errors import RuleError
 from rules_index.expressions import Scope, compile_expression
-from rules_index.expressions.formula import And, Or, Predicate
+from rules_index.expressions.formula import And, Fixed, Or, Predicate, Truth
 
-from .schemas import SCOPE
+from .schemas import SCHEMA, SCOPE
 
 REFUSED = [
     ("", "SYNTAX", 0),
@@ -95,13 +96,35 @@ REFUSED = [
         "NOT_ALLOWED",
         32,
     ),
+    ("abs(z => i) = 1", "SYNTAX", 4),
+    ("CAST(CAST(NULL AS TIMESTAMP_NTZ) AS BOOLEAN)", "TYPE_MISMATCH", 0),
+    ("CAST(dt AS INT) = 1", "TYPE_MISMATCH", 0),
+    ("CAST(b AS DATE) = dt", "TYPE_MISMATCH", 0),
+    ("CAST(i AS BINARY) = bin", "TYPE_MISMATCH", 0),
+    ("boolean(dt)", "TYPE_MISMATCH", 0),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00 Europe/Nowhere'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00 Factory'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00+800'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00+80000'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00+08:0:00'", "LITERAL", 5),
+    ("dt = DATE'epochUTC'", "LITERAL", 5),
+    ("second(ts)", "NOT_BOOLEAN", 0),
+    ("second(ts) AND b", "NOT_BOOLEAN", 0),
+    ("s + 1", "NOT_BOOLEAN", 0),
+    ("-s", "NOT_BOOLEAN", 0),
+    ("ts - ts", "NOT_BOOLEAN", 0),
+    ("nanvl(f, 1)", "NOT_BOOLEAN", 0),
+    ("st['p']", "NOT_BOOLEAN", 0),
+    ("i = CAST(1 AS DECIMAL(" + "1" * 5000 + "))", "SYNTAX", 22),
+    ("system.abs(i) = 1", "NOT_ALLOWED", 0),
     ("transform(arr, v -> v)[0] = 1 AND v = 1", "UNKNOWN_COLUMN", 34),
     ("foo(i) = 1", "UNKNOWN_FUNCTION", 0),
     ("s RLIKE '('", "PATTERN", 8),
     ("s RLIKE 'a(?=b)'", "PATTERN", 8),
     ("upper(s) LIKE 'a!' ESCAPE '!'", "PATTERN", 14),
     ("s LIKE 'a' ESCAPE 'ab'", "LITERAL", 18),
-    ("NOT " * 300 + "b", "TOO_DEEP", None),
+    ("i = 1 AND (b OR (" * 150 + "b" + "))" * 150, "TOO_DEEP", None),
+    ("i IN (" + "1, " * 250_000 + "1)", "TOO_COMPLEX", None),
     ("(" * 5 + "abs(" * 300 + "i" + ")" * 305 + " = 1", "TOO_DEEP", None),
     ("s" + " || s" * 5000 + " = 'a'", "TOO_DEEP", None),
     ("CAST(arr AS " + "ARRAY<" * 500 + "INT" + ">" * 500 + ") IS NULL", "TOO_DEEP", None),
@@ -159,3 +182,107 @@ def test_a_column_may_be_called_like_a_keyword() -> None:
 def test_size_is_no_reason(text: str) -> None:
     """Long chains, lists and brackets are compiled in time in proportion to their text."""
     assert isinstance(compile_expression(text, SCOPE), And | Or | Predicate)
+
+
+ACCEPTED = [
+    "NOT " * 199 + "i = 1",
+    "NOT " * 5000 + "b",
+    "concat() = s",
+    "abs(ALL i) = 1",
+    "system.builtin.abs(i) = 1",
+    "`system`.BUILTIN.`abs`(i) = 1",
+    "builtin.coalesce(i, 1) = 1",
+    "CAST(i AS DECIMAL(0,0)) IS NULL",
+    "dt = DATE'epoch UTC'",
+    "mask(s, upperChar => 'Q') = 'a'",
+    "f < float('1e400')",
+    "f < CAST('1e309' AS FLOAT)",
+    "exists(transform(arr, v -> struct(v AS q)), e -> e.q LIKE 1)",
+    "n < '999999-01-01'",
+    "n < DATE'299999-01-01'",
+    "ts < '2024-01-01 00:00:00+800'",
+]
+
+
+@pytest.mark.parametrize("text", ACCEPTED, ids=[text[:50] for text in ACCEPTED])
+def test_accepted(text: str) -> None:
+    """What Spark understands, though it looks odd."""
+    compile_expression(text, SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("text", "truth"),
+    [
+        ("NULL = NULL", Truth.NULL),
+        ("NULL <=> NULL", Truth.TRUE),
+        ("NULL IS DISTINCT FROM NULL", Truth.FALSE),
+        ("NULL < 5", Truth.NULL),
+        ("1 < 2", Truth.TRUE),
+        ("CAST(0.99999999999999999999 AS INT) = 1", Truth.TRUE),
+        ("CAST('1e309' AS FLOAT) > 3e38", Truth.TRUE),
+        ("CAST('1e-400' AS DECIMAL(5,2)) = 0", Truth.TRUE),
+        ("DATE'epoch UTC' = DATE'1970-01-01'", Truth.TRUE),
+    ],
+)
+def test_constants_need_no_spark(text: str, truth: Truth) -> None:
+    assert compile_expression(text, SCOPE) == Fixed(truth)
+
+
+def test_nulls_beside_columns_need_no_spark() -> None:
+    for text in ("NULL BETWEEN NULL AND i", "i BETWEEN NULL AND NULL", "(+ i) IS NULL", "(+ d) IS NOT NULL"):
+        compiled = ri.compile_rules([(1, text)], SCHEMA, engine="scan")
+        assert compiled.derived == [] or len(compiled.derived) == 0, text
+
+
+def test_a_cast_that_may_raise_is_not_lost_beside_null() -> None:
+    """`s <=> CAST(NULL AS INT)` casts s, which raises where it is no number."""
+    for text in (
+        "s IS DISTINCT FROM CAST(NULL AS INT)",
+        "NOT (s <=> CAST(NULL AS DOUBLE))",
+        "s <=> CAST(NULL AS DATE)",
+    ):
+        compiled = ri.compile_rules([(1, text)], SCHEMA, engine="scan")
+        assert len(compiled.derived) == 1, text
+    assert len(ri.compile_rules([(1, "t <=> CAST(NULL AS INT)")], SCHEMA, engine="scan").derived) == 0
+
+
+def test_names_are_compared_as_spark_does() -> None:
+    columns = pa.schema(
+        [("s", pa.int32()), ("\u017f", pa.int32()), ("stra\u00dfe", pa.int32()), ("\u03c3", pa.int32())]
+    )
+    scope = Scope(columns)
+    for text in ("s = 1", "S = 1", "`\u017f` = 1", "`STRA\u1e9eE` = 1", "`\u03a3` = 1"):
+        compile_expression(text, scope)
+    for text in ("`STRASSE` = 1", "`\u03c2` = 1"):
+        with pytest.raises(RuleError) as caught:
+            compile_expression(text, scope)
+        assert caught.value.error == "UNKNOWN_COLUMN"
+    fields = Scope(pa.schema([("st", pa.struct([("s", pa.int32()), ("\u017f", pa.int32())]))]))
+    with pytest.raises(RuleError) as caught:
+        compile_expression("st.s = 1", fields)
+    assert caught.value.error == "AMBIGUOUS_COLUMN"
+    rules = [(1, "s = 1"), (2, "`\u017f` = 1")]
+    rows = {"s": pa.array([1, 2], pa.int32()), "\u017f": pa.array([2, 1], pa.int32())}
+    compiled = ri.compile_rules(rules, columns)
+    assert compiled.match(pa.table(rows)).to_pylist() == [[1], [2]]
+
+
+def test_a_field_and_a_column_of_the_same_path() -> None:
+    """`a.b` is the field b of a, and the column of that name stands in back-quotes."""
+    fields = pa.struct([("b", pa.int32()), ("s", pa.struct([("c", pa.int32())]))])
+    schema = pa.schema([("a", fields), ("a.b", pa.int32()), ("a.s.c", pa.int32())])
+    rows = [
+        {"a": {"b": 5, "s": {"c": 1}}, "a.b": 1, "a.s.c": 5},
+        {"a": {"b": 1, "s": {"c": 5}}, "a.b": 5, "a.s.c": 1},
+    ]
+    table = pa.Table.from_pylist(rows, schema)
+    rules = [
+        (1, "a.b > 3"),
+        (2, "`a.b` > 3"),
+        (3, "a.s.c > 3"),
+        (4, "`a.s.c` > 3"),
+        (5, "(a.s).c > 3"),
+        (6, "a['b'] > 3"),
+    ]
+    compiled = ri.compile_rules(rules, schema)
+    assert compiled.match(table).to_pylist() == [[1, 4, 6], [2, 3, 5]]

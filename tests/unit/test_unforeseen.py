@@ -1,0 +1,71 @@
+"""An exception that nobody foresaw in one rule's way rejects that rule, and no other."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+from rules_index.expressions import analyser, times
+from rules_index.expressions.syntax import Node
+
+SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("d", pa.date32())])
+RULES = [(1, "a = 1"), (2, "abs(b) = 2 AND a = 2"), (3, "a = 3 OR b = 3"), *((k, f"a = {k}") for k in range(10, 40))]
+
+
+@pytest.fixture
+def breaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Breaks what analyses ABS: a fault of the library's own, which no text may have been found for yet."""
+    known = analyser.Analyser.value
+
+    def value(self: analyser.Analyser, node: Node) -> analyser.Value:
+        if node.kind == "call" and node.value == "abs":
+            raise KeyError("something that nobody thought of")
+        return known(self, node)
+
+    monkeypatch.setattr(analyser.Analyser, "value", value)
+
+
+@pytest.mark.usefixtures("breaking")
+def test_one_rule_is_rejected_and_the_others_go_on() -> None:
+    compiled = ri.compile_rules(RULES, SCHEMA)
+    assert compiled.rejects.column("rule_id").to_pylist() == [2]
+    assert compiled.rejects.column("error").to_pylist() == ["INTERNAL"]
+    assert "KeyError: 'something that nobody thought of'" in compiled.rejects["message"][0].as_py()
+    assert compiled.match(
+        pa.table({"a": pa.array([1, 3], pa.int32()), "b": pa.array([2, 3], pa.int32())})
+    ).to_pylist() == [
+        [1],
+        [3],
+    ]
+
+
+@pytest.mark.usefixtures("breaking")
+def test_lint_and_implies_tell_of_it() -> None:
+    found = {each["rule_id"]: each["kind"] for each in ri.lint(RULES, SCHEMA).to_pylist()}
+    assert found[2] == "rejected"
+    with pytest.raises(ri.RuleError) as caught:
+        ri.implies("abs(b) = 2", "a = 1", SCHEMA)
+    assert caught.value.error == "INTERNAL"
+
+
+def test_a_fault_in_what_is_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clauses of one shape are compiled at once; what breaks there is told of the rules that it concerns."""
+
+    def parse_date(text: str) -> int:
+        raise OverflowError("too far")
+
+    monkeypatch.setattr(times, "parse_date", parse_date)
+    dates = [(100 + k, f"d = '20{k:02}-1-1'") for k in range(20)]
+    compiled = ri.compile_rules([*RULES, *dates], SCHEMA)
+    assert set(compiled.rejects.column("error").to_pylist()) == {"INTERNAL"}
+    assert compiled.rejects.column("rule_id").to_pylist() == [rule for rule, _ in dates]
+
+
+def test_memory_is_not_a_rule_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def value(self: analyser.Analyser, node: Node) -> analyser.Value:
+        raise MemoryError
+
+    monkeypatch.setattr(analyser.Analyser, "value", value)
+    with pytest.raises(MemoryError):
+        ri.compile_rules([(1, "a + b = 1")], SCHEMA)
