@@ -37,7 +37,7 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
 """Tables that every lake has."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory)$).*"
+_ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
 """Names of the time zone database, but for those that Python alone finds there."""
 
 

@@ -71,13 +71,13 @@ def suffixes(parser: Parser, node: Node, first: int) -> Node:
     while True:
         kind = kinds[parser.at]
         if kind == ".":
+            if node.kind == "column":
+                _read_path(parser, node, first)
+                if kinds[parser.at] != ".":
+                    continue
             if not tokens.is_name(parser.at + 1):
                 parser.at += 1
                 raise parser.unexpected("The name of a field belongs behind the dot.")
-            if node.kind == "column":
-                _read_path(parser, node, first)
-            if kinds[parser.at] != ".":
-                continue
             name = tokens.name(parser.at + 1)
             parser.at += 2
             if kinds[parser.at] == "(":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,8 +149,31 @@ class Outcome:
         return [i for i, (spark, ours, raised) in enumerate(answers) if spark not in (RAISED, ours) and not raised]
 
 
-def compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zone: str = "UTC") -> list[Outcome]:
-    """Evaluate every rule both ways over the rows of `table`."""
+def compiled(table: pa.Table, texts: Sequence[str], time_zone: str = "UTC") -> list[str]:
+    """The texts that compile."""
+    compiler = Compiler(Scope(table.schema, time_zone))
+    found = []
+    for text in texts:
+        with contextlib.suppress(RuleError):
+            compiler.compile(text)
+            found.append(text)
+    return found
+
+
+def is_derived(outcome: Outcome) -> bool:
+    """Whether Spark evaluates a part of the rule."""
+    found = predicates(outcome.formula) if outcome.formula is not None else ()
+    return any(leaf.text is not None for predicate in found for leaf in leaves(predicate.attribute))
+
+
+def compare(
+    spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zone: str = "UTC", strict: bool = True
+) -> list[Outcome]:
+    """Evaluate every rule both ways over the rows of `table`.
+
+    A part to which Spark gives another type than the formula is an error or, if not `strict`, refuses the rule as
+    compiling for a table does.
+    """
     spark = session(spark, time_zone)
     frame = load(spark, table)
     frame.cache()
@@ -167,16 +191,26 @@ def compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zon
     inputs: dict[str, Evaluated] = {}
     for leaf, (values, failed) in zip(asked, collect(spark, frame, [leaf.text or "" for leaf in asked]), strict=True):
         if values.type != leaf.type and not (pa.types.is_timestamp(leaf.type) and pa.types.is_timestamp(values.type)):
-            raise AssertionError(f"{leaf.text}: expected {leaf.type}, Spark gives {values.type}")
+            if strict:
+                raise AssertionError(f"{leaf.text}: expected {leaf.type}, Spark gives {values.type}")
+            _refuse(valid, leaf, values.type)
+            continue
         inputs[leaf.name] = Evaluated(values.cast(leaf.type), np.array(failed) if any(failed) else None)
     for leaf in derived.values():
         if leaf.text is None:
             inputs[leaf.name] = Evaluated(_path(table, leaf.name).cast(leaf.type))
     for outcome in valid:
-        if outcome.formula is not None:
+        if outcome.formula is not None and outcome.error is None:
             _evaluate(outcome, inputs, table.num_rows)
     frame.unpersist()
     return outcomes
+
+
+def _refuse(outcomes: Sequence[Outcome], leaf: Leaf, found: pa.DataType) -> None:
+    for outcome in outcomes:
+        assert outcome.formula is not None
+        if any(leaf in leaves(predicate.attribute) for predicate in predicates(outcome.formula)):
+            outcome.error = RuleError("ANALYSIS", f"Spark gives {found} for {leaf.text}.")
 
 
 def _path(table: pa.Table, name: str) -> pa.Array:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,9 @@ import pytest
 import rules_index as ri
 from rules_index.compile import flatten
 from rules_index.errors import RuleError
-from rules_index.expressions import Compiler, compile_expression
+from rules_index.expressions import compile_expression
+from rules_index.expressions.analyser import Analyser
+from rules_index.expressions.parser import parse
 from rules_index.expressions.predicates import Splitter
 from rules_index.expressions.tokens import Tokens
 from rules_index.expressions.tree import Expression, Operation
@@ -24,6 +27,16 @@ from .schemas import SCHEMA, SCOPE
 
 QUICK = bool(os.environ.get("DELTATAG_QUICK"))
 SECOND = 1.0
+
+
+@pytest.fixture(autouse=True)
+def heap_of_its_own() -> Iterator[None]:
+    """What other tests have left is not looked through while this one's time is taken."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
 
 NUMBERS = (
     "if({} > 3, i, l)",
@@ -196,17 +209,10 @@ def _steps(text: str) -> int:
     """Steps of work that reading a text takes, with those of the text that was refused for them."""
     found: list[Tokens] = []
 
-    class Watched(Compiler):
-        def compile(self, text: str) -> None:  # type: ignore[override]
-            from rules_index.expressions.analyser import Analyser
-            from rules_index.expressions.parser import parse
-
-            node, tokens = parse(text, "UTC")
-            found.append(tokens)
-            Splitter(Analyser(tokens, SCOPE)).rule(node)
-
     try:
-        Watched(SCOPE).compile(text)
+        node, tokens = parse(text, "UTC")
+        found.append(tokens)
+        Splitter(Analyser(tokens, SCOPE)).rule(node)
     except RuleError as error:
         if error.error == "TOO_COMPLEX":
             return MOST_STEPS
@@ -238,7 +244,7 @@ def test_work_is_in_proportion_to_the_text(name: str) -> None:
 
 def test_the_work_of_a_rule_does_not_hang_on_the_machine() -> None:
     """The same steps are counted each time, and a text at the limit is refused wherever it stands."""
-    text = of_length(FLAT["in"], 1_000_000)
+    text = of_length(FLAT["and"], 900_000)
     assert _steps(text) == _steps(text)
     rules = [(1, "i = 1"), (2, text), (3, "i = 2")]
     compiled = ri.compile_rules(rules, SCHEMA)
