@@ -237,10 +237,7 @@ def know_delta(spark: SparkSession) -> None:
     application = str(spark.sparkContext.applicationId)
     if application in _tested:
         return
-    try:
-        absent = missing_entry_points(spark._jvm, _ENTRY_POINTS)
-    except Py4JError as error:
-        raise SessionError(f"Spark's JVM does not answer: {java_message(error)}") from error
+    absent = missing_entry_points(spark._jvm, _ENTRY_POINTS)
     if len(absent) == sum(map(len, _ENTRY_POINTS.values())):
         raise SessionError(
             f"The running Spark session has no Delta Lake. Start it with the jars of delta-spark {KNOWN_DELTA}.0, or "
@@ -265,8 +262,8 @@ def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[s
             absent += [f"{name}.{signature}" for signature in signatures]
             continue
         # one text for each class, since each question is a turn to the JVM
-        listed = jvm.java.util.Arrays.toString(found.getMethods())
-        text = (listed + jvm.java.util.Arrays.toString(found.getConstructors())).replace(_DELTA, "")
+        text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
+        text = text.replace(_DELTA, "")
         absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
     return absent
 

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
+from pipelines.active_session import active
 from rules_index.errors import RuleError
 from rules_index.expressions import Compiler, Scope
 from rules_index.expressions.evaluate import Evaluated, evaluate
@@ -175,6 +176,11 @@ def compare(
     compiling for a table does.
     """
     spark = session(spark, time_zone)
+    with active(spark):
+        return _compare(spark, table, texts, time_zone)
+
+
+def _compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zone: str) -> list[Outcome]:
     frame = load(spark, table)
     frame.cache()
     compiler = Compiler(Scope(table.schema, time_zone))

@@ -58,10 +58,11 @@ class Lake:
         matched = np.zeros((len(texts), self.table.num_rows), bool)
         for row, ids in zip(found["pk"].to_pylist(), found["rule_ids"].to_pylist(), strict=True):
             matched[ids, row] = True
+        errors = {str(rule): count for rule, count in tagged.errors.items()}
         rejects = DeltaTable(self.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
         refused = {int(each["rule_id"]): f"{each['error']} {each['message']}" for each in rejects}
         for number, truth in enumerate(self.oracle.truths(texts)):
-            self._add(tally, texts[number], truth, matched[number], refused.get(number), tagged.errors.get(number, 0))
+            self._add(tally, texts[number], truth, matched[number], refused.get(number), errors.get(str(number), 0))
 
     def _write(self, texts: Sequence[str]) -> None:
         columns = {"rule_id": list(range(len(texts))), "scope": ["s"] * len(texts), "expression": list(texts)}
