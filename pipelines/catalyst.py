@@ -214,13 +214,13 @@ class _Builder:
         return self.with_children(choice, [condition, caught, never])
 
     def text_of(self, expression: Java) -> str | None:
-        """The value of a text literal, None for NULL."""
+        """The value of a text literal; None for NULL, and for a number or a truth value, which need no check."""
         if expression.getClass().getSimpleName() != "Literal":
             raise RuleError(
                 "PATTERN", "The pattern of LIKE and RLIKE must be a literal text, so that it can be checked.", None
             )
         value = expression.value()
-        return None if value is None else str(value.toString())
+        return str(value.toString()) if hasattr(value, "toString") else None
 
     def lowered(self, text: str) -> str:
         """Spark's own lower case of a text."""

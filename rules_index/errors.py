@@ -23,10 +23,13 @@ class RuleError(RulesIndexError):
 
 def unforeseen(error: Exception) -> RuleError:
     """The error for a rule that an exception which nobody foresaw keeps from being compiled."""
-    message = (
+    if isinstance(error, RecursionError):
+        return RuleError("TOO_DEEP", "The expression is nested too deeply; write it with fewer brackets.")
+    return RuleError(
+        "INTERNAL",
         f"deltatag could not compile this rule ({type(error).__name__}: {error}). Please report it; writing the rule "
+        "in another way may help.",
     )
-    return RuleError("INTERNAL", message + "in another way may help.")
 
 
 class SchemaError(RulesIndexError):

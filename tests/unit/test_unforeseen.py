@@ -69,3 +69,12 @@ def test_memory_is_not_a_rule_s_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(analyser.Analyser, "value", value)
     with pytest.raises(MemoryError):
         ri.compile_rules([(1, "a + b = 1")], SCHEMA)
+
+
+def test_too_deep_for_python_is_too_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    def value(self: analyser.Analyser, node: Node) -> analyser.Value:
+        return self.value(node)
+
+    monkeypatch.setattr(analyser.Analyser, "value", value)
+    compiled = ri.compile_rules([(1, "a + b = 1"), (2, "a = 1 AND (b = 2 OR b = 3)")], SCHEMA)
+    assert set(compiled.rejects.column("error").to_pylist()) == {"TOO_DEEP"}
