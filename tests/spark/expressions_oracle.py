@@ -177,10 +177,10 @@ def compare(
     """
     spark = session(spark, time_zone)
     with active(spark):
-        return _compare(spark, table, texts, time_zone)
+        return _compare(spark, table, texts, time_zone, strict)
 
 
-def _compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zone: str) -> list[Outcome]:
+def _compare(spark: SparkSession, table: pa.Table, texts: Sequence[str], time_zone: str, strict: bool) -> list[Outcome]:
     frame = load(spark, table)
     frame.cache()
     compiler = Compiler(Scope(table.schema, time_zone))
