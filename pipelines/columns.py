@@ -51,7 +51,11 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
 def check_columns(stream: Stream, schema: pa.Schema) -> None:
     """SourceError if the stream names a column that the source lacks, or the source has one that deltatag adds."""
     names = {name.lower(): name for name in schema.names}
-    for what, columns in (("key", stream.key), ("cluster_by", stream.cluster_by)):
+    for what, columns in (
+        ("key", stream.key),
+        ("cluster_by", stream.cluster_by),
+        ("partition_by", stream.partition_by or ()),
+    ):
         for column in columns:
             if column.lower() not in names:
                 raise SourceError(

@@ -16,7 +16,7 @@ from typing import Any
 from pipelines.config_section import Section, flattened, parse_duration, parse_size, substituted
 from pipelines.errors import ConfigurationError
 from pipelines.meaning import MEANING, TIME_ZONE, meant
-from pipelines.source_streams import with_sources
+from pipelines.source_streams import refuse_circles, with_sources
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"
@@ -77,7 +77,8 @@ class Start:
 class Stream:
     """One source table whose rows are tagged; `name` is the scope of its rules.
 
-    Where `source_stream` names another stream, the source is that one's tagged table, without what tagging added.
+    `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
+    another stream, the source is that one's tagged table, without what tagging added.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Stream:
     output: str = "all"
     matches: bool = True
     cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] | None = None
     checks: Mapping[str, str] = field(default_factory=dict)
     max_quarantine_share: float = 1.0
 
@@ -198,6 +200,8 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     streams = with_sources(sections, lake, streams)
     joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
     _refuse_collisions(path, streams, joins)
+    makers = {table: name for name in (*streams, *joins) for table in scope_tables(name, is_join=name in joins)}
+    refuse_circles(sections, {lake.place(table): name for table, name in makers.items()}, streams, joins)
     return Configuration(
         path,
         lake,
@@ -260,7 +264,7 @@ def _rules(section: Section) -> RulesSettings:
 
 _STREAM_KEYS = (
     "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
-    "checks", "max_quarantine_share",
+    "partition_by", "checks", "max_quarantine_share",
 )  # fmt: skip
 
 
@@ -290,9 +294,12 @@ def _stream(name: str, section: Section) -> Stream:
         output=section.choice("output", ("all", "matched")),
         matches=section.flag("matches", True),
         cluster_by=section.texts("cluster_by"),
+        partition_by=section.texts("partition_by") if "partition_by" in section.values else None,
         checks=MappingProxyType(dict(checks)),
         max_quarantine_share=section.share("max_quarantine_share"),
     )
+    if stream.cluster_by and stream.partition_by:
+        raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")
     for key in stream.key:
         if key.lower() in MATCHES_COLUMNS:
             raise section.error("key", f"the column {key} is named like one that deltatag adds")
@@ -320,7 +327,9 @@ def _start(section: Section) -> Start:
     value = section.values.get("start", "earliest")
     if value == "earliest":
         return Start()
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,19}", value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
         return Start("version", value)
     if isinstance(value, str):
         with contextlib.suppress(ValueError):

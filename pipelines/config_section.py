@@ -26,6 +26,10 @@ _MICROSECONDS = {
 }
 _DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
 
+_LONGEST = 3_652_500 * 86_400_000_000
+"""Microseconds, of which a sum with any event time fits 64 bits."""
+_MOST_DIGITS = 18
+
 
 def parse_size(text: str | int) -> int:
     """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
@@ -47,6 +51,8 @@ def parse_duration(text: str) -> int:
     unit = _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower()) if found else None
     if found is None or unit is None:
         raise ValueError('expected an integer and one of us, ms, s, min, hour, day, such as "15 min"')
+    if len(found[1].lstrip("0")) > _MOST_DIGITS or int(found[1]) * unit > _LONGEST:
+        raise ValueError("expected a duration of at most 3,652,500 days, which are 10,000 years")
     return int(found[1]) * unit
 
 

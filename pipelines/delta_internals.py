@@ -275,6 +275,18 @@ def _delta_version(jvm: Any) -> str:
         return "of an unknown version"
 
 
+def partition_columns(snapshot: Any) -> list[str]:
+    """The columns by which a snapshot's table is partitioned."""
+    found = snapshot.metadata().partitionColumns()
+    return [str(found.apply(i)) for i in range(found.size())]
+
+
+def table_property(snapshot: Any, name: str) -> str | None:
+    """A property of a snapshot's table."""
+    found = snapshot.metadata().configuration().get(name)
+    return str(found.get()) if found.isDefined() else None
+
+
 def _module(jvm: Any, name: str) -> Any:
     """The one instance of a Scala object."""
     found = jvm

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BooleanType, DataType, DateType, DecimalType, IntegralType, StringType, StructType
 
+from pipelines.arrow_batches import map_batches
 from pipelines.errors import TableError
 from pipelines.schema import OPAQUE, arrow_schema_of, plain_schema, same_columns
+from rules_index.delta_files import Layout
 from rules_index.tagged_files import RESULT, Task
 
 if TYPE_CHECKING:
@@ -43,6 +46,9 @@ _FEATURES = {
     "vacuumProtocolCheck",
 }
 """Features of a table that ask nothing of a file that is appended."""
+STATISTICS = "delta.dataSkippingStatsColumns"
+"""The table property that names the columns of which the log keeps bounds."""
+_COLUMN = re.compile(r"[^,`]+")
 _NEWEST_LEGACY_WRITER = 6
 _SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg", "delta.universalFormat.")
 """Table properties that ask more of a file than this module knows."""
@@ -71,25 +77,39 @@ def folder_of(lake: Lake, name: str) -> str | None:
     return unquote(parsed.path) if parsed.scheme else lake.uri(name)
 
 
-def takes_files(lake: Lake, name: str, wanted: StructType) -> bool:
-    """True if the table has just the columns `wanted` and asks nothing of its files but their rows."""
+def layout_of(lake: Lake, name: str, wanted: StructType) -> Layout | None:
+    """How files of the table are laid out; None if it has not just the columns `wanted`, or asks more of its files than
+    their rows."""
     if any(_is_opaque(field.type) for field in arrow_schema_of(wanted.json())):
-        return False
+        return None
     try:
         table = lake.delta(name)
         metadata, protocol = table.metadata(), table.protocol()
         held = StructType.fromJson(json.loads(table.schema().to_json()))
     except TableError:
-        return False
+        return None
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-    return (
-        not metadata.partition_columns
-        and features <= _FEATURES
+    known = (
+        features <= _FEATURES
         and (bool(protocol.writer_features) or protocol.min_writer_version <= _NEWEST_LEGACY_WRITER)
         and not any(key.startswith(_SETTINGS) for key in metadata.configuration)
         and same_columns(held, wanted)
         and all(f.nullable and f.dataType == p.dataType for f, p in zip(held, plain_schema(held), strict=True))
+        and all(is_partition_type(held[column].dataType) for column in metadata.partition_columns)
     )
+    if not known:
+        return None
+    indexed = metadata.configuration.get(STATISTICS)
+    return Layout(
+        tuple(metadata.partition_columns),
+        "rule_id" if name.endswith("_matches") else None,
+        None if indexed is None else frozenset(_COLUMN.findall(indexed)),
+    )
+
+
+def is_partition_type(kind: DataType) -> bool:
+    """Whether values of a type are written to the log as everybody writes them."""
+    return isinstance(kind, (StringType, IntegralType, DateType, BooleanType, DecimalType))
 
 
 def _is_opaque(kind: pa.DataType) -> bool:
@@ -100,7 +120,7 @@ def _is_opaque(kind: pa.DataType) -> bool:
 
 def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> Written:
     """Match the rows of `frame` and write them as files that no log knows yet."""
-    result = matcher.with_inputs(frame).mapInArrow(_writer(matcher.file, task), RESULT).collect()
+    result = map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT).collect()
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
     figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
     for row in result:
@@ -131,7 +151,7 @@ def discard(task: Task, entries: Mapping[str, list[str]]) -> None:
 def _paths(task: Task, entries: Mapping[str, list[str]]) -> Iterator[Path]:
     for name, texts in entries.items():
         for text in texts:
-            yield Path(task.folders[name]) / json.loads(text)["add"]["path"]
+            yield Path(task.folders[name]) / unquote(json.loads(text)["add"]["path"])
 
 
 def _writer(file: Callable[[], str], task: Task) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:

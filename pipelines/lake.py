@@ -155,12 +155,17 @@ def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:
 def create_statement(sql_name: str, table: Table, id_type: str = "string") -> str:
     """The CREATE TABLE statement of the table, for Spark SQL."""
     columns = ", ".join(
-        f"{c.name} {id_type if c.name == 'rule_id' and table.name == 'rules' else c.type} COMMENT '{c.comment}'"
+        f"{c.name} {id_type if c.name == 'rule_id' and table.name == 'rules' else c.type} COMMENT {_text(c.comment)}"
         for c in table.columns
     )
     partition = f" PARTITIONED BY ({', '.join(table.partition_by)})" if table.partition_by else ""
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in table.properties.items())
     return f"CREATE TABLE IF NOT EXISTS {sql_name} ({columns}) USING DELTA{partition} TBLPROPERTIES ({properties})"
+
+
+def _text(value: str) -> str:
+    """A text as a literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def delta_rs_uri(uri: str) -> str:
@@ -178,6 +183,19 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
         raise MissingTableError(f"There is no Delta table at {uri} ({what}). {advice}") from None
     except (exceptions.DeltaError, OSError, ValueError) as error:
         raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
+
+
+def rows_in(table: DeltaTable) -> int | None:
+    """Rows of a table by its log; None where it does not say."""
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        from deltalake import QueryBuilder
+
+        # the log's counts are of rows before some were deleted
+        counted = QueryBuilder().register("rows_in", table).execute("SELECT count(*) AS n FROM rows_in").read_all()
+        return int(pa.table(counted)["n"][0].as_py())
+    files = pa.table(table.get_add_actions())
+    rows = files["num_records"] if "num_records" in files.column_names else None
+    return None if rows is None or rows.null_count else sum(rows.to_pylist())
 
 
 def catalog_location(spark: SparkSession, sql_name: str) -> str:

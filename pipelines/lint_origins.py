@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pipelines.config import Configuration, Stream, is_catalog_name
 from pipelines.errors import PipelineError
-from pipelines.lake import open_delta
+from pipelines.lake import open_delta, rows_in
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.source_streams import not_asked
 from pipelines.tables import tagged_table
@@ -59,12 +59,10 @@ def _size(place: str) -> tuple[int, int | None] | None:
     if is_catalog_name(place):
         return None
     try:
-        files = pa.table(open_delta(place, None, "a table", "").get_add_actions(flatten=True))
+        table = open_delta(place, None, "a table", "")
+        return pc.sum(pa.table(table.get_add_actions())["size_bytes"]).as_py() or 0, rows_in(table)
     except (PipelineError, exceptions.DeltaError, OSError, ValueError):
         return None
-    rows = files["num_records"] if "num_records" in files.column_names else None
-    known = rows is not None and not rows.null_count
-    return pc.sum(files["size_bytes"]).as_py() or 0, (pc.sum(rows).as_py() or 0) if known else None
 
 
 def _told(size: tuple[int, int | None] | None) -> str:

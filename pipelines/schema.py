@@ -33,10 +33,13 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
-_CHAR = "__CHAR_VARCHAR_TYPE_STRING"
+CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""The metadata in which a column of texts keeps that it is a CHAR or VARCHAR."""
+STORED_NAME = "delta.columnMapping.physicalName"
+"""The metadata in which column mapping keeps a column's name in files, statistics and partitions."""
 _COLLATIONS = "__COLLATIONS"
-_KEPT_METADATA = ("comment", _CHAR, _COLLATIONS)
-_UNWRITABLE = re.compile(r"[ ,;{}()\n\t=]")
+_KEPT_METADATA = ("comment", CHAR_TYPE, _COLLATIONS)
+_ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
@@ -47,7 +50,7 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 def _field(field: Mapping[str, Any]) -> pa.Field:
     metadata = field.get("metadata") or {}
     kind = _type(field["type"])
-    if str(metadata.get(_CHAR, "")).lower().startswith("char") or metadata.get(_COLLATIONS):
+    if str(metadata.get(CHAR_TYPE, "")).lower().startswith("char") or metadata.get(_COLLATIONS):
         kind = OPAQUE
     return pa.field(field["name"], kind, field.get("nullable", True))
 
@@ -137,6 +140,14 @@ def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
     return [f"{name} was {old.simpleString()} and is now {new.simpleString()}"]
 
 
-def unwritable_columns(schema: StructType) -> list[str]:
-    """Columns whose names a Delta table without column mapping cannot have."""
-    return [field.name for field in schema.fields if _UNWRITABLE.search(field.name)]
+def needs_mapping(kind: DataType) -> bool:
+    """True if a Delta table can have such columns only with column mapping, for the letters of their names."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(kind, StructType):
+        return any(_ODD_NAME.search(field.name) or needs_mapping(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return needs_mapping(kind.elementType)
+    if isinstance(kind, MapType):
+        return needs_mapping(kind.keyType) or needs_mapping(kind.valueType)
+    return False

@@ -127,6 +127,11 @@ class JoinScope(Scope):
                         "column."
                     )
                 kinds.setdefault(_kind(found.type), []).append(f"{stream}.{found.name} ({found.type})")
+            if nested := [names[0] for kind, names in kinds.items() if kind == "nested"]:
+                raise SourceError(
+                    f"The join {self.name} joins on {nested[0]}, and a key is one number, text, time, truth value or "
+                    "row of bytes. Give the source a column of such a type."
+                )
             if len(kinds) > 1:
                 listed = "; ".join(f"{' and '.join(names)}" for names in kinds.values())
                 raise SourceError(
@@ -157,6 +162,8 @@ def _kind(data_type: pa.DataType) -> str:
     if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
         return "number"
     kinds = {"text": t.is_string, "truth value": t.is_boolean, "bytes": t.is_binary, "time": t.is_timestamp}
+    if t.is_struct(data_type) or t.is_list(data_type) or t.is_map(data_type):
+        return "nested"
     found = next((kind for kind, is_kind in kinds.items() if is_kind(data_type)), None)
     return found or ("time" if t.is_date(data_type) else str(data_type))
 

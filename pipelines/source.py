@@ -415,6 +415,13 @@ def slice_schema(source: Source, schema_version: int) -> StructType:
     return StructType([field for field in fields if field.name not in source.left_out])
 
 
+def source_partitions(source: Source) -> list[str]:
+    """The columns by which the source is partitioned now."""
+    from pipelines.delta_internals import partition_columns
+
+    return partition_columns(source.log.latest())
+
+
 def slice_frame(source: Source, taken: Slice) -> DataFrame:
     """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
     from pipelines.delta_internals import COMMIT_VERSION, TableLog

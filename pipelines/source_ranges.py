@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from pipelines.config import is_catalog_name
 from pipelines.errors import PipelineError
 from pipelines.lake import open_delta
+from pipelines.schema import STORED_NAME
 from rules_index.expressions.constants import key_of
 from rules_index.expressions.scope import quote
 from rules_index.expressions.tree import Constant
@@ -18,6 +20,8 @@ from rules_index.implication.sql import literal_of, name_of
 
 if TYPE_CHECKING:
     from pipelines.config import Stream
+
+Path: TypeAlias = tuple[str, ...]
 
 _MILLISECOND = 1_000
 
@@ -51,35 +55,55 @@ def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
     if is_catalog_name(stream.source):
         return {}
     try:
-        files = pa.table(open_delta(stream.source, None, "a source", "").get_add_actions(flatten=True))
+        table = open_delta(stream.source, None, "a source", "")
+        files = pa.table(table.get_add_actions())
+        stored = _stored_paths(json.loads(table.schema().to_json()))
     except (PipelineError, exceptions.DeltaError, OSError, ValueError, pa.ArrowException):
         return {}
     found = {}
-    for column, path, data_type in _leaves(schema):
-        one = _range(files, column, path, data_type) if files.num_rows else None
+    for path, data_type in _leaves(schema):
+        column = ".".join(map(quote, path))
+        one = _range(files, column, stored.get(path, path), data_type) if files.num_rows else None
         if one is not None:
             found[column] = one
     return found
 
 
-def _leaves(fields: Any, parents: tuple[str, ...] = ()) -> list[tuple[str, str, pa.DataType]]:
-    """(name as rules know it, name in the statistics, type) of the columns and the fields of structs."""
-    found = []
+def _leaves(fields: Any, parents: Path = ()) -> list[tuple[Path, pa.DataType]]:
+    """The paths and types of the columns and the fields of structs."""
+    found: list[tuple[Path, pa.DataType]] = []
     for each in fields:
-        parts = (*parents, each.name)
-        if pa.types.is_struct(each.type):
-            found += _leaves(each.type, parts)
-        else:
-            found.append((".".join(map(quote, parts)), ".".join(parts), each.type))
+        path = (*parents, each.name)
+        found += _leaves(each.type, path) if pa.types.is_struct(each.type) else [(path, each.type)]
     return found
 
 
-def _range(files: pa.Table, column: str, path: str, data_type: pa.DataType) -> SourceRange | None:
+def _stored_paths(kind: Any, path: Path = (), stored: Path = ()) -> dict[Path, Path]:
+    """The paths by which statistics know the columns of a table's schema (as the log has it), by their own."""
+    found = {}
+    for field in kind["fields"]:
+        own = (*path, field["name"])
+        found[own] = (*stored, field["metadata"].get(STORED_NAME, field["name"]))
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            found |= _stored_paths(field["type"], own, found[own])
+    return found
+
+
+def _statistic(files: pa.Table, what: str, path: Path) -> pa.ChunkedArray | None:
+    """What the log keeps of a column in each file; None where it keeps nothing."""
+    column = files[what] if what in files.column_names else None
+    for name in path:
+        if column is None or not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column
+
+
+def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> SourceRange | None:
     """The range of one column, None where some file tells nothing of it."""
-    names = [f"{what}.{path}" for what in ("min", "max", "null_count")]
-    if not {*names, "num_records"} <= set(files.column_names):
+    least, greatest, nulls = (_statistic(files, what, path) for what in ("min", "max", "null_count"))
+    if least is None or greatest is None or nulls is None or "num_records" not in files.column_names:
         return None
-    least, greatest, nulls = (files[name] for name in names)
     empty = pc.fill_null(pc.equal(nulls, files["num_records"]), False)
     if pc.any(pc.and_(pc.invert(empty), pc.or_(pc.is_null(least), pc.is_null(greatest)))).as_py():
         return None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import posixpath
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from pipelines.config import LakeSettings, Stream
+    from pipelines.config import Join, LakeSettings, Stream
     from pipelines.config_section import Section
 
 
@@ -63,6 +67,42 @@ def _refuse(section: Section, stream: Stream, origin: Stream) -> None:
             f"rows that fail the check {name} of {origin.name} are in quarantine_{origin.name}, and would be missing "
             f"here without a word: add {name} = {_quoted([condition])} to the checks",
         )
+
+
+def refuse_circles(
+    section: Section, tables: Mapping[str, str], streams: Mapping[str, Stream], joins: Mapping[str, Join]
+) -> None:
+    """ConfigurationError for a stream whose source is a table that deltatag makes, by whatever way, of the stream.
+
+    section: the one of all streams; tables: of each table that deltatag makes its place, with the stream or join.
+    """
+    makers = {_canonical(place): scope for place, scope in tables.items()}
+    origins = {name: makers.get(_canonical(stream.source)) for name, stream in streams.items()}
+    for name in streams:
+        waiting, seen = [name], set[str]()
+        while waiting:
+            scope = waiting.pop()
+            origin = origins.get(scope)
+            before = joins[scope].streams if scope in joins else () if origin is None else (origin,)
+            if name in before:
+                raise section.section(name).error(
+                    "source",
+                    f"{streams[name].source} is a table that deltatag makes from the rows of {name} itself, which "
+                    "would be tagged again and again; name the table whose rows are to be tagged",
+                )
+            waiting += [each for each in before if each not in seen]
+            seen.update(before)
+
+
+def _canonical(place: str) -> str:
+    """One spelling of a path, a URI or a catalog name; symbolic links are followed."""
+    if "/" not in place and "\\" not in place:
+        return place.lower().replace("`", "").removeprefix("spark_catalog.")
+    scheme, _, rest = place.partition(":/")
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme) and scheme.lower() != "file":
+        return f"{re.sub('^s3[an]$', 's3', scheme.lower())}:/{posixpath.normpath(rest)}"
+    path = unquote("/" + rest.lstrip("/")) if scheme.lower() == "file" else place
+    return os.path.realpath(path)
 
 
 def no_source(stream: str, place: str, origin: str | None) -> str:

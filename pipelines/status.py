@@ -13,7 +13,7 @@ from pipelines.errors import PipelineError, SourceError
 from pipelines.index_store import StoredIndex, newest_index
 from pipelines.join import notices
 from pipelines.joining.joiner import definition_changes, definition_of
-from pipelines.lake import open_delta
+from pipelines.lake import open_delta, rows_in
 from pipelines.runs import DONE, MicroBatch, last_batch
 from pipelines.source import Position, position_from_plan, source_standing
 from pipelines.workspace import Workspace
@@ -83,7 +83,6 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         due = compile_is_due(workspace, scope.name)
     except PipelineError as error:
         problems.append(str(error))
-    begun = alone and last is not None and last.state == DONE and "end" in last.plan
     return ScopeStatus(
         scope=scope.name,
         rules_version=rules_version,
@@ -95,7 +94,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         rejects=rejects,
         compile_due=due,
         source_version=lags[0].source_version if alone and lags else None,
-        tagged_version=last.source_version if begun and last is not None else None,
+        tagged_version=_tagged_version(last) if alone and last is not None else None,
         lag_versions=_total([lag.versions for lag in lags]),
         lag_rows=_total([lag.rows for lag in lags]),
         last_batch=last.batch if last else None,
@@ -106,6 +105,17 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
         notices=tuple(notices(scope.name, last.plan.get("sides", {}))) if last is not None else (),
     )
+
+
+def _tagged_version(last: MicroBatch) -> int | None:
+    """The last version of the source of which rows are tagged; behind an unfinished micro-batch that before it."""
+    if last.state == DONE:
+        return last.source_version if "end" in last.plan else None
+    if "start" not in last.plan:
+        return None
+    start = position_from_plan(last.plan["start"])
+    version = start.version - (0 if start.index else 1)
+    return version if version >= 0 and not (start.snapshot and not start.index) else None
 
 
 def _positions(
@@ -160,7 +170,7 @@ def _rows_behind(stream: Stream, start: Position | None) -> int | None:
         if start is None:
             if stream.start.kind != "earliest":
                 return None
-            return _sum(table.get_add_actions(flatten=True), "num_records")
+            return rows_in(table)
         if start.snapshot:
             return None
         behind = 0
@@ -175,10 +185,3 @@ def _rows_behind(stream: Stream, start: Position | None) -> int | None:
         return behind
     except (PipelineError, SourceError, ValueError, KeyError):
         return None
-
-
-def _sum(actions: Any, name: str) -> int | None:
-    import polars as pl
-
-    column = pl.DataFrame(actions)[name]
-    return None if column.null_count() else int(column.sum())

@@ -48,7 +48,9 @@ from pipelines.source import (
     rows_of,
     slice_frame,
     slice_schema,
+    source_partitions,
 )
+from pipelines.source_names import followed_columns
 from pipelines.tables import matches_table, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing import Output, StreamTables, explained, give_up
@@ -181,15 +183,19 @@ class _Tagger:
         stream = self.stream
         schema = slice_schema(source, taken.schema_version)
         columns = arrow_schema_of(schema.json())
+        anew = last is None or last.plan.get("reset", False)
+        before = None if anew or last is None else last.plan
+        kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
+        followed = followed_columns(self.workspace, source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
         check_inputs(self._index(stored.fingerprint)[1], columns, stream.name)
-        anew = last is None or last.plan.get("reset", False)
         series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
-        tables = self._tables(schema, self.lake.rule_id_type())
+        tables = self._tables(source, schema, self.lake.rule_id_type())
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
         rows, refused = self._refused(source, taken, checks)
         plan = {
             **taken.to_plan(),
+            **followed,
             **checks,
             "series": series,
             "id_type": tables.id_type,
@@ -239,7 +245,7 @@ class _Tagger:
         figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
         if taken.files:
             assert batch.fingerprint is not None
-            tables = self._tables(slice_schema(source, taken.schema_version), batch.plan["id_type"])
+            tables = self._tables(source, slice_schema(source, taken.schema_version), batch.plan["id_type"])
             stored, _, matcher = self._index(batch.fingerprint)
             bound_batches(self.workspace, taken.files)
             output = Output(tables, batch, matcher, stored)
@@ -278,11 +284,11 @@ class _Tagger:
         )
         return slice_frame(source, replace(taken, files=files)).filter(matchable.condition)
 
-    def _tables(self, schema: StructType, id_type: str) -> StreamTables:
+    def _tables(self, source: Source, schema: StructType, id_type: str) -> StreamTables:
         """The stream's tables, made and checked against the source's columns once for each set of columns."""
         tables = StreamTables(self.workspace, self.stream, id_type)
         if self._prepared != (schema, id_type):
-            tables.prepare(schema)
+            tables.prepare(schema, source_partitions(source))
             self._prepared = (schema, id_type)
         return tables
 
@@ -301,7 +307,7 @@ class _Tagger:
         give_up(self.workspace, batch.plan["given_up"], [table(self.stream) for table in named])
         source = open_source(self.spark, self.stream)
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
-        tables.prepare(slice_schema(source, source.version), anew=True)
+        tables.prepare(slice_schema(source, source.version), source_partitions(source), anew=True)
         return record_reset(self.lake, batch)
 
 

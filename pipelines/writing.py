@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,16 +12,25 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from pipelines.config import Stream
-from pipelines.delta_internals import TableLog, snapshot_schema
-from pipelines.direct_writing import Written, codec, discard, folder_of, takes_files, write_files
-from pipelines.errors import PipelineError, SourceChangedError, SourceError, TableError
+from pipelines.delta_internals import TableLog, snapshot_schema, table_property
+from pipelines.direct_writing import (
+    STATISTICS,
+    Written,
+    codec,
+    discard,
+    folder_of,
+    is_partition_type,
+    layout_of,
+    write_files,
+)
+from pipelines.errors import PipelineError, SourceChangedError, TableError
 from pipelines.lake import first_line
 from pipelines.matching import Matcher
 from pipelines.quarantine import quoted, reason, sound
-from pipelines.schema import changed_types, plain_schema, same_columns, unwritable_columns
+from pipelines.schema import changed_types, needs_mapping, plain_schema, same_columns
 from pipelines.tables import (
     QUARANTINE_COLUMNS,
     Column,
@@ -30,6 +40,7 @@ from pipelines.tables import (
     tagged_columns,
     tagged_table,
 )
+from rules_index.delta_files import INDEXED_LEAVES, Layout
 from rules_index.spark_worker import Counts
 from rules_index.tagged_files import Task
 
@@ -42,8 +53,11 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
+_MAPPING = "delta.columnMapping.mode"
 _BEYOND_ALL = 1 << 62
 _ATTEMPTS = 5
+LOOKED_UP = ("rules_version", "source_version", "tagged_at")
+"""Columns of deltatag's by which rows are looked for."""
 
 
 class StreamTables:
@@ -54,77 +68,128 @@ class StreamTables:
         self.workspace, self.stream, self.id_type = workspace, stream, id_type
         self.lake, self.spark = workspace.lake, workspace.spark
 
-    def prepare(self, source: StructType, anew: bool = False) -> None:
+    def prepare(self, source: StructType, partitions: Sequence[str], anew: bool = False) -> None:
         """Make the tables that are missing; SourceChangedError if the source's columns no longer fit them.
 
-        `anew` empties those that are there and gives them the source's columns as they are now; their history
-        keeps what they held.
+        `partitions` are the columns by which the source is partitioned: a new `<stream>_tagged` is by them, too, where
+        the stream does not say otherwise. `anew` empties those that are there and gives them the source's columns as
+        they are now; their history keeps what they held.
         """
-        check_writable(self.stream.name, source)
         columns = plain_schema(source)
+        keys = matches_keys(self.stream.key, self.stream.event_time)
+        by = Order(self.stream.cluster_by, partition_columns_for(self.stream, columns, partitions), keys)
         tables = [
-            (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), self.stream.cluster_by, True),
+            (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), by, True),
             (
                 matches_table(self.stream),
-                matches_schema(columns, matches_keys(self.stream.key, self.stream.event_time), self.id_type),
-                ("rule_id",),
+                matches_schema(columns, keys, self.id_type),
+                Order(("rule_id",)),
                 self.stream.keeps_matches,
             ),
-            (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), (), self.stream.can_quarantine),
+            (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), Order(), self.stream.can_quarantine),
         ]
-        for name, wanted, cluster_by, kept in tables:
-            prepare_table(self.workspace, name, wanted, cluster_by, kept, anew, f"deltatag tag {self.stream.name}")
+        for name, wanted, order, kept in tables:
+            prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
 
 
-def check_writable(stream: str, columns: StructType) -> None:
-    """SourceError if the source of a stream has columns that deltatag's tables cannot have."""
-    if unwritable := unwritable_columns(columns):
-        raise SourceError(
-            f"The source of the stream {stream} has columns with names that only column mapping allows "
-            f"({', '.join(unwritable)}), and deltatag's tables do without it. Rename them in the source."
-        )
+def partition_columns_for(stream: Stream, columns: StructType, source: Sequence[str]) -> tuple[str, ...]:
+    """The columns by which a new tagged table is partitioned: those that the stream names, else the source's where all
+    of them are of types whose values everybody writes alike and nothing else orders the table."""
+    named = {field.name.lower(): field for field in columns.fields}
+    if stream.partition_by is not None:
+        return tuple(named[name.lower()].name for name in stream.partition_by)
+    fits = not stream.cluster_by and all(is_partition_type(named[name.lower()].dataType) for name in source)
+    return tuple(source) if fits and len(source) < len(columns) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By which columns a new table is clustered or partitioned, and which are looked up besides."""
+
+    cluster_by: Sequence[str] = ()
+    partition_by: Sequence[str] = ()
+    looked_up: Sequence[str] = ()
 
 
 def prepare_table(
-    workspace: Workspace, name: str, wanted: StructType, cluster_by: Sequence[str], kept: bool, anew: bool, command: str
+    workspace: Workspace, name: str, wanted: StructType, order: Order, kept: bool, anew: bool, command: str
 ) -> None:
     """Make a table that `command` writes if it is missing and `kept`; empty it where it is there, if `anew`.
 
-    Raises SourceChangedError if the columns of the one that is there no longer fit.
+    One that is there gets column mapping where a new column's name asks for it. Raises SourceChangedError if its
+    columns no longer fit.
     """
     exists = workspace.lake.exists(name)
     if (exists and anew) or (kept and not exists):
-        create_table(workspace, name, wanted, cluster_by, replace=exists)
+        create_table(workspace, name, wanted, order, replace=exists)
     elif exists and kept and (changes := changed_types(workspace.lake.frame(name).schema, wanted)):
         raise SourceChangedError(
             f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. Give "
             f"the source its old type back, or take everything anew with its new types: {command} --restart"
         )
+    elif exists and kept and needs_mapping(wanted):
+        _map_columns(workspace, name)
+
+
+def _map_columns(workspace: Workspace, name: str) -> None:
+    """Have a table map columns, as names with blanks and the like need it."""
+    log = TableLog(workspace.spark, workspace.lake.uri(name))
+    if table_property(log.latest(), _MAPPING) in (None, "none"):
+        statement = f"ALTER TABLE {workspace.lake.sql_name(name)} SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
+        run(lambda: workspace.spark.sql(statement), f"give the table {name} column mapping for its new columns' names")
 
 
 def create_table(
-    workspace: Workspace, name: str, columns: StructType, cluster_by: Sequence[str] = (), replace: bool = False
+    workspace: Workspace, name: str, columns: StructType, order: Order | None = None, replace: bool = False
 ) -> None:
     """Make a table of the lake, or, with `replace`, empty it and give it these columns."""
     from delta.tables import DeltaTable
 
-    lake, spark = workspace.lake, workspace.spark
+    lake, spark, order = workspace.lake, workspace.spark, order or Order()
     builder = DeltaTable.replace(spark) if replace else DeltaTable.createIfNotExists(spark)
     if lake.settings.root is not None:
         builder = builder.location(lake.uri(name))
     else:
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
-    for key, value in _PROPERTIES.items():
+    mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
+    for key, value in {**_PROPERTIES, **mapping, **_statistics(columns, order)}.items():
         builder = builder.property(key, value)
-    if cluster_by:
-        builder = builder.clusterBy(*cluster_by)
+    if order.cluster_by:
+        builder = builder.clusterBy(*map(quoted, order.cluster_by))
+    if order.partition_by:
+        builder = builder.partitionedBy(*map(quoted, order.partition_by))
     try:
         run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
     except TableError:
         # Two runs of one scope at once: whoever came first has made the table for both.
         if replace or not lake.exists(name):
             raise
+
+
+def _statistics(columns: StructType, order: Order) -> dict[str, str]:
+    """The property that has the log keep bounds of what people ask for, where a table has more columns than have
+    bounds by themselves: the keys, what deltatag adds, and of the others the first ones."""
+    leaves = {field.name: _leaf_count(field.dataType) for field in columns.fields}
+    if sum(leaves.values()) <= INDEXED_LEAVES:
+        return {}
+    asked = [name.lower() for name in (*order.cluster_by, *order.looked_up, *LOOKED_UP)]
+    first = sorted(leaves, key=lambda name: name.lower() not in asked)
+    partitioned = {name.lower() for name in order.partition_by}
+    chosen, count = [], 0
+    for name in first:
+        if name.lower() in partitioned or isinstance(columns[name].dataType, (ArrayType, MapType)):
+            continue
+        if count + leaves[name] <= INDEXED_LEAVES or name.lower() in asked:
+            chosen.append(quoted(name))
+            count += leaves[name]
+    return {STATISTICS: ",".join(chosen)}
+
+
+def _leaf_count(kind: DataType) -> int:
+    if isinstance(kind, StructType):
+        return sum(_leaf_count(field.dataType) for field in kind.fields)
+    return 1
 
 
 def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:
@@ -230,17 +295,20 @@ class Output:
             refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
             self._append(quarantine_table(stream), refused, resumed)
             accepted = accepted.filter(sound(spark, plan["key"], plan["checks"]))
-        if self._takes_files(frame):
-            return self._write_files(accepted, resumed)
+        layouts = self._layouts(frame)
+        if layouts is not None:
+            return self._write_files(accepted, layouts, resumed)
         return self._write_rows(accepted, resumed)
 
-    def _takes_files(self, frame: DataFrame) -> bool:
-        """True if workers may write the tables' files themselves."""
+    def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
+        """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
         tables, lake = self.tables, self.tables.lake
         if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
-            return False
+            return None
         columns = StructType([field for field in frame.schema if field.name != "source_version"])
-        return all(takes_files(lake, name, schema) for name, schema in self._schemas(plain_schema(columns)).items())
+        found = {name: layout_of(lake, name, each) for name, each in self._schemas(plain_schema(columns)).items()}
+        known = {name: layout for name, layout in found.items() if layout is not None}
+        return known if len(known) == len(found) else None
 
     def _schemas(self, columns: StructType) -> dict[str, StructType]:
         """The columns of the tables to be written, by the tables' names; `columns` are the source's."""
@@ -251,7 +319,7 @@ class Output:
             found[matches_table(stream)] = matches_schema(columns, keys, self.tables.id_type)
         return found
 
-    def _write_files(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
+    def _write_files(self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool) -> dict[str, Any]:
         """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
         lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
         kinds = {"tagged": tagged_table(self.tables.stream)}
@@ -273,6 +341,7 @@ class Output:
             codec=str(codec(spark)),
             footer={"org.apache.spark.version": str(spark.version)},
             folders=folders,
+            layouts={kind: layouts[name] for kind, name in due.items()},
         )
         what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
         written = run(lambda: write_files(accepted, self.matcher, task), what)
@@ -331,7 +400,7 @@ class Output:
         matched = frame.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
         return matched.select(
             functions.explode("rule_ids").alias("rule_id"), *keys, *self._versions(), "source_version"
-        )
+        ).sortWithinPartitions("rule_id")
 
     def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
         return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)

@@ -10,8 +10,11 @@ import json
 import os
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,24 +22,59 @@ import pyarrow.parquet as pq
 
 ROW_GROUP_BYTES = 64 << 20
 """A row group is written when the rows that wait for it take this much memory."""
-_INDEXED_LEAVES = 32
-"""Delta keeps statistics of as many leaf columns, from the first on."""
+INDEXED_LEAVES = 32
+"""Delta keeps statistics of as many leaf columns, from the first on, unless a table asks for others."""
+_LONGEST_FOLDER = 200
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
+SORTED_ROWS = 1 << 14
+"""Rows of a row group where rows are sorted, so that who looks for one value reads few of them."""
 _LONGEST_TEXT = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the rows of a table lie in its files.
+
+    partition_by  columns that files do not hold, since all rows of one have the same value
+    sort_by       the column by whose values, which have an order as they are stored, the rows of a file go
+    indexed       the columns of which the log keeps bounds; None: the first leaves, as many as INDEXED_LEAVES
+    """
+
+    partition_by: tuple[str, ...] = ()
+    sort_by: str | None = None
+    indexed: frozenset[str] | None = None
+
+
+PLAIN = Layout()
 
 
 class DeltaFile:
     """One file in the making: rows come in batches of one schema, and `close` gives the log's `add` entry."""
 
-    def __init__(self, folder: str, schema: pa.Schema, codec: str, footer: Mapping[str, str]) -> None:
-        """Makes the file in the table's `folder`, with `footer` in its metadata; OSError where it cannot."""
-        self.name = f"part-{uuid.uuid4()}.{codec}.parquet"
-        self._path = os.path.join(folder, self.name)
-        self._schema = schema
+    def __init__(
+        self,
+        folder: str,
+        schema: pa.Schema,
+        codec: str,
+        footer: Mapping[str, str],
+        layout: Layout = PLAIN,
+        partition: Mapping[str, str | None] | None = None,
+    ) -> None:
+        """Makes the file in the table's `folder`, with `footer` in its metadata; OSError where it cannot.
+
+        partition: the values, as the log writes them, of the layout's partition columns, which `schema` has not.
+        """
+        self._partition = dict(partition or {})
+        self.path = f"{_folder_name(self._partition)}part-{uuid.uuid4()}.{codec}.parquet"
+        self._path = os.path.join(folder, self.path)
+        self._schema, self._layout = schema, layout
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._with_nan: set[str] = set()
         self._footers: list[pq.FileMetaData] = []
+        if self._partition:
+            os.makedirs(os.path.dirname(self._path), exist_ok=True)
         # Bounds of what lies in lists would cost more than all else of them, and nobody reads them.
         bounded = [".".join(path) for path, data_type in _leaves(schema) if data_type is not None]
         self._writer = pq.ParquetWriter(
@@ -52,21 +90,21 @@ class DeltaFile:
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows."""
         self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
-        if self._waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+        self.waiting_bytes += batch.nbytes
+        if self.waiting_bytes >= ROW_GROUP_BYTES:
+            self.flush()
 
     def close(self) -> dict[str, Any]:
         """Finishes the file."""
-        self._flush()
+        self.flush()
         self._writer.close()
         return {
-            "path": self.name,
-            "partitionValues": {},
+            "path": quote(self.path, "/="),
+            "partitionValues": self._partition,
             "size": os.path.getsize(self._path),
             "modificationTime": int(os.path.getmtime(self._path) * 1000),
             "dataChange": True,
-            "stats": json.dumps(statistics(self._footers[0], self._schema, self._with_nan)),
+            "stats": json.dumps(statistics(self._footers[0], self._schema, self._with_nan, self._layout.indexed)),
         }
 
     def abandon(self) -> None:
@@ -76,30 +114,63 @@ class DeltaFile:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Writes the rows that wait: as one row group, or, where they are sorted, as several that tell values apart."""
         if not self._waiting:
             return
         table = pa.Table.from_batches(self._waiting, self._schema)
-        self._waiting, self._waiting_bytes = [], 0
+        self._waiting, self.waiting_bytes = [], 0
+        rows = max(table.num_rows, 1)
+        if self._layout.sort_by is not None:
+            table, rows = _sorted(table, self._layout.sort_by), SORTED_ROWS
         self._with_nan |= {
             field.name
             for field in self._schema
             if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py()
         }
-        self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._writer.write_table(table, row_group_size=rows)
 
 
-def statistics(footer: pq.FileMetaData, schema: pa.Schema, with_nan: set[str]) -> dict[str, Any]:
-    """Delta's per-file statistics out of a file's footer, as the object that the log holds as JSON text.
+def _sorted(table: pa.Table, name: str) -> pa.Table:
+    """The rows by a column; a dictionary's values are ascending."""
+    column = table[name].combine_chunks()
+    order = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
+    keys = order.indices if isinstance(order, pa.DictionaryArray) else order
+    return table.take(pc.sort_indices(keys))
+
+
+def _folder_name(partition: Mapping[str, str | None]) -> str:
+    """The folder of a partition's files, for people: the log says what their values are."""
+    if not partition:
+        return ""
+    parts = [
+        f"{quote(name, '')}={_HIVE_NULL if value is None else quote(value, '')}" for name, value in partition.items()
+    ]
+    return "".join(f"{part}/" for part in parts if len(part) <= _LONGEST_FOLDER)
+
+
+def partition_text(value: Any) -> str | None:
+    """A partition's value as the log writes it: a text, an integer, a Boolean, a date or a decimal; NULL for "", which
+    a partition cannot tell from it."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    return format(value, "f") if isinstance(value, Decimal) else str(value)
+
+
+def statistics(
+    footer: pq.FileMetaData, schema: pa.Schema, with_nan: set[str], indexed: frozenset[str] | None = None
+) -> dict[str, Any]:
+    """Delta's per-file statistics out of a file's footer, as the object that the log holds as JSON text; of the columns
+    `indexed`, by default of the first leaves.
 
     Bounds stand only where they are certain to hold in Spark's order: none for Booleans, bytes, long decimals and what
     lies in lists or maps; no upper one for floating-point columns in `with_nan`, for NaN is Spark's largest number.
     """
     found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for number, (path, data_type) in enumerate(_leaves(schema)):
-        if number >= _INDEXED_LEAVES:
-            break
-        if data_type is None:
+        if data_type is None or (number >= INDEXED_LEAVES if indexed is None else path[0] not in indexed):
             continue
         chunks = [footer.row_group(i).column(number).statistics for i in range(footer.num_row_groups)]
         if any(chunk is None or not chunk.has_null_count for chunk in chunks):

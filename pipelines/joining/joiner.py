@@ -43,12 +43,13 @@ from pipelines.schema import plain_schema
 from pipelines.scopes import JOINED_TIME, JoinScope
 from pipelines.session import in_time_zone
 from pipelines.source import Position, Source, position_from_plan, slice_schema
+from pipelines.source_names import followed_columns
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing import (
+    Order,
     append_once,
     application,
-    check_writable,
     fields_of,
     give_up,
     prepare_table,
@@ -118,6 +119,7 @@ class Joiner:
         sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
         if all(side["slice"] is None for side in sides.values()):
             return None
+        self._follow_columns(sides, before)
         stored = index_to_tag_with(self.lake, self.join.name)
         _, index, _ = self._index(stored.fingerprint)
         check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
@@ -200,6 +202,14 @@ class Joiner:
             "table_id": source.table_id,
             "schema_version": taken.schema_version if taken is not None else source.version,
         }
+
+    def _follow_columns(self, sides: dict[str, Any], before: Mapping[str, Any]) -> None:
+        """Put into the sides which stored columns the table's are of; SourceChangedError where that has changed."""
+        tables = [tagged_table(self.join.name), quarantine_table(self.join.name)]
+        for name, side in sides.items():
+            version, command = side["schema_version"], f"join {self.join.name}"
+            source, earlier = self.sources[name], before.get(name)
+            side |= followed_columns(self.workspace, source, version, earlier, tables, command, (name,))
 
     def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
         zone = self._zone or self.workspace.configuration.rules.time_zone
@@ -294,8 +304,6 @@ class Joiner:
 
     def _prepare(self, sides: list[SideFiles], id_type: str, anew: bool = False) -> None:
         """Make the tables that are missing; SourceChangedError if a source's columns no longer fit them."""
-        for side in sides:
-            check_writable(side.stream.name, side.schema)
         structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
         if self._prepared == StructType(structs) and not anew:
             return
@@ -305,7 +313,7 @@ class Joiner:
             (quarantine_table(self.join.name), QUARANTINE_COLUMNS, late),
         ):
             wanted = StructType([*structs, *fields_of(added)])
-            prepare_table(self.workspace, name, wanted, (), kept, anew, f"deltatag join {self.join.name}")
+            prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {self.join.name}")
         self._prepared = StructType(structs)
 
     def _app(self, batch: MicroBatch, name: str) -> str:

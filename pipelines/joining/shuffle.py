@@ -6,6 +6,7 @@ within it, and gets copies of those before it that a window reaches from there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import (
+    CharType,
     DataType,
     DecimalType,
     DoubleType,
@@ -21,14 +23,16 @@ from pyspark.sql.types import (
     StringType,
     StructField,
     StructType,
+    TimestampNTZType,
     TimestampType,
 )
 
+from pipelines.arrow_batches import map_batches
 from pipelines.errors import SourceError
 from pipelines.joining import hot_keys
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.quarantine import quoted
-from pipelines.schema import plain_schema
+from pipelines.schema import CHAR_TYPE, plain_schema
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
@@ -37,13 +41,14 @@ if TYPE_CHECKING:
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""
+_CHAR = re.compile(r"char\((\d+)\)")
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def key_types(join: Join, sides: Sequence[SideFiles]) -> list[DataType]:
     """The type in which the key's columns are compared, for each of them; SourceError where there is none."""
     return [
-        _common_type([_field(side.schema, join.on[side.stream.name][place]).dataType for side in sides], join.name)
+        _common_type([_key_type(_field(side.schema, join.on[side.stream.name][place])) for side in sides], join.name)
         for place in range(len(join.on[join.streams[0]]))
     ]
 
@@ -68,7 +73,9 @@ def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: 
         functions.struct(*(functions.col(quoted(column)) for column in names)).alias(name),
     ]
     needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
-    return rows.select(*columns).dropna(subset=[quoted(column) for column in needed])
+    # not dropna, which takes NaN for NULL
+    present = reduce(Column.__and__, [functions.col(quoted(column)).isNotNull() for column in needed])
+    return rows.select(*columns).filter(present)
 
 
 def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
@@ -111,7 +118,7 @@ def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[H
 
 def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
     """The joined rows that satisfy a rule, found by the workers."""
-    return frame.mapInArrow(_joiner(file, task), schema)
+    return map_batches(frame, _joiner(file, task), schema)
 
 
 def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
@@ -139,6 +146,8 @@ def with_keys_of(earlier: DataFrame, new: Sequence[DataFrame], keys: int) -> Dat
 
 
 def _comparable(column: Column, kind: DataType) -> Column:
+    if isinstance(kind, CharType):
+        return functions.rpad(column, kind.length, " ")
     column = column.cast(kind)
     if isinstance(kind, DoubleType):
         # equal in SQL, other bits: NaN of any kind, and the two zeros
@@ -160,8 +169,13 @@ def _common_type(kinds: Sequence[DataType], join: str) -> DataType:
             listed = ", ".join(kind.simpleString() for kind in kinds)
             raise SourceError(f"The join {join} has keys of types that no decimal can hold together: {listed}.")
         return DecimalType(digits + scale, scale)
-    if all(isinstance(kind, StringType) for kind in kinds):
+    if all(isinstance(kind, CharType) for kind in kinds):
+        return CharType(max(kind.length for kind in kinds if isinstance(kind, CharType)))
+    if any(isinstance(kind, (StringType, CharType)) for kind in kinds):
         return StringType()
+    if not any(isinstance(kind, TimestampType) for kind in kinds):
+        # a zone has wall times that are no instants, or two
+        return TimestampNTZType()
     return TimestampType()
 
 
@@ -170,6 +184,12 @@ def _digits(kind: DataType) -> tuple[int, int]:
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     return _INTEGER_DIGITS[kind.typeName()], 0
+
+
+def _key_type(field: StructField) -> DataType:
+    """The type of a column, CHAR told from other texts."""
+    length = _CHAR.fullmatch(str(field.metadata.get(CHAR_TYPE, "")).lower())
+    return CharType(int(length[1])) if length else field.dataType
 
 
 def _field(schema: StructType, name: str) -> StructField:

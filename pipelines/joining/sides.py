@@ -16,10 +16,10 @@ import pyarrow as pa
 from pyspark.sql import functions
 
 from pipelines.config import Join, Stream
-from pipelines.delta_internals import COMMIT_VERSION, TableLog
+from pipelines.delta_internals import COMMIT_VERSION, TableLog, table_property
 from pipelines.errors import SourceError
-from pipelines.joining.statistics import Reach, Reaches, reach_of
-from pipelines.schema import arrow_schema_of
+from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
+from pipelines.schema import STORED_NAME, arrow_schema_of
 from pipelines.source import Add, Position, Slice, Source, rows_of, slice_schema
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 ROW_TRACKING = "delta.enableRowTracking"
-_STORED_NAME = "delta.columnMapping.physicalName"
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def side_files(
 
     def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
         time = stored[name][str(streams[name].event_time).lower()]
-        keys = [None if key is None else stored[name][key.lower()] for key in compared[name]]
+        keys = [None if key is None else (stored[name][key[0]], key[1]) for key in compared[name]]
         return [reach_of(add, time, keys, time_zone) for _, add in files]
 
     arriving = {name: Reaches(reaches(name, taken.files if taken else ()), least) for name, taken in new.items()}
@@ -134,15 +133,14 @@ def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
 def _stored_names(schema: StructType) -> dict[str, str]:
     """The names of a source's columns in files and statistics, which column mapping may have made others than users
     see, by the latter in lower case."""
-    return {field.name.lower(): field.metadata.get(_STORED_NAME, field.name) for field in schema.fields}
+    return {field.name.lower(): field.metadata.get(STORED_NAME, field.name) for field in schema.fields}
 
 
-def _compared_keys(keys: Sequence[str], schema: StructType) -> list[str | None]:
-    """The key columns whose statistics can be compared, of integers, decimals, dates or texts; None for others."""
-    t = pa.types
+def _compared_keys(keys: Sequence[str], schema: StructType) -> list[tuple[str, pa.DataType] | None]:
+    """The key columns, in lower case, with their types, where statistics tell files apart by them; None for others."""
     kinds = {field.name.lower(): field.type for field in arrow_schema_of(schema.json())}
-    compared = (t.is_integer, t.is_decimal, t.is_date, t.is_string)
-    return [key if any(is_kind(kinds[key.lower()]) for is_kind in compared) else None for key in keys]
+    named = [(key.lower(), kinds[key.lower()]) for key in keys]
+    return [each if is_comparable(each[1]) else None for each in named]
 
 
 def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str, Any]) -> tuple[list[Add], int | None]:
@@ -165,8 +163,7 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
 def _tracks_rows(source: Source, version: int) -> bool:
     """Whether the source knew each row's version then: rows that are older than row tracking have the version in which
     it was switched on."""
-    found = source.log.snapshot(version).metadata().configuration().get(ROW_TRACKING)
-    return bool(found.isDefined() and str(found.get()).lower() == "true")
+    return str(table_property(source.log.snapshot(version), ROW_TRACKING)).lower() == "true"
 
 
 def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 
 _MILLISECOND, _DAY = 1_000, 86_400_000_000
 _FAR = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_EXACT_DIGITS, _INEXACT = 15, Decimal("1e-15")
+"""Digits that a double keeps, and how far, beside its size, a longer number may be from what it becomes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,35 +55,73 @@ class Reaches:
         return any(all(map(_overlap, file.keys, self._keys[other])) for other in np.flatnonzero(met).tolist())
 
 
-def reach_of(add: Mapping[str, Any], time: str, keys: Iterable[str | None], time_zone: str) -> Reach:
-    """The reach of a file by its `add` entry; columns by their names, case aside. A key that is None is not compared:
-    statistics hold only integers, decimals, dates and texts as they are."""
+def reach_of(
+    add: Mapping[str, Any], time: str, keys: Sequence[tuple[str, pa.DataType] | None], time_zone: str
+) -> Reach:
+    """The reach of a file by its `add` entry.
+
+    Columns go by their names in the statistics, case aside, keys with their types. A key that is None is not compared.
+    """
     stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     least, greatest = (_by_name(stats.get(name) or {}) for name in ("minValues", "maxValues"))
-    for name, text in _by_name(add.get("partitionValues") or {}).items():
-        # the texts of a partition's values are of many forms; only plain ones are compared
-        if text is not None and name not in least and not str(text).lstrip("-").isdigit():
-            least[name] = greatest[name] = text
+    partition = {name: value for name, value in _by_name(add.get("partitionValues") or {}).items() if value is not None}
+    least, greatest = {**least, **partition}, {**greatest, **partition}
     zone = ZoneInfo(time_zone)
     low = _microseconds(least.get(time.lower()), zone, -1)
     high = _microseconds(greatest.get(time.lower()), zone, 1)
-    named = (None if key is None else key.lower() for key in keys)
-    pairs = ((least.get(key), greatest.get(key)) for key in named)
-    return Reach(low, high, tuple(pair if None not in pair else None for pair in pairs))
+    return Reach(low, high, tuple(None if key is None else _range_of(key, least, greatest, partition) for key in keys))
 
 
-def _by_name(values: Mapping[str, Any]) -> dict[str | None, Any]:
+def is_comparable(data_type: pa.DataType) -> bool:
+    """Whether two files' values of a type can be told apart: integers, decimals, dates and texts."""
+    t = pa.types
+    return any(is_kind(data_type) for is_kind in (t.is_integer, t.is_decimal, t.is_date, t.is_string))
+
+
+def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name.lower(): value for name, value in values.items()}
+
+
+def _range_of(
+    key: tuple[str, pa.DataType], least: Mapping[str, Any], greatest: Mapping[str, Any], partition: Mapping[str, Any]
+) -> tuple[Any, Any] | None:
+    """The least and greatest value of a key column, as values that compare as Spark compares the column's."""
+    name, data_type = key[0].lower(), key[1]
+    low, high = (_value(each.get(name), data_type, name in partition) for each in (least, greatest))
+    if low is None or high is None:
+        return None
+    is_long = pa.types.is_decimal(data_type) and data_type.precision > _EXACT_DIGITS and name not in partition
+    if is_long and isinstance(low, Decimal) and isinstance(high, Decimal):
+        # some writers' statistics hold decimals as floating-point numbers
+        return low - abs(low) * _INEXACT, high + abs(high) * _INEXACT
+    return low, high
+
+
+def _value(value: Any, data_type: pa.DataType, is_text: bool) -> Decimal | date | str | None:
+    """What a log says of a column; `is_text`: as a partition's value, which is a text whatever its type. None for what
+    cannot be read."""
+    t = pa.types
+    try:
+        if t.is_string(data_type):
+            return value if isinstance(value, str) else None
+        if t.is_date(data_type):
+            # years of more than four digits have no Python date
+            return date.fromisoformat(value) if isinstance(value, str) and _DAY_TEXT.fullmatch(value) else None
+        if isinstance(value, bool) or isinstance(value, str) is not is_text:
+            return None
+        number = Decimal(value)
+        return number if number.is_finite() else None
+    except (ValueError, TypeError, ArithmeticError):
+        return None
 
 
 def _overlap(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool:
     """Whether two ranges of values meet; where they are of different kinds nobody knows."""
     if one is None or other is None:
         return True
-    for kind in (str, (int, Decimal)):
-        if all(isinstance(value, kind) and not isinstance(value, bool) for value in (*one, *other)):
-            return bool(one[0] <= other[1] and other[0] <= one[1])
-    return True
+    if type(one[0]) is not type(other[0]):
+        return True
+    return bool(one[0] <= other[1] and other[0] <= one[1])
 
 
 def _microseconds(value: Any, zone: ZoneInfo, side: int) -> int | None:

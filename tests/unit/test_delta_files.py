@@ -10,13 +10,18 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rules_index import delta_files
-from rules_index.delta_files import DeltaFile
+from rules_index import delta_files, tagged_files
+from rules_index.compile import compile_rules
+from rules_index.delta_files import DeltaFile, Layout
+from rules_index.tagged_files import Task, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 INF, NAN = float("inf"), float("nan")
@@ -88,6 +93,75 @@ def test_bounds_are_those_of_sparks_order_or_none(
 def test_only_the_first_columns_have_statistics(tmp_path: Path) -> None:
     _, stats = write(tmp_path, pa.table({f"c{n}": [n] for n in range(40)}))
     assert list(stats["minValues"]) == [f"c{n}" for n in range(32)]
+
+
+def test_the_columns_that_a_table_names_have_statistics(tmp_path: Path) -> None:
+    table = pa.table({f"c{n}": [n] for n in range(40)})
+    file = DeltaFile(str(tmp_path), table.schema, "snappy", {}, Layout(indexed=frozenset({"c1", "c39"})))
+    file.write(table.to_batches()[0])
+    assert list(json.loads(file.close()["stats"])["maxValues"]) == ["c1", "c39"]
+
+
+@pytest.mark.parametrize("form", ["int64", "string", "dictionary"])
+def test_row_groups_tell_rules_apart(tmp_path: Path, form: str) -> None:
+    rules = np.random.default_rng(1).integers(0, 1000, 300_000)
+    names = pa.array([f"r{n:04}" for n in range(1000)])
+    kinds = {"int64": pa.array(rules), "string": names.take(pa.array(rules))}
+    ids = kinds.get(form, pa.DictionaryArray.from_arrays(pa.array(rules, pa.int32()), names))
+    batch = pa.RecordBatch.from_arrays([ids, pa.array(np.arange(len(rules)))], ["rule_id", "row"])
+    file = DeltaFile(str(tmp_path), batch.schema, "snappy", {}, Layout(sort_by="rule_id"))
+    for start in range(0, len(batch), 50_000):
+        file.write(batch.slice(start, 50_000))
+    entry = file.close()
+    read = pq.ParquetFile(tmp_path / entry["path"])
+    wanted = 77 if form == "int64" else "r0077"
+    bounds = [read.metadata.row_group(i).column(0).statistics for i in range(read.num_row_groups)]
+    groups = [i for i, each in enumerate(bounds) if each.min <= wanted <= each.max]
+    assert len(groups) <= 2 < read.num_row_groups / 8
+    found = read.read_row_groups(groups).filter(pc.field("rule_id") == wanted)["row"].to_pylist()
+    assert sorted(found) == np.flatnonzero(rules == 77).tolist()
+    assert json.loads(entry["stats"])["minValues"]["rule_id"] == (0 if form == "int64" else "r0000")
+    assert sorted(read.read()["row"].to_pylist()) == list(range(len(rules)))
+
+
+def test_each_partition_has_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many there are at a time, and whatever their values."""
+    monkeypatch.setattr(tagged_files, "_MOST_OPEN", 2)
+    monkeypatch.setattr(tagged_files, "_MOST_WAITING", 100)
+    texts = [None, "", "a/b", "a%2Fb", "x=1", "ü ", "..", "y" * 300, "a", "__HIVE_DEFAULT_PARTITION__"]
+    rows = 60
+    table = pa.table(
+        {
+            "x": pa.array(range(rows), pa.int64()),
+            "text": pa.array([texts[n % len(texts)] for n in range(rows)]),
+            "day": pa.array([date(2024, 1, 1 + n % 2) for n in range(rows)]),
+            "flag": pa.array([n % 3 == 0 if n % 7 else None for n in range(rows)]),
+            "amount": pa.array([Decimal("1E+3") + n % 2 for n in range(rows)], pa.decimal128(20, 2)),
+            "source_version": pa.array([1] * rows, pa.int64()),
+        }
+    )
+    compiled = compile_rules([("a", "x > 30")], table.schema)
+    by = ("text", "day", "flag", "amount")
+    stamps = {"rules_version": pa.scalar(1), "index_fingerprint": pa.scalar("f"), "tagged_at": pa.scalar(1)}
+    layouts = {"tagged": Layout(by)}
+    folders = {"tagged": str(tmp_path)}
+    task = Task(pa.string(), ("x", *by), (), stamps, False, "snappy", {}, folders, layouts)
+    (result,) = write_files(compiled, task, iter(table.to_batches(max_chunksize=7)))
+    entries = [json.loads(text)["add"] for text in result["entry"].to_pylist() if text]
+    found = []
+    for entry in entries:
+        file = pq.read_table(tmp_path / unquote(entry["path"]), partitioning=None)
+        assert not {*by} & {*file.column_names}
+        assert [part.split("=")[0] for part in entry["path"].split("/")[:-1]] == [
+            name for name in by if len(entry["partitionValues"][name] or "") < 200
+        ]
+        found += [(x, *entry["partitionValues"].values()) for x in file["x"].to_pylist()]
+    expected = []
+    for row in table.to_pylist():
+        flag = None if row["flag"] is None else str(row["flag"]).lower()
+        expected.append((row["x"], row["text"] or None, str(row["day"]), flag, f"{row['amount']:.2f}"))
+    assert sorted(found, key=str) == sorted(expected, key=str)
+    assert json.loads(result["figures"].to_pylist()[0])["matches"] == 29
 
 
 def test_an_abandoned_file_is_gone(tmp_path: Path) -> None:

@@ -296,3 +296,54 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
 def test_a_configuration_that_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigurationError, match="no such configuration file"):
         load_configuration(tmp_path / name)
+
+
+SELF = {
+    "path": "lake/flights_tagged",
+    "slash": "lake//flights_tagged/",
+    "dots": "lake/x/../flights_tagged",
+    "uri": "file:{folder}/lake/flights_tagged",
+    "uri of three slashes": "file://{folder}/lake/flights%5Ftagged",
+    "link": "link/flights_tagged",
+    "matches": "lake/flights_matches",
+    "quarantine": "lake/quarantine_flights",
+    "join": "lake/both_tagged",
+    "another stream's": "lake/weather_tagged",
+}
+
+
+@pytest.mark.parametrize("source", SELF)
+def test_a_stream_does_not_read_what_is_made_of_it(tmp_path: Path, source: str) -> None:
+    (tmp_path / "lake").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    place = SELF[source].format(folder=tmp_path)
+    text = MINIMAL + f'[streams.flights]\nsource = "{place}"\nevent_time = "t"\n'
+    text += '[streams.weather]\nsource = "lake/flights_tagged"\nevent_time = "t"\n'
+    text += '[joins.both]\nstreams = ["flights", "weather"]\non = ["k"]\nwindow = "1 h"\n'
+    with pytest.raises(ConfigurationError, match=r"\[streams.flights\] source: .* of flights itself"):
+        load(tmp_path, text)
+    load(tmp_path, text.replace(f'"{place}"', '"lake/flights"'))
+
+
+@pytest.mark.parametrize("source", ["main.tags.s_tagged", "MAIN.Tags.s_tagged"])
+def test_a_stream_does_not_read_what_a_catalog_has_of_it(tmp_path: Path, source: str) -> None:
+    text = f'[lake]\ncatalog = "main.tags"\n[streams.s]\nsource = "{source}"\n'
+    with pytest.raises(ConfigurationError, match="of s itself"):
+        load(tmp_path, text)
+    load(tmp_path, text.replace("s_tagged", "other"))
+
+
+@pytest.mark.parametrize(
+    "text", ["99999999999999999999 days", "3652501 days", "9" * 5000 + " us", "999999999999999999 min"]
+)
+def test_durations_that_no_event_time_can_take_are_refused(tmp_path: Path, text: str) -> None:
+    join = f'[joins.both]\nstreams = ["flights", "weather"]\non = ["k"]\nwindow = "{text}"\n'
+    with pytest.raises(ConfigurationError, match="10,000 years"):
+        load(tmp_path, PAIR + join)
+    assert parse_duration("3652500 days") == 3_652_500 * 86_400_000_000
+
+
+@pytest.mark.parametrize("start", [1 << 63, f'"{1 << 63}"', f'"{"9" * 5000}"'])
+def test_a_start_is_a_version_that_a_table_can_have(tmp_path: Path, start) -> None:
+    with pytest.raises(ConfigurationError, match="start"):
+        load(tmp_path, STREAM + f"start = {start}\n")

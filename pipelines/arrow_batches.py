@@ -1,0 +1,33 @@
+"""Functions over whole partitions as Arrow batches, whatever the columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+Batches = Iterator[pa.RecordBatch]
+
+
+def map_batches(frame: DataFrame, function: Callable[[Any], Batches], schema: StructType | str) -> DataFrame:
+    """`frame.mapInArrow(function, schema)`, which itself takes a column's name for an expression.
+
+    `function` must travel by value: workers need no module of the jobs.
+    """
+    names = frame.columns
+    numbered = frame.toDF(*(f"_{number}" for number in range(len(names))))
+    return numbered.mapInArrow(_with_names(function, names), schema)
+
+
+def _with_names(function: Callable[[Any], Batches], names: list[str]) -> Callable[[Any], Batches]:
+    def named(batches: Iterator[Any]) -> Batches:
+        import pyarrow as pa
+
+        yield from function(pa.RecordBatch.from_arrays(batch.columns, names) for batch in batches)
+
+    return named
