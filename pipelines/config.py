@@ -333,8 +333,6 @@ def _start(section: Section) -> Start:
         return Start("version", value)
     if isinstance(value, str):
         with contextlib.suppress(ValueError):
-            if value.isdecimal():
-                return Start("version", int(value))
             value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
         moment = value if value.tzinfo else value.replace(tzinfo=UTC)

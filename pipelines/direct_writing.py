@@ -1,7 +1,7 @@
 """Tagged rows and matches written by the workers that match them, where their tables are as deltatag made them.
 
 Spark's own writer takes every row apart twice more, which costs more than matching it. It stays the way for tables
-that are elsewhere than in a folder, or that have been given constraints, column mapping, other columns and the like.
+that are elsewhere than in a folder, or that have column mapping, constraints, other columns and the like.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
-from pyspark.sql.types import BooleanType, DataType, DateType, DecimalType, IntegralType, StringType, StructType
+from pyspark.sql.types import StructType
 
 from pipelines.arrow_batches import map_batches
 from pipelines.errors import TableError
 from pipelines.schema import OPAQUE, arrow_schema_of, plain_schema, same_columns
+from pipelines.table_order import STATISTICS, is_partition_type
 from rules_index.delta_files import Layout
 from rules_index.tagged_files import RESULT, Task
 
@@ -46,8 +47,6 @@ _FEATURES = {
     "vacuumProtocolCheck",
 }
 """Features of a table that ask nothing of a file that is appended."""
-STATISTICS = "delta.dataSkippingStatsColumns"
-"""The table property that names the columns of which the log keeps bounds."""
 _COLUMN = re.compile(r"[^,`]+")
 _NEWEST_LEGACY_WRITER = 6
 _SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg", "delta.universalFormat.")
@@ -105,11 +104,6 @@ def layout_of(lake: Lake, name: str, wanted: StructType) -> Layout | None:
         "rule_id" if name.endswith("_matches") else None,
         None if indexed is None else frozenset(_COLUMN.findall(indexed)),
     )
-
-
-def is_partition_type(kind: DataType) -> bool:
-    """Whether values of a type are written to the log as everybody writes them."""
-    return isinstance(kind, (StringType, IntegralType, DateType, BooleanType, DecimalType))
 
 
 def _is_opaque(kind: pa.DataType) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -12,17 +11,15 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+from pyspark.sql.types import StructField, StructType
 
 from pipelines.config import Stream
 from pipelines.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.direct_writing import (
-    STATISTICS,
     Written,
     codec,
     discard,
     folder_of,
-    is_partition_type,
     layout_of,
     write_files,
 )
@@ -31,6 +28,7 @@ from pipelines.lake import first_line
 from pipelines.matching import Matcher
 from pipelines.quarantine import quoted, reason, sound
 from pipelines.schema import changed_types, needs_mapping, plain_schema, same_columns
+from pipelines.table_order import Order, partition_columns_for, statistics_property
 from pipelines.tables import (
     QUARANTINE_COLUMNS,
     Column,
@@ -40,7 +38,7 @@ from pipelines.tables import (
     tagged_columns,
     tagged_table,
 )
-from rules_index.delta_files import INDEXED_LEAVES, Layout
+from rules_index.delta_files import Layout
 from rules_index.spark_worker import Counts
 from rules_index.tagged_files import Task
 
@@ -56,8 +54,6 @@ _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MAPPING = "delta.columnMapping.mode"
 _BEYOND_ALL = 1 << 62
 _ATTEMPTS = 5
-LOOKED_UP = ("rules_version", "source_version", "tagged_at")
-"""Columns of deltatag's by which rows are looked for."""
 
 
 class StreamTables:
@@ -90,25 +86,6 @@ class StreamTables:
         ]
         for name, wanted, order, kept in tables:
             prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
-
-
-def partition_columns_for(stream: Stream, columns: StructType, source: Sequence[str]) -> tuple[str, ...]:
-    """The columns by which a new tagged table is partitioned: those that the stream names, else the source's where all
-    of them are of types whose values everybody writes alike and nothing else orders the table."""
-    named = {field.name.lower(): field for field in columns.fields}
-    if stream.partition_by is not None:
-        return tuple(named[name.lower()].name for name in stream.partition_by)
-    fits = not stream.cluster_by and all(is_partition_type(named[name.lower()].dataType) for name in source)
-    return tuple(source) if fits and len(source) < len(columns) else ()
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """By which columns a new table is clustered or partitioned, and which are looked up besides."""
-
-    cluster_by: Sequence[str] = ()
-    partition_by: Sequence[str] = ()
-    looked_up: Sequence[str] = ()
 
 
 def prepare_table(
@@ -153,7 +130,7 @@ def create_table(
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
     mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
-    for key, value in {**_PROPERTIES, **mapping, **_statistics(columns, order)}.items():
+    for key, value in {**_PROPERTIES, **mapping, **statistics_property(columns, order)}.items():
         builder = builder.property(key, value)
     if order.cluster_by:
         builder = builder.clusterBy(*map(quoted, order.cluster_by))
@@ -165,31 +142,6 @@ def create_table(
         # Two runs of one scope at once: whoever came first has made the table for both.
         if replace or not lake.exists(name):
             raise
-
-
-def _statistics(columns: StructType, order: Order) -> dict[str, str]:
-    """The property that has the log keep bounds of what people ask for, where a table has more columns than have
-    bounds by themselves: the keys, what deltatag adds, and of the others the first ones."""
-    leaves = {field.name: _leaf_count(field.dataType) for field in columns.fields}
-    if sum(leaves.values()) <= INDEXED_LEAVES:
-        return {}
-    asked = [name.lower() for name in (*order.cluster_by, *order.looked_up, *LOOKED_UP)]
-    first = sorted(leaves, key=lambda name: name.lower() not in asked)
-    partitioned = {name.lower() for name in order.partition_by}
-    chosen, count = [], 0
-    for name in first:
-        if name.lower() in partitioned or isinstance(columns[name].dataType, (ArrayType, MapType)):
-            continue
-        if count + leaves[name] <= INDEXED_LEAVES or name.lower() in asked:
-            chosen.append(quoted(name))
-            count += leaves[name]
-    return {STATISTICS: ",".join(chosen)}
-
-
-def _leaf_count(kind: DataType) -> int:
-    if isinstance(kind, StructType):
-        return sum(_leaf_count(field.dataType) for field in kind.fields)
-    return 1
 
 
 def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:

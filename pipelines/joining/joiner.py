@@ -44,10 +44,10 @@ from pipelines.scopes import JOINED_TIME, JoinScope
 from pipelines.session import in_time_zone
 from pipelines.source import Position, Source, position_from_plan, slice_schema
 from pipelines.source_names import followed_columns
+from pipelines.table_order import Order
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing import (
-    Order,
     append_once,
     application,
     fields_of,

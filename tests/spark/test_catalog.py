@@ -64,7 +64,8 @@ assert initialise(path, None, lambda _: workspace) == []
 def sql(text):
     return statement_result(workspace, text).to_pylist()
 
-sql("INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 's', 'x > 6'), ('b', 's', 'nosuch'), ('c', 'j', 's.x = 7')")
+values = "('a', 's', 'x > 6'), ('b', 's', 'nosuch'), ('c', 'j', 's.x = 7')"
+sql(f"INSERT INTO rules (rule_id, scope, expression) VALUES {values}")
 assert [(each.error, each.rejects) for each in compile_scopes(workspace)] == [(None, 1), (None, 0), (None, 0)]
 assert tag_is_due(workspace, "s") and join_is_due(workspace, "j")
 result = tag_stream(workspace, "s")

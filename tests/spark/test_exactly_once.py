@@ -46,7 +46,7 @@ def writer(request) -> Iterator[str]:
     """Who writes the rows: "workers", or "spark" as where workers may not."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "spark":
-            patch.setattr(writing.Output, "_takes_files", lambda _self, _frame: False)
+            patch.setattr(writing.Output, "_layouts", lambda _self, _frame: None)
         yield request.param
 
 

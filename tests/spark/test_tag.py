@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructType
 
 from pipelines.compile import compile_scopes
-from pipelines.direct_writing import takes_files
+from pipelines.direct_writing import layout_of
 from pipelines.errors import (
     CheckError,
     IndexOutdatedError,
@@ -27,6 +27,7 @@ from pipelines.errors import (
 from pipelines.runs import batches
 from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
+from rules_index.delta_files import Layout
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 RULES = [
@@ -401,8 +402,8 @@ def test_workers_do_not_write_a_table_that_refuses_nulls(new_workspace, spark) -
     wanted = StructType.fromJson({**wanted, "fields": [{**field, "nullable": True} for field in wanted["fields"]]})
     for name, id_type in (("free", "BIGINT"), ("strict", "BIGINT NOT NULL")):
         spark.sql(f"CREATE TABLE delta.`{lake.uri(name)}` (id {id_type}, name STRING) USING DELTA")
-    assert takes_files(lake, "free", wanted)
-    assert not takes_files(lake, "strict", wanted)
+    assert layout_of(lake, "free", wanted) == Layout()
+    assert layout_of(lake, "strict", wanted) is None
 
 
 EXTREMES = """VALUES
