@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.lint import Finding, LintResult, lint_scopes
@@ -215,3 +219,33 @@ def test_a_stream_without_rules_is_left_alone(new_workspace, add_rules) -> None:
     ROWS.write_delta(workspace.configuration.streams["wide"].source)
     add_rules(workspace, ("w", "wide", "x > 0"))
     assert proposal(workspace) is None
+
+
+def test_the_ranges_of_a_source_with_column_mapping(tmp_path, new_workspace) -> None:
+    """Statistics go by the names that files have; those of users may be those of other columns, or have dots."""
+    workspace = new_workspace({"s": {"source": "lake/mapped"}}, spark=False)
+    source = workspace.configuration.streams["s"].source
+    columns = {"a": [1, 2], "b": [10, 20], "c": [{"d": 5}, {"d": 6}]}
+    write_deltalake(source, pa.table(columns))
+    log = Path(source) / "_delta_log" / f"{0:020d}.json"
+    names = {"a": "b", "b": "a", "c": "x.y", "d": "e f"}
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if "protocol" in action:
+            action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
+        if "metaData" in action:
+            schema = json.loads(action["metaData"]["schemaString"])
+            fields = [*schema["fields"], *schema["fields"][2]["type"]["fields"]]
+            for number, field in enumerate(fields):
+                mapping = {"delta.columnMapping.id": number + 1, "delta.columnMapping.physicalName": field["name"]}
+                field |= {"name": names[field["name"]], "metadata": mapping}
+            action["metaData"]["schemaString"] = json.dumps(schema)
+            mode = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "4"}
+            action["metaData"]["configuration"] = mode
+    log.write_text("\n".join(map(json.dumps, actions)))
+    found = source_ranges(workspace.configuration.streams["s"], scope_of(workspace, "s").columns())
+    assert {name: (each.low, each.high) for name, each in found.items()} == {
+        "b": ("1", "2"),
+        "a": ("10", "20"),
+        "`x.y`.e f": ("5", "6"),
+    }

@@ -1,0 +1,39 @@
+"""Where a stream stands, as the record of its micro-batches and its source's log tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
+from pipelines.status import status
+
+
+def position(version: int, index: int = 0, snapshot: bool = False) -> dict:
+    return {"version": version, "index": index, "snapshot": snapshot}
+
+
+@pytest.mark.parametrize(
+    ("start", "tagged"),
+    [
+        (position(2), 1),
+        (position(2, 1), 2),
+        (position(0), None),
+        (position(2, 0, True), None),
+        (position(2, 3, True), 2),
+    ],
+)
+def test_what_is_tagged_is_shown_while_a_micro_batch_is_unfinished(new_workspace, start, tagged) -> None:
+    workspace = new_workspace({"s": {"source": "lake/s"}}, spark=False)
+    for _ in range(4):
+        write_deltalake(workspace.configuration.streams["s"].source, pa.table({"x": [1]}), mode="append")
+    plan = {"start": start, "end": position(4)}
+    batch = MicroBatch("s", 0, PLANNED, plan, 3, "f", 3, datetime(2024, 1, 1, tzinfo=UTC))
+    record_plan(workspace.lake, batch)
+    assert status(workspace)[0].tagged_version == tagged
+    record_done(workspace.lake, replace(batch, state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
+    assert status(workspace)[0].tagged_version == 3
