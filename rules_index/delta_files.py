@@ -49,6 +49,36 @@ class Layout:
 PLAIN = Layout()
 
 
+@dataclass
+class FloatBounds:
+    """What a file has of a floating-point column: the least and largest number, how many NULLs, whether a NaN."""
+
+    low: float | None = None
+    high: float | None = None
+    nulls: int = 0
+    nan: bool = False
+
+    def add(self, column: pa.ChunkedArray) -> None:
+        """Takes further values into account."""
+        self.nulls += column.null_count
+        not_numbers = pc.is_nan(column)
+        if pc.any(not_numbers).as_py():
+            self.nan = True
+            column = column.filter(pc.invert(not_numbers))
+        found = pc.min_max(column).as_py()
+        if found["min"] is not None:
+            self.low = found["min"] if self.low is None else min(self.low, found["min"])
+            self.high = found["max"] if self.high is None else max(self.high, found["max"])
+
+    def put(self, found: dict[str, Any], name: str) -> None:
+        """Into a file's statistics."""
+        found["nullCount"][name] = self.nulls
+        if self.low is not None and self.high is not None:
+            found["minValues"][name] = _finite(self.low)
+            if not self.nan:
+                found["maxValues"][name] = _finite(self.high)
+
+
 class DeltaFile:
     """One file in the making: rows come in batches of one schema, and `close` gives the log's `add` entry."""
 
@@ -71,12 +101,18 @@ class DeltaFile:
         self._schema, self._layout = schema, layout
         self._waiting: list[pa.RecordBatch] = []
         self.waiting_bytes = 0
-        self._with_nan: set[str] = set()
+        floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+        self._floats = {name: FloatBounds() for name in floats}
         self._footers: list[pq.FileMetaData] = []
         if self._partition:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them.
-        bounded = [".".join(path) for path, data_type in _leaves(schema) if data_type is not None]
+        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them. Those of floating-
+        # point numbers leave out NaN, which is Spark's largest number: it would pass over row groups that have one.
+        bounded = [
+            ".".join(path)
+            for path, data_type in _leaves(schema)
+            if data_type is not None and not pa.types.is_floating(data_type)
+        ]
         self._writer = pq.ParquetWriter(
             self._path,
             schema,
@@ -104,7 +140,7 @@ class DeltaFile:
             "size": os.path.getsize(self._path),
             "modificationTime": int(os.path.getmtime(self._path) * 1000),
             "dataChange": True,
-            "stats": json.dumps(statistics(self._footers[0], self._schema, self._with_nan, self._layout.indexed)),
+            "stats": json.dumps(statistics(self._footers[0], self._schema, self._floats, self._layout.indexed)),
         }
 
     def abandon(self) -> None:
@@ -123,11 +159,8 @@ class DeltaFile:
         rows = max(table.num_rows, 1)
         if self._layout.sort_by is not None:
             table, rows = _sorted(table, self._layout.sort_by), SORTED_ROWS
-        self._with_nan |= {
-            field.name
-            for field in self._schema
-            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(table[field.name])).as_py()
-        }
+        for name, bounds in self._floats.items():
+            bounds.add(table[name])
         self._writer.write_table(table, row_group_size=rows)
 
 
@@ -160,17 +193,23 @@ def partition_text(value: Any) -> str | None:
 
 
 def statistics(
-    footer: pq.FileMetaData, schema: pa.Schema, with_nan: set[str], indexed: frozenset[str] | None = None
+    footer: pq.FileMetaData,
+    schema: pa.Schema,
+    floats: Mapping[str, FloatBounds],
+    indexed: frozenset[str] | None = None,
 ) -> dict[str, Any]:
     """Delta's per-file statistics out of a file's footer, as the object that the log holds as JSON text; of the columns
     `indexed`, by default of the first leaves.
 
     Bounds stand only where they are certain to hold in Spark's order: none for Booleans, bytes, long decimals and what
-    lies in lists or maps; no upper one for floating-point columns in `with_nan`, for NaN is Spark's largest number.
+    lies in lists or maps; those of floating-point columns are given, no upper one of a column with NaN.
     """
     found: dict[str, Any] = {"numRecords": footer.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for number, (path, data_type) in enumerate(_leaves(schema)):
         if data_type is None or (number >= INDEXED_LEAVES if indexed is None else path[0] not in indexed):
+            continue
+        if path[0] in floats:
+            floats[path[0]].put(found, path[0])
             continue
         chunks = [footer.row_group(i).column(number).statistics for i in range(footer.num_row_groups)]
         if any(chunk is None or not chunk.has_null_count for chunk in chunks):
@@ -182,7 +221,7 @@ def statistics(
         low, high = _bounds(bounded, data_type)
         if low is not None:
             _put(found["minValues"], path, low)
-        if high is not None and path[0] not in with_nan:
+        if high is not None:
             _put(found["maxValues"], path, high)
     return found
 
@@ -210,9 +249,8 @@ def _unknown(kind: pa.StructType) -> Iterator[tuple[tuple[str, ...], None]]:
 
 def _bounds(chunks: list[pq.Statistics], data_type: pa.DataType) -> tuple[Any, Any]:
     """The least and the largest value as the log spells them; None for what it shall not hold."""
-    if pa.types.is_integer(data_type) or pa.types.is_floating(data_type):
-        low, high = min(c.min for c in chunks), max(c.max for c in chunks)
-        return _finite(low), _finite(high)
+    if pa.types.is_integer(data_type):
+        return min(c.min for c in chunks), max(c.max for c in chunks)
     if pa.types.is_string(data_type):
         texts = [(str(c.min), str(c.max)) for c in chunks]
         low = min((least for least, _ in texts), key=str.encode)

@@ -189,3 +189,14 @@ list(write_files(compiled, task, iter(table.to_batches())))
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert run.stderr.splitlines()[-1].startswith("OSError: [Errno 27]"), run.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_row_group_says_that_it_has_no_nan(tmp_path: Path) -> None:
+    """NaN is Spark's largest number, and Parquet's bounds leave it out: a reader of `x > 10` would pass over it."""
+    table = pa.table(
+        {"x": [1.0, NAN], "y": pa.array([1.0, NAN], pa.float32()), "z": [{"w": 1.0}, {"w": NAN}], "n": [1, 2]}
+    )
+    entry, stats = write(tmp_path, table)
+    group = pq.read_metadata(tmp_path / entry["path"]).row_group(0)
+    assert [group.column(i).is_stats_set for i in range(4)] == [False, False, False, True]
+    assert stats["maxValues"] == {"n": 2}
