@@ -135,7 +135,7 @@ def create_table(
     if order.cluster_by:
         builder = builder.clusterBy(*map(quoted, order.cluster_by))
     if order.partition_by:
-        builder = builder.partitionedBy(*map(quoted, order.partition_by))
+        builder = builder.partitionedBy(*order.partition_by)  # takes names as they are, unlike clusterBy
     try:
         run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
     except TableError:

@@ -61,7 +61,7 @@ def test_columns_of_any_names_are_tagged_joined_and_queried(new_workspace, add_r
     rules = [(f"r{number:02}", "s", f"{quoted(name)} = {number + 1}") for number, name in enumerate(ODD)]
     rules += [(f"n{number:02}", "s", f"`s t`.{quoted(name)} >= {number}") for number, name in enumerate(ODD)]
     rules += [("spark", "s", "soundex(string(`a b`)) IS NOT NULL AND `a.b` + `a,b` > 0")]
-    rules += [("join", "j", "s.`a.b` = u.`a.b` AND u.`s t`.`a b` > 0 AND s.`a b` + u.`a=b` > 0")]
+    rules += [("join", "j", "s.`a.b` = u.`a.b` AND u.`s t`.`a b` >= 0 AND s.`a b` + u.`a=b` > 0")]
     add_rules(workspace, *rules)
     compiled(workspace)
     result = tag_stream(workspace, "s")
