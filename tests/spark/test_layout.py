@@ -8,7 +8,6 @@ import pytest
 from deltalake import DeltaTable
 
 from pipelines.compile import compile_scopes
-from pipelines.errors import SourceError
 from pipelines.tag import tag_stream
 
 STREAM = {"source": "lake/source", "key": ["id"]}
@@ -87,7 +86,7 @@ def test_a_partition_column_that_is_not_there_is_told(new_workspace, add_rules) 
     partitioned(workspace, "id BIGINT, day DATE", "day", "VALUES (1, date'2024-01-01')")
     add_rules(workspace, ("all", "s", "TRUE"))
     (error,) = [each.error for each in compile_scopes(workspace)]
-    assert isinstance(error, SourceError) and "partition_by month" in str(error)
+    assert "partition_by month" in str(error)
 
 
 @pytest.mark.parametrize("writer", ["workers", "spark"])
