@@ -38,7 +38,7 @@ from pipelines.rule_set import (
     read_rules,
 )
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.session import scratch_folder
+from pipelines.scratch import indexes_folder
 from pipelines.tables import RULE_REJECTS
 from pipelines.workspace import Workspace
 from rules_index.compile import FORMAT_VERSION
@@ -285,9 +285,7 @@ def _still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: 
 
 def _saved(compiled: ri.CompiledRules) -> Path:
     """A file of the index, for `_store`."""
-    folder = scratch_folder() / "indexes"
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder)
+    handle, temporary = tempfile.mkstemp(dir=indexes_folder())
     os.close(handle)
     path = Path(temporary)
     try:

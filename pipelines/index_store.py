@@ -21,7 +21,7 @@ import pyarrow as pa
 from pipelines.errors import IndexDamagedError, NoIndexError, TableError
 from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
 from pipelines.runs import PLANNED, last_batch
-from pipelines.session import scratch_folder
+from pipelines.scratch import indexes_folder, keep
 from pipelines.tables import CHUNK_BYTES, RULE_INDEX
 
 _DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
@@ -182,11 +182,13 @@ def format_version_of(statistics: Mapping[str, Any]) -> int:
 
 
 def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
-    """A local file of the index, named by its SHA-256, so that a new index is a new file; checked each time."""
-    path = scratch_folder() / "indexes" / f"{stored.sha256}.index"
-    if path.is_file() and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
+    """A local file of the index, named by its SHA-256, so that a new index is a new file; checked each time.
+
+    It stays as long as this process lives.
+    """
+    path = indexes_folder() / f"{stored.sha256}.index"
+    if keep(path) and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
     data = read_index(lake, stored)
     handle, temporary = tempfile.mkstemp(dir=path.parent)
     try:
@@ -196,6 +198,7 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
     except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
+    keep(path)
     return path
 
 

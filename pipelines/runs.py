@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -67,7 +68,7 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
             yield _from_row(waiting.pop())
             continue
         fragment = fragments[files.pop()[1]]
-        waiting += _reading(lake, lambda one=fragment: _rows_in(one, scope))
+        waiting += _reading(lake, partial(_rows_in, fragment, scope))
         waiting.sort(key=lambda row: row["batch"])
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
+
+from pipelines import jvm
 from pipelines.config import Configuration
 from pipelines.errors import SessionError
 from pipelines.lake import first_line
 from pipelines.meaning import MEANING, TIME_ZONE, meant
-from pipelines.runtime import temporary_folder
+from pipelines.scratch import clean_up, jvm_folder, scratch_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -137,20 +140,28 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
     os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    with _log_file(quiet) as log:
+    clean_up()
+    folder, lock = jvm_folder()
+    log = folder / "spark.log" if quiet else None
+    with _log_file(log):
+        from pyspark import SparkConf
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
 
-        builder = SparkSession.builder.appName("deltatag")
         jars = tuple(str(jar) for jar in find_jars())
-        settings = start_settings(configuration, jars, java_options(java, archive_folder()))
-        for name, value in settings.items():
-            builder = builder.config(name, value)
+        settings = start_settings(configuration, jars, java_options(java, archive_folder()), folder)
+        conf = SparkConf(loadDefaults=False).setAppName("deltatag").setAll(list(settings.items()))
         try:
+            jvm.launch(conf, (lock,))
+            builder = SparkSession.builder.appName("deltatag")
+            for name, value in settings.items():
+                builder = builder.config(name, value)
             return builder.getOrCreate()
-        except (PySparkException, OSError, RuntimeError) as error:
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             where = f" Spark's own log: {log}" if log else ""
             raise SessionError(f"Spark could not be started: {first_line(error)}{where}") from error
+        finally:
+            os.close(lock)
 
 
 _tested: set[str] = set()
@@ -174,10 +185,13 @@ def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Col
     return derived_column(spark, text, data_type)
 
 
-def start_settings(configuration: Configuration, jars: tuple[str, ...], java_options: str = "") -> dict[str, str]:
+def start_settings(
+    configuration: Configuration, jars: tuple[str, ...], java_options: str = "", folder: Path | None = None
+) -> dict[str, str]:
     """Settings of a session to be started: deltatag's defaults, over them `[spark]`, beside both Delta's jars.
 
-    `java_options` come before those that `[spark]` has for the driver.
+    `java_options` come before those that `[spark]` has for the driver. `folder` is where the JVM of a session on this
+    machine alone keeps its files.
     """
     own = dict(configuration.spark)
     master = own.get("spark.master", "local[*]")
@@ -186,6 +200,9 @@ def start_settings(configuration: Configuration, jars: tuple[str, ...], java_opt
         settings |= _LOCAL
         settings["spark.driver.memory"] = f"{driver_memory()}m"
         settings["spark.sql.warehouse.dir"] = str(scratch_folder() / "warehouse")
+        if folder is not None:
+            settings["spark.local.dir"] = str(folder)
+            java_options = f"{java_options} -Djava.io.tmpdir={shlex.quote(str(folder))}".strip()
     settings |= own
     for name, value in _DELTA.items():
         settings[name] = value if name not in own or name.endswith("spark_catalog") else f"{value},{own[name]}"
@@ -204,30 +221,18 @@ def driver_memory() -> int:
     return max(1024, min(total // 4, 8192))
 
 
-def scratch_folder() -> Path:
-    """A folder of this user's for files that can be made again: indexes laid out for mapping, Spark's log."""
-    named = os.environ.get("DELTATAG_SCRATCH")
-    if not named:
-        return temporary_folder()
-    folder = Path(named)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
-
-
 @contextlib.contextmanager
-def _log_file(quiet: bool) -> Iterator[Path | None]:
+def _log_file(path: Path | None) -> Iterator[None]:
     """While inside, processes that are started write standard error to a file: it keeps the JVM off the terminal."""
-    if not quiet:
-        yield None
+    if path is None:
+        yield
         return
-    path = scratch_folder() / f"spark-{os.getpid()}.log"
     sys.stderr.flush()
     kept, log = os.dup(2), os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
         os.dup2(log, 2)
-        yield path
+        yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(log)
-    atexit.register(path.unlink, missing_ok=True)

@@ -14,7 +14,7 @@ import pytest
 
 from pipelines import runtime
 from pipelines.runtime import JarsNotFoundError, JavaNotFoundError
-from pipelines.session import scratch_folder
+from pipelines.scratch import scratch_folder
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 

@@ -1,0 +1,60 @@
+"""The search for predicates that end the process finds them all and no others, in few questions."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+
+from pipelines.culprits import MOST_ASKED, MOST_CULPRITS, Search
+
+
+def found(search: Search, dies, chance: random.Random) -> tuple[Search, int]:
+    """The search at its end, and its questions; now and then it goes on from its plan, after its process has ended."""
+    questions = 0
+    while search.state == "open":
+        search = search.begun()
+        assert search.asked <= MOST_ASKED
+        if chance.random() < 0.3:
+            search = Search.of(json.loads(json.dumps(search.to_plan())), search.candidates)
+        evaluated = set(search.candidates) - search.without
+        questions += 1
+        search = search.answered(not dies(evaluated))
+    return search, questions
+
+
+@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seen", [False, True])
+def test_the_guilty_are_found(seed: int, seen: bool) -> None:
+    chance = random.Random(seed)
+    names = [f"p{n}" for n in range(chance.choice((1, 2, 3, 7, 8, 64, 1000)))]
+    guilty = set(chance.sample(names, min(len(names), chance.randint(0 if not seen else 1, 4))))
+    search, questions = found(Search.begin(names, seen), lambda evaluated: bool(evaluated & guilty), chance)
+    assert search.state == "done"
+    assert set(search.left_out) == guilty
+    assert questions <= 2 + (len(guilty)) * (math.ceil(math.log2(len(names))) + 1)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_of_those_that_only_die_together_one_is_left_out(seed: int) -> None:
+    chance = random.Random(seed)
+    names = [f"p{n}" for n in range(40)]
+    pair = set(chance.sample(names, 2))
+    search, _ = found(Search.begin(names, True), lambda evaluated: pair <= evaluated, chance)
+    assert search.state == "done" and len(search.left_out) == 1 and set(search.left_out) < pair
+
+
+def test_no_predicate_is_blamed_where_none_is_needed_to_die() -> None:
+    search, questions = found(Search.begin(["a", "b"], False), lambda _: True, random.Random(1))
+    assert (search.state, search.left_out, questions) == ("innocent", (), 2)
+    assert Search.begin([], True).state == "innocent"
+
+
+def test_many_guilty_ones_are_left_out_together() -> None:
+    names = [f"p{n}" for n in range(500)]
+    guilty = set(names[100:])
+    search, questions = found(Search.begin(names, True), lambda evaluated: bool(evaluated & guilty), random.Random(1))
+    assert search.state == "done" and set(search.left_out) == guilty
+    assert questions <= (MOST_CULPRITS + 1) * 11
