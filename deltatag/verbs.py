@@ -191,10 +191,11 @@ def _tag_line(result: TagResult) -> str:
         return f"{result.stream}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
     raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
-    return (
+    line = (
         f"{result.stream}: {counted(result.rows, 'row')}, {counted(result.matches, 'match')}{quarantined}{raised}, "
         f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
     )
+    return "\n".join([line, *map(paragraph, result.notices)])
 
 
 def join_verb(args: Namespace) -> int:
@@ -220,7 +221,7 @@ def _join_line(result: JoinResult) -> str:
         f"{result.join}: {counted(result.rows, 'row')} of {versions}, {counted(result.joined, 'joined row')}, "
         f"{counted(result.matches, 'match')}{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
     )
-    return "\n".join([line, *result.notices])
+    return "\n".join([line, *map(paragraph, result.notices)])
 
 
 def run_verb(args: Namespace) -> int:

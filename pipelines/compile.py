@@ -39,6 +39,7 @@ from pipelines.rule_set import (
 )
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.scratch import indexes_folder
+from pipelines.survival import step
 from pipelines.tables import RULE_REJECTS
 from pipelines.workspace import Workspace
 from rules_index.compile import FORMAT_VERSION
@@ -134,7 +135,8 @@ def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bo
     started = time.perf_counter()
     kept = _compile_rejects_of(before, {scope.name}, rules)
     try:
-        result, rejected = _bring_up_to_date(scope, rules, kept, force)
+        with step(scope.workspace, f"compile {scope.name}"):
+            result, rejected = _bring_up_to_date(scope, rules, kept, force)
     except (PipelineError, ri.RulesIndexError, OSError) as error:
         result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=str(error))
         rejected = kept

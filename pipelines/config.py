@@ -55,11 +55,16 @@ class LakeSettings:
 
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
-    """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1]."""
+    """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
+
+    `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
+    rows and bytes allow for.
+    """
 
     time_zone: str = "UTC"
     on_reject: str = "drop"
     max_reject_share: float = 1.0
+    time_limit: int = 600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,7 @@ def _lake(section: Section, path: Path) -> LakeSettings:
 
 
 def _rules(section: Section) -> RulesSettings:
-    section.expect("time_zone", "on_reject", "max_reject_share")
+    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit")
     time_zone = section.text("time_zone", "UTC")
     assert time_zone is not None
     try:
@@ -255,10 +260,14 @@ def _rules(section: Section) -> RulesSettings:
         known = False
     if not known:
         raise section.error("time_zone", f"there is no time zone {time_zone!r}; name one like Europe/Berlin or UTC")
+    try:
+        time_limit = parse_duration(section.values.get("time_limit", "10 min"))
+    except ValueError as error:
+        raise section.error("time_limit", str(error)) from None
+    if not time_limit:
+        raise section.error("time_limit", "expected a duration above zero")
     return RulesSettings(
-        time_zone,
-        section.choice("on_reject", ("drop", "hold")),
-        section.share("max_reject_share"),
+        time_zone, section.choice("on_reject", ("drop", "hold")), section.share("max_reject_share"), time_limit
     )
 
 

@@ -20,6 +20,8 @@ from pipelines.active_session import active
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake import first_line
 
+GIVEN_UP = 1 << 62
+"""The transaction of a series of micro-batches that is given up; one more where the last of them was written."""
 KNOWN_DELTA = "4.4"
 _DELTA = "org.apache.spark.sql.delta."
 _SESSION = "org.apache.spark.sql.SparkSession"
@@ -197,6 +199,25 @@ class TableLog:
             mode = self._jvm.org.apache.spark.sql.SaveMode.Append
             transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
         return True
+
+    def give_up(self, app: str, number: int) -> bool:
+        """Have every later transaction of `app` taken for written; True if the table held that of this number by then.
+
+        Py4JJavaError, or Spark's own error for it, where another writer interferes.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        with active(self._spark):
+            transaction = self._log.startTransaction(self._none, self._none)
+            last = _last_of(transaction, app)
+            if last >= GIVEN_UP:
+                return last > GIVEN_UP
+            held = last >= number
+            mark = {"txn": {"appId": app, "version": GIVEN_UP + held, "lastUpdated": int(time.time() * 1000)}}
+            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
+            actions = self._jvm.PythonUtils.toSeq(self._list([from_json(json.dumps(mark))]))
+            transaction.commit(actions, operations.Write(mode, *([self._none] * 8)))
+        return held
 
     def _sequence(self, items: Iterable[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(self._list(items))

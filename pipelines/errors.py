@@ -47,8 +47,16 @@ class NotImpliedError(SourceError):
     """A stream reads what another one has tagged, and has rules that can match rows which are not there."""
 
 
+class SparkEndedError(PipelineError):
+    """A step has ended Spark's JVM, or was ended since it took too long. `usable`: there is a session to go on with."""
+
+    def __init__(self, message: str, usable: bool = False) -> None:
+        super().__init__(message)
+        self.usable = usable
+
+
 class RestartedError(PipelineError):
-    """Another run has emptied the tables meanwhile, and begun anew."""
+    """Another run has emptied the tables, or planned a micro-batch anew, meanwhile."""
 
 
 class JoinChangedError(PipelineError):

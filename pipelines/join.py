@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
+from pipelines.attempts import notices as left_out_notices
 from pipelines.config import Join
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.joining.joiner import Joiner, Planned, definition_changes, definition_of
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.runs import DONE, MicroBatch, last_batch
 from pipelines.source import Source, has_more, open_source, position_from_plan
+from pipelines.survival import step, surviving
 from pipelines.workspace import Workspace
-from pipelines.writing import explained
 from rules_index import RulesIndexError
 
 _MUCH = 0.5
@@ -46,6 +49,7 @@ class JoinResult:
     source_versions: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     notices: tuple[str, ...] = ()
+    errors: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, batch: MicroBatch) -> JoinResult:
         """With what another micro-batch did."""
@@ -61,7 +65,8 @@ class JoinResult:
             batch.fingerprint,
             {stream: _last_version(side["end"]) for stream, side in sides.items()},
             self.seconds,
-            (*self.notices, *notices(self.join, sides)),
+            (*self.notices, *notices(self.join, sides), *left_out_notices(self.join, batch)),
+            dict(Counter(self.errors) + Counter(batch.errors)),
         )
 
 
@@ -87,12 +92,15 @@ def join_together(
     """
     results: dict[str, JoinResult] = {}
     failures: dict[str, Exception] = {}
-    alike = _alike([workspace.configuration.join(name) for name in names])
-    with workspace.active_session():
-        for joins in alike:
-            run = _Run(workspace, joins, failures)
-            run.go(restart, skip_changes)
-            results |= run.results
+    for joins in _alike([workspace.configuration.join(name) for name in names]):
+        run = _Run(workspace, joins, failures)
+        while going := [join.name for join in joins if join.name not in failures]:
+            try:
+                surviving(workspace, going, partial(run.go_on, restart, skip_changes))
+                break
+            except SparkEndedError as error:
+                failures[run.current] = error
+        results |= run.results
     return [results[name] for name in names if name not in failures], failures
 
 
@@ -115,27 +123,38 @@ class _Run:
             joins[0], window={name: max(join.window[name] for join in joins) for name in joins[0].streams}
         )
         self.results = {join.name: JoinResult(join.name) for join in joins}
+        self.current = joins[0].name
+        self._restarted: set[str] = set()
 
-    def go(self, restart: bool, skip_changes: bool) -> None:
-        """Do what is due, one micro-batch of each join at a time."""
-        joiners = self._joiners()
+    def go_on(self, restart: bool, skip_changes: bool, ended: bool) -> None:
+        """As `go`, in the session that there is now."""
+        with step(self.workspace, f"join {self.current}"), self.workspace.active_session():
+            self.go(restart, skip_changes, ended)
+
+    def go(self, restart: bool, skip_changes: bool, ended: bool) -> None:
+        """Do what is due, one micro-batch of each join at a time; `ended`: the current step has just ended Spark."""
+        joiners = self._joiners(self.current if ended else None)
         for joiner in joiners:
-            with self._step(joiner.join.name):
-                self._count(joiner, joiner.reset(restart))
+            name = joiner.join.name
+            with self._step(name):
+                self._count(joiner, joiner.reset(restart and name not in self._restarted))
+                self._restarted.add(name)
         while due := self._planned(joiners, skip_changes):
             for together in _of_the_same_rows(due):
                 self._execute(together)
 
-    def _joiners(self) -> list[Joiner]:
-        """The joins' parts in the run, over the sources as they are now."""
+    def _joiners(self, ended: str | None) -> list[Joiner]:
+        """The joins' parts in the run, over the sources as they are now; `ended`: the one that has just ended Spark."""
         command = f"deltatag join {' '.join(join.name for join in self.joins)}"
         streams = [self.workspace.configuration.stream(name) for name in self.widest.streams]
         sources: dict[str, Source] = {}
         joiners = []
         for join in self.joins:
+            if join.name in self.failures:
+                continue
             with self._step(join.name):
                 sources = sources or {each.name: open_source(self.workspace.spark, each, command) for each in streams}
-                joiners.append(Joiner(self.workspace, join, self.widest, sources))
+                joiners.append(Joiner(self.workspace, join, self.widest, sources, join.name == ended))
         return joiners
 
     def _planned(self, joiners: Sequence[Joiner], skip_changes: bool) -> list[tuple[Joiner, Planned]]:
@@ -158,7 +177,8 @@ class _Run:
                 with self._step(joiner.join.name):
                     self._count(joiner, joiner.execute(planned, placed))
         finally:
-            placed.release()
+            with suppress(Exception):  # Spark may have ended
+                placed.release()
 
     def _count(self, joiner: Joiner, batch: MicroBatch | None) -> None:
         if batch is not None:
@@ -168,9 +188,12 @@ class _Run:
     def _step(self, name: str) -> Iterator[None]:
         """A step of one join: its seconds count, and why it failed is noted, so that the others are still done."""
         started = time.perf_counter()
+        self.current = name
         try:
-            with explained(f"join {name}"):
+            with step(self.workspace, f"join {name}"):
                 yield
+        except SparkEndedError:
+            raise
         except (PipelineError, RulesIndexError) as error:
             self.failures[name] = error
         result = self.results[name]
@@ -183,6 +206,9 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
         plan = planned.batch.plan
         definition = plan["definition"]
         rows = [plan["sides"], plan["lateness"], plan["latest"], definition["event_time"], definition["time_zone"]]
+        if planned.resumed:
+            # it may end Spark, which must not be another join's fault
+            rows.append(joiner.join.name)
         found.setdefault(json.dumps(rows, sort_keys=True), []).append((joiner, planned))
     return list(found.values())
 

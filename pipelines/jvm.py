@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _WAIT_SECONDS = 10.0
 """How long a JVM that breaks off its connections may take to end."""
+ENDING = ("SparkContext was shut down", "stopped SparkContext")
+"""What jobs tell of that a JVM breaks off when it ends."""
 _own: list[Any] = []
 """The gateway of the JVM that deltatag has started in this process, where it has one."""
 
@@ -53,12 +55,19 @@ def is_dead(error: BaseException | None = None) -> bool:
     process = getattr(gateway, "proc", None)
     if process is None:
         return _is_network(error) and not _answers(gateway)
-    waited = time.monotonic() + (_WAIT_SECONDS if _is_network(error) else 0.0)
+    ending = error is not None and any(text in str(error) for text in ENDING)
+    waited = time.monotonic() + (_WAIT_SECONDS if ending or _is_network(error) else 0.0)
     while process.poll() is None:
-        if time.monotonic() >= waited or (error is not None and _answers(gateway)):
+        if time.monotonic() >= waited or (not ending and _answers(gateway)):
             return False
         time.sleep(0.1)
     return True
+
+
+def exit_status() -> int | None:
+    """The exit status of the JVM; negative for a signal; None where it lives, or is not this process's child."""
+    process = getattr(_gateway(), "proc", None)
+    return None if process is None else process.poll()
 
 
 def end() -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
 
 from pipelines.errors import IndexOutdatedError
 from pipelines.session import BATCH_BYTES, UNWATCHED, tested_column
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from rules_index.expressions.tree import Leaf
 
 
+RAISED = 3
+"""The truth code of a derived Boolean on a row on which evaluating it raised."""
 _NARROW_ROW = 512
 """Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
 _MOST_BATCH_BYTES = 64 << 20
@@ -31,9 +35,18 @@ _MOST_BATCH_BYTES = 64 << 20
 class Matcher:
     """One index, ready to be applied to frames of a stream."""
 
-    def __init__(self, spark: SparkSession, compiled: ri.CompiledRules, path: Path, id_type: str) -> None:
-        """`path` is a local file of the index that `compiled` was loaded from, named by its content."""
+    def __init__(
+        self,
+        spark: SparkSession,
+        compiled: ri.CompiledRules,
+        path: Path,
+        id_type: str,
+        left_out: frozenset[str] = frozenset(),
+    ) -> None:
+        """`path` is a local file of the index that `compiled` was loaded from, named by its content; `left_out` names
+        the inputs that Spark does not evaluate: they are as where evaluating them raises."""
         self._spark = spark
+        self._left_out = left_out
         self._compiled = compiled
         self._path = path
         self._id_type = id_type
@@ -52,16 +65,19 @@ class Matcher:
 
     def columns(self) -> list[Column]:
         """The columns that the index reads, in its order: plain, nested, and those that only Spark evaluates."""
-        return [self._column(leaf) for leaf in self._compiled.inputs]
+        return [self.column(leaf) for leaf in self._compiled.inputs]
 
-    def _column(self, leaf: Leaf) -> Column:
+    def column(self, leaf: Leaf) -> Column:
+        """An input of the index as a column of its own name, or of no name where only Spark evaluates it."""
+        if leaf.name in self._left_out:
+            return raised_column(leaf.type)
         if leaf.text is not None:
             return tested_column(self._spark, leaf.text, leaf.type)
         return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
 
     def with_inputs(self, frame: DataFrame) -> DataFrame:
         """The frame with the columns that only Spark evaluates beside its own, named as the index knows them."""
-        derived = [self._column(leaf).alias(leaf.name) for leaf in self._compiled.inputs if leaf.text is not None]
+        derived = [self.column(leaf).alias(leaf.name) for leaf in self._compiled.inputs if leaf.text is not None]
         return frame.select("*", *derived) if derived else frame
 
     @property
@@ -89,6 +105,14 @@ class Matcher:
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
         # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
         return function.asNondeterministic()(*self.columns())
+
+
+def raised_column(data_type: pa.DataType) -> Column:
+    """What `catalyst.derived_column` gives on a row on which evaluating it raises."""
+    if pa.types.is_boolean(data_type):
+        return functions.lit(RAISED).cast("tinyint")
+    value = StructField("value", from_arrow_type(data_type))
+    return functions.lit(None).cast(StructType([value]))
 
 
 def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:

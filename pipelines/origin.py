@@ -16,6 +16,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.config import Stream
+from pipelines.delta_internals import GIVEN_UP
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.rule_set import RULE_COLUMNS, read_rules
@@ -130,7 +131,8 @@ class Origin:
         marks: Iterator[dict[str, Any]] = (
             action["txn"] for version in versions for action in source.log.commit(version) or () if "txn" in action
         )
-        return [int(mark["version"]) for mark in marks if str(mark["appId"]).endswith(ending)]
+        numbers = [int(mark["version"]) for mark in marks if str(mark["appId"]).endswith(ending)]
+        return [number for number in numbers if number < GIVEN_UP]
 
     def _kept_only_matched(self, batch: MicroBatch) -> bool:
         """Whether the origin's micro-batch wrote only rows that matched; SourceError where it refused other rows than

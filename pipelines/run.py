@@ -9,9 +9,10 @@ from typing import Protocol
 
 from pipelines.compile import ScopeResult, compile_is_due, compile_scopes, refusals_are_due
 from pipelines.config import Join, Stream
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
 from pipelines.scopes import scopes_of
+from pipelines.survival import step
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
@@ -70,17 +71,18 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
     report = RunReport()
     _compile_due(workspace, gates, report)
     for stream in workspace.configuration.streams.values():
-        _unless_failed(report, stream.name, partial(_tag_due, workspace, stream, gates, report))
+        _unless_failed(workspace, report, stream.name, partial(_tag_due, workspace, stream, gates, report))
     _join_due(workspace, gates, report)
     return report
 
 
-def _unless_failed(report: RunReport, name: str, step: Callable[[], str | None]) -> None:
+def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: Callable[[], str | None]) -> None:
     """Take the step of a scope whose rules are in force, and note why it failed; else its rows wait for its rules."""
     if "rules" in report.failures or name in report.failures:
         return
     try:
-        failure = step()
+        with step(workspace, f"take a step of {name}"):
+            failure = action()
     except (PipelineError, RulesIndexError) as error:
         failure = str(error)
     if failure is not None:
@@ -97,7 +99,11 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
             due.append(scope)  # compiling it says in its result what stands in the way
     if not due and not _refusals_are_due(workspace):
         return
-    shut = gates.before_compile(workspace)
+    try:
+        with step(workspace, "judge the rules"):
+            shut = gates.before_compile(workspace)
+    except SparkEndedError as error:
+        shut = str(error)
     if shut is not None:
         report.failures["rules"] = shut
         return
@@ -135,8 +141,8 @@ def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
         return shut
 
     for join in workspace.configuration.joins.values():
-        _unless_failed(report, join.name, partial(before, join))
+        _unless_failed(workspace, report, join.name, partial(before, join))
     report.joined, failures = join_together(workspace, [join.name for join in ready])
     report.failures |= {name: str(error) for name, error in failures.items()}
     for join in ready:
-        _unless_failed(report, join.name, partial(gates.after_join, workspace, join))
+        _unless_failed(workspace, report, join.name, partial(gates.after_join, workspace, join))

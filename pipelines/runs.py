@@ -187,16 +187,16 @@ def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
             except RestartedError:
                 last = _recorded(lake, last)
                 continue
-        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": series_of(last.plan)}
+        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": [last.plan["series"], *given_up(last.plan)]}
         reset = MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC))
         last = _record(lake, reset)
     return last
 
 
-def series_of(plan: Mapping[str, Any]) -> list[str]:
-    """The series under which rows of a micro-batch may have been written, or may yet be: that of a plan before too."""
-    before = plan.get("given_up", [])
-    return [plan["series"], *([before] if isinstance(before, str) else before)]
+def given_up(plan: Mapping[str, Any]) -> list[str]:
+    """The series that a plan gives up: none, one, or those of a plan that had given up another one."""
+    found = plan.get("given_up", [])
+    return [found] if isinstance(found, str) else list(found)
 
 
 def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:

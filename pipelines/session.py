@@ -114,7 +114,8 @@ def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
     try:
         yield
     finally:
-        spark.conf.set(TIME_ZONE, str(before))
+        with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended meanwhile has no settings
+            spark.conf.set(TIME_ZONE, str(before))
 
 
 def _running_session() -> SparkSession | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from pipelines.attempts import notices as left_out_notices
 from pipelines.compile import compile_is_due
 from pipelines.config import Join, Stream, is_catalog_name
 from pipelines.errors import PipelineError, SourceError
@@ -103,7 +104,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         last_started_at=last.started_at if last else None,
         problem="; ".join(problems) or None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
-        notices=tuple(notices(scope.name, last.plan.get("sides", {}))) if last is not None else (),
+        notices=_notices(scope.name, last) if last is not None else (),
     )
 
 
@@ -116,6 +117,10 @@ def _tagged_version(last: MicroBatch) -> int | None:
     start = position_from_plan(last.plan["start"])
     version = start.version - (0 if start.index else 1)
     return version if version >= 0 and not (start.snapshot and not start.index) else None
+
+
+def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
+    return (*notices(scope, last.plan.get("sides", {})), *left_out_notices(scope, last))
 
 
 def _positions(

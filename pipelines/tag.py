@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rules_index as ri
+from pipelines.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
 from pipelines.columns import check_columns
 from pipelines.config import Stream
-from pipelines.errors import QuarantineShareError
-from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
+from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEndedError
+from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.matching import Matcher, bound_batches, check_inputs
 from pipelines.origin import Origin
 from pipelines.pushdown import Matchable
@@ -30,6 +32,7 @@ from pipelines.runs import (
     PLANNED,
     RESET,
     MicroBatch,
+    given_up,
     last_batch,
     plan_reset,
     record_done,
@@ -51,9 +54,10 @@ from pipelines.source import (
     source_partitions,
 )
 from pipelines.source_names import followed_columns
+from pipelines.survival import step, surviving
 from pipelines.tables import matches_table, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
-from pipelines.writing import Output, StreamTables, explained, give_up
+from pipelines.writing import Output, StreamTables, give_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,7 +69,7 @@ class TagResult:
     """What one run over a stream did; `batches` is 0 where nothing was due.
 
     `rows` are those taken from the source, `quarantined` those of them that were not tagged, `errors` counts
-    for each rule the rows on which one of its predicates raised.
+    for each rule the rows on which one of its predicates raised. `notices` are sentences that people should read.
     """
 
     stream: str
@@ -78,6 +82,7 @@ class TagResult:
     fingerprint: str | None = None
     source_version: int | None = None
     seconds: float = 0.0
+    notices: tuple[str, ...] = ()
 
     def plus(self, batch: MicroBatch) -> TagResult:
         """With what another micro-batch did."""
@@ -91,6 +96,7 @@ class TagResult:
             batch.rules_version,
             batch.fingerprint,
             batch.source_version,
+            notices=(*self.notices, *notices(self.stream, batch)),
         )
 
 
@@ -98,17 +104,22 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     """Tag everything that is new in the stream's source; ends when the source's newest version is done.
 
     `restart` empties the stream's tables and begins again at its start. `skip_changes` passes over commits of
-    the source that changed or removed rows, instead of stopping at the first of them.
+    the source that changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is
+    left out of the micro-batch in which it does (pipelines.attempts).
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
     started = time.perf_counter()
-    result = TagResult(name)
-    stream = workspace.configuration.stream(name)
-    with explained(f"tag {name}"), workspace.active_session():
-        tagger = _Tagger(workspace, stream)
-        for batch in tagger.batches(restart, skip_changes):
-            result = result.plus(batch)
-    return replace(result, seconds=time.perf_counter() - started)
+    results, stream = [TagResult(name)], workspace.configuration.stream(name)
+
+    def go_on(ended: bool) -> None:
+        with step(workspace, f"tag {name}"), workspace.active_session():
+            tagger = _Tagger(workspace, stream, ended)
+            # a restart that was begun stands in `runs`
+            for batch in tagger.batches(restart and not ended, skip_changes):
+                results.append(results[-1].plus(batch))
+
+    surviving(workspace, [name], go_on)
+    return replace(results[-1], seconds=time.perf_counter() - started)
 
 
 def tag_is_due(workspace: Workspace, name: str) -> bool:
@@ -133,10 +144,11 @@ def next_position(last: MicroBatch) -> Position:
 class _Tagger:
     """One run over one stream."""
 
-    def __init__(self, workspace: Workspace, stream: Stream) -> None:
-        self.workspace, self.stream = workspace, stream
+    def __init__(self, workspace: Workspace, stream: Stream, ended: bool = False) -> None:
+        """ended: an attempt at the stream's last micro-batch has just ended Spark."""
+        self.workspace, self.stream, self._ended = workspace, stream, ended
         self.lake, self.spark = workspace.lake, workspace.spark
-        self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Matcher]] = {}
+        self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
         self._matchables: dict[str, Matchable] = {}
         self._prepared: tuple[StructType, str] | None = None
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
@@ -152,7 +164,7 @@ class _Tagger:
             yield last
         if last is not None and last.state == PLANNED:
             source = open_source(self.spark, self.stream)
-            last = self._execute(source, source.retake(last.plan), last, resumed=True)
+            last = self._go_on(source, last)
             yield last
         source = source or open_source(self.spark, self.stream)
         while True:
@@ -205,6 +217,8 @@ class _Tagger:
             "rows": rows,
             "quarantined": refused,
         }
+        if last is not None and last.fingerprint == stored.fingerprint and left_out(last.plan):
+            plan["suspects"] = sorted(left_out(last.plan))
         if self._origin is not None:
             plan["implied_by"] = _implied_by(self._origin, source, taken, stored, last)
         batch = MicroBatch(
@@ -236,6 +250,77 @@ class _Tagger:
             )
         return rows, refused
 
+    def _go_on(self, source: Source, batch: MicroBatch) -> MicroBatch:
+        """Do an unfinished micro-batch, with the newest index where nothing of it is written yet."""
+        taken = source.retake(batch.plan)
+        newest = self._newer_index(source, taken, batch)
+        if newest is not None or "given_up" in batch.plan:
+            newest = newest or self._index(str(batch.fingerprint))[0]
+            changes: dict[str, Any] = {"left_out": []}
+            if self._origin is not None:
+                changes["implied_by"] = _implied_by(self._origin, source, taken, newest, None)
+            batch = self._plan_anew(batch, newest, changes)
+            self._ended = False
+        if not taken.files:
+            return self._execute(source, taken, batch, resumed=True)
+        stored, compiled, _ = self._index(str(batch.fingerprint))
+        attempts = Attempts(self.lake, batch, compiled, self._ended)
+        guilty = attempts.begin(lambda without: self._match(source, taken, attempts.batch, without))
+        batch = attempts.batch
+        if guilty:
+            listed = [*batch.plan.get("left_out", []), *described(compiled, guilty)]
+            batch = self._plan_anew(batch, stored, {"left_out": listed})
+        try:
+            return self._execute(source, taken, batch, resumed=True)
+        except SparkEndedError as error:
+            raise attempts.told(error) from error
+
+    def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
+        of_rules = [matches_table(self.stream), tagged_table(self.stream)]
+        return plan_anew(self.workspace, batch, self._names, of_rules, stored, changes)
+
+    @property
+    def _names(self) -> list[str]:
+        return [table(self.stream) for table in (quarantine_table, matches_table, tagged_table)]
+
+    def _newer_index(self, source: Source, taken: Slice, batch: MicroBatch) -> StoredIndex | None:
+        """The index that an unfinished micro-batch can be tagged with in place of its own, if there is one: the newest,
+        where nothing is written yet and the slice has the columns that it reads."""
+        newest = newest_index(self.lake, self.stream.name)
+        if newest is None or newest.fingerprint == batch.fingerprint or not taken.files:
+            return None
+        if "given_up" not in batch.plan and not holds_nothing(self.lake, batch, self._names):
+            return None
+        try:
+            columns = arrow_schema_of(slice_schema(source, taken.schema_version).json())
+            check_inputs(self._index(newest.fingerprint)[1], columns, self.stream.name)
+        except IndexOutdatedError:
+            return None
+        return newest
+
+    def _match(self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]) -> None:
+        """Match the slice, without some of the columns that only Spark evaluates, and write nothing."""
+        self.workspace.progress(
+            f"{self.stream.name}: micro-batch {batch.batch} ended Spark; matching it without {len(without)} predicates"
+        )
+        with self._zone_of(str(batch.fingerprint)):
+            output, frame, matchable, limit = self._output(source, taken, batch, without)
+            with limit:
+                output.match(frame, matchable)
+
+    def _output(
+        self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]
+    ) -> tuple[Output, DataFrame, DataFrame | None, AbstractContextManager[None]]:
+        """What writes the micro-batch, its rows, those of them that a rule can match, and what bounds its time."""
+        tables = self._tables(source, slice_schema(source, taken.schema_version), batch.plan["id_type"])
+        stored, compiled, path = self._index(str(batch.fingerprint))
+        matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type(), without)
+        bound_batches(self.workspace, taken.files)
+        evaluated = len(compiled.derived) - len(without)
+        limit = self.workspace.time_limit(f"tag {self.stream.name}", taken.files, evaluated)
+        matchable = self._matchable(source, taken, batch)
+        return Output(tables, batch, matcher, stored), slice_frame(source, taken), matchable, limit
+
     def _execute(self, source: Source, taken: Slice, batch: MicroBatch, resumed: bool) -> MicroBatch:
         """Write what the plan says and record it as done."""
         started = time.perf_counter()
@@ -244,14 +329,10 @@ class _Tagger:
         )
         figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
         if taken.files:
-            assert batch.fingerprint is not None
-            tables = self._tables(source, slice_schema(source, taken.schema_version), batch.plan["id_type"])
-            stored, _, matcher = self._index(batch.fingerprint)
-            bound_batches(self.workspace, taken.files)
-            output = Output(tables, batch, matcher, stored)
-            with self._zone_of(batch.fingerprint):
-                matchable = self._matchable(source, taken, batch)
-                figures = output.write(slice_frame(source, taken), matchable, resumed)
+            with self._zone_of(str(batch.fingerprint)):
+                output, frame, matchable, limit = self._output(source, taken, batch, left_out(batch.plan))
+                with limit:
+                    figures = output.write(frame, matchable, resumed)
             if matchable is not None:
                 figures["rows"] = rows_of(taken.files)
         done = replace(
@@ -292,19 +373,17 @@ class _Tagger:
             self._prepared = (schema, id_type)
         return tables
 
-    def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Matcher]:
+    def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
         if fingerprint not in self._indexes:
             stored = index_to_tag_with(self.lake, self.stream.name, fingerprint)
             path = fetch_index(self.lake, stored)
-            compiled = ri.load(path)
-            matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type())
-            self._indexes[fingerprint] = (stored, compiled, matcher)
+            self._indexes[fingerprint] = (stored, ri.load(path), path)
         return self._indexes[fingerprint]
 
     def _reset(self, batch: MicroBatch) -> MicroBatch:
         """Empty the stream's tables."""
-        named = (tagged_table, matches_table, quarantine_table)
-        give_up(self.workspace, batch.plan["given_up"], [table(self.stream) for table in named])
+        for series in given_up(batch.plan):
+            give_up(self.workspace, series, self._names, batch.batch)
         source = open_source(self.spark, self.stream)
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
         tables.prepare(slice_schema(source, source.version), source_partitions(source), anew=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipelines.config import Configuration, load_configuration
+from pipelines.errors import SessionError
 from pipelines.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pipelines.source import Add
 
 Progress = Callable[[str], None]
 """Takes one short sentence on what is being done now."""
@@ -37,6 +40,7 @@ class Workspace:
         self._running = spark
         self._quiet = quiet
         self._spark: SparkSession | None = None
+        self._ended = False
         self.lake = Lake(configuration.lake, lambda: self.spark)
 
     @classmethod
@@ -47,13 +51,18 @@ class Workspace:
     @property
     def spark(self) -> SparkSession:
         """The session; SessionError says why there can be none."""
+        if self._ended:
+            raise SessionError(
+                "The Spark session that deltatag was given has ended. Start the session, or the cluster, anew, and run "
+                "the same command again."
+            )
         if self._spark is None:
             from pipelines.session import open_session
 
             self._spark = open_session(self.configuration, self._running, self._quiet)
         return self._spark
 
-    @contextlib.contextmanager
+    @contextmanager
     def active_session(self) -> Iterator[SparkSession]:
         """While inside, the session is the active one of the thread, so that all texts are read with its settings.
 
@@ -66,3 +75,39 @@ class Workspace:
         check_meaning(spark, self.configuration)
         with active(spark):
             yield spark
+
+    @property
+    def owns_spark(self) -> bool:
+        """True if deltatag has started the JVM of the session, and may start another one."""
+        from pipelines import jvm
+
+        return self._running is None and jvm.is_own()
+
+    def time_limit(self, what: str, files: Sequence[Add], predicates: int) -> AbstractContextManager[None]:
+        """What bounds the time that Spark takes for so many predicates, which only it evaluates, on rows of files.
+
+        The limit is `[rules] time_limit`, a second more for each MiB, and 10 microseconds for each row and predicate.
+        """
+        from pipelines.source import rows_of
+        from pipelines.survival import time_limit
+
+        if not predicates:
+            return nullcontext()
+        seconds = self.configuration.rules.time_limit / 1e6
+        seconds += sum(int(add["size"]) for _, add in files) / 2**20
+        return time_limit(self, what, seconds + (rows_of(tuple(files)) or 0) * predicates / 1e5)
+
+    def renew(self) -> bool:
+        """Have `spark` be a session of another JVM, for the one there is has ended or is not to be trusted any more.
+
+        False if it was given from outside and has ended, so that there can be none. One that was given and lives stays.
+        """
+        from pipelines import jvm
+
+        if self.owns_spark:
+            jvm.end()
+            jvm.forget()
+            self._spark = None
+            return True
+        self._ended = jvm.is_dead()
+        return not self._ended

@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MAPPING = "delta.columnMapping.mode"
-_BEYOND_ALL = 1 << 62
 _ATTEMPTS = 5
 
 
@@ -194,19 +193,30 @@ def application(series: str, name: str) -> str:
     return f"deltatag/{series}/{name}"
 
 
-def give_up(workspace: Workspace, series: str, names: Sequence[str]) -> None:
-    """Have no run write a micro-batch of a series to these tables any more: each takes it for written."""
+def app_of(plan: Mapping[str, Any], name: str) -> str:
+    """Whose transaction a planned micro-batch is in the log of one table: where an earlier plan of it has written the
+    table, that plan's."""
+    return application(plan.get("written", {}).get(name, plan["series"]), name)
+
+
+def give_up(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
+    """Have no run write a micro-batch of a series to these tables any more: each takes it for written.
+
+    Gives those of them that hold the series' micro-batch of this number, and go on holding it.
+    """
+    held = []
     for name in filter(workspace.lake.exists, names):
         log = TableLog(workspace.spark, workspace.lake.uri(name))
-        append = partial(log.append, [], application(series, name), _BEYOND_ALL)
+        mark = partial(log.give_up, application(series, name), number)
         for attempt in range(_ATTEMPTS):
             try:
-                run(append, f"give up what is being written to {name}")
+                held += [name] if run(mark, f"give up what is being written to {name}") else []
                 break
             except TableError as error:
-                # a run that wrote its micro-batch first: what it wrote is emptied with the rest
+                # a run that wrote its micro-batch first: what it wrote counts
                 if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
                     raise
+    return held
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
@@ -240,17 +250,28 @@ class Output:
         """
         spark, plan = self.tables.spark, self.plan
         stream = self.tables.stream
-        accepted = frame if matchable is None else matchable
         if plan["quarantined"]:
             refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
             refused = refused.filter(functions.col("reason") != "").drop("source_version")
             refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
             self._append(quarantine_table(stream), refused, resumed)
-            accepted = accepted.filter(sound(spark, plan["key"], plan["checks"]))
+        accepted = self._accepted(frame, matchable)
         layouts = self._layouts(frame)
         if layouts is not None:
             return self._write_files(accepted, layouts, resumed)
         return self._write_rows(accepted, resumed)
+
+    def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
+        """Match the rows as `write` does, and write nothing."""
+        matched = self._accepted(frame, matchable).select(self.matcher.rule_ids().alias("rule_ids"))
+        matched.write.format("noop").mode("overwrite").save()
+
+    def _accepted(self, frame: DataFrame, matchable: DataFrame | None) -> DataFrame:
+        """The rows that do not go to quarantine."""
+        accepted = frame if matchable is None else matchable
+        if not self.plan["quarantined"]:
+            return accepted
+        return accepted.filter(sound(self.tables.spark, self.plan["key"], self.plan["checks"]))
 
     def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
         """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
@@ -358,7 +379,7 @@ class Output:
         return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
 
     def _app(self, name: str) -> str:
-        return application(self.plan["series"], name)
+        return app_of(self.plan, name)
 
     def _is_done(self, name: str) -> bool:
         """True if the table holds this micro-batch."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from pipelines.delta_internals import TableLog
-from pipelines.runs import DONE, MicroBatch, batches
+from pipelines.runs import DONE, MicroBatch, newest_first
+from pipelines.writing import app_of
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ Counts = tuple[tuple[Any, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Consecutive micro-batches of one scope, of one series: without a restart in between."""
+    """Consecutive micro-batches of one scope, without a restart in between."""
 
     workspace: Workspace
     scope: str
@@ -32,23 +34,24 @@ class Written:
     @classmethod
     def newest(cls, workspace: Workspace, scope: str, most: int) -> Written:
         """At most so many of the last micro-batches that are done and took rows."""
-        done = [b for b in batches(workspace.lake, scope) if b.state == DONE and not b.plan.get("reset")]
-        done = done[-most:] if most > 0 else []
-        return cls(workspace, scope, [b for b in done if b.plan["series"] == done[-1].plan["series"]])
+        # before a restart there were others in the tables
+        since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))
+        done = list(islice((b for b in since if b.state == DONE), most))
+        return cls(workspace, scope, done[::-1])
 
     def frame(self, table: str) -> DataFrame:
         """The rows that the micro-batches wrote to a table, found by the numbers in its log's commits."""
         self.workspace.lake.version(table)  # says what to do where there is no such table
         log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
-        first, last = self.batches[0].batch, self.batches[-1].batch
-        app = f"deltatag/{self.batches[-1].plan['series']}/{table}"
+        wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
+        apps, first = {app for app, _ in wanted}, self.batches[0].batch
         adds: list[tuple[int, dict[str, Any]]] = []
         for version in reversed(log.commits()):
             actions = log.commit(version) or []
-            numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
-            if numbers and numbers[0] < first:
+            marks = {(a["txn"]["appId"], a["txn"]["version"]) for a in actions if "txn" in a}
+            if any(app in apps and number < first for app, number in marks):
                 break
-            if numbers and numbers[0] <= last:
+            if marks & wanted:
                 adds += [(version, action["add"]) for action in actions if "add" in action]
         return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
 

@@ -9,19 +9,22 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType, TimestampType
 
 import rules_index as ri
+from pipelines.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.config import Join, Stream
-from pipelines.errors import JoinChangedError
-from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with
+from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
+from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows, least_time
 from pipelines.joining.shuffle import joined_schema, matched
@@ -33,6 +36,7 @@ from pipelines.runs import (
     PLANNED,
     RESET,
     MicroBatch,
+    given_up,
     last_batch,
     plan_reset,
     record_done,
@@ -48,8 +52,8 @@ from pipelines.table_order import Order
 from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.workspace import Workspace
 from pipelines.writing import (
+    app_of,
     append_once,
-    application,
     fields_of,
     give_up,
     prepare_table,
@@ -74,12 +78,16 @@ class Planned:
 class Joiner:
     """One join in a run of one or several over the same streams and keys."""
 
-    def __init__(self, workspace: Workspace, join: Join, widest: Join, sources: Mapping[str, Source]) -> None:
-        """widest: the streams, keys and the longest windows of all joins of the run; sources: of each stream."""
+    def __init__(
+        self, workspace: Workspace, join: Join, widest: Join, sources: Mapping[str, Source], ended: bool = False
+    ) -> None:
+        """widest: the streams, keys and the longest windows of all joins of the run; sources: of each stream; ended: an
+        attempt at the join's last micro-batch has just ended Spark."""
         self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
         self.lake, self.spark = workspace.lake, workspace.spark
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
-        self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Matcher]] = {}
+        self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Path]] = {}
+        self._ended, self._attempts = ended, cast("Attempts | None", None)
         self._prepared: StructType | None = None
         self._zone: str | None = None
         self._last = last_batch(self.lake, join.name)
@@ -90,8 +98,8 @@ class Joiner:
             self._last = plan_reset(self.lake, self._last)
         if self._last is None or self._last.state != RESET:
             return None
-        tables = [tagged_table(self.join.name), quarantine_table(self.join.name)]
-        give_up(self.workspace, self._last.plan["given_up"], tables)
+        for series in given_up(self._last.plan):
+            give_up(self.workspace, series, self._names, self._last.batch)
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
         self._prepare(self._files(nothing, None), self.lake.rule_id_type(), anew=True)
         self._last = record_reset(self.lake, self._last)
@@ -114,7 +122,7 @@ class Joiner:
                 f"with: deltatag join {self.join.name} --restart"
             )
         if last is not None and unfinished:
-            return self._planned(last, self._files(last.plan["sides"], least_time(last.plan)), resumed=True)
+            return self._go_on(last)
         before = {} if last is None else last.plan["sides"]
         sides = {name: self._plan_side(name, before.get(name), skip_changes) for name in self.join.streams}
         if all(side["slice"] is None for side in sides.values()):
@@ -131,6 +139,8 @@ class Joiner:
             "lateness": self.join.lateness,
             "latest": None if last is None else last.plan.get("latest"),
         }
+        if last is not None and last.fingerprint == stored.fingerprint and left_out(last.plan):
+            plan["suspects"] = sorted(left_out(last.plan))
         files = self._files(sides, least_time(plan))
         for side in files:
             sides[side.stream.name] |= {
@@ -140,6 +150,66 @@ class Joiner:
             }
         self._prepare(files, plan["id_type"])
         return self._recorded(plan, stored, files)
+
+    def _go_on(self, batch: MicroBatch) -> Planned:
+        """An unfinished micro-batch, with the newest index where nothing of it is written yet."""
+        files = self._files(batch.plan["sides"], least_time(batch.plan))
+        newest = self._newer_index(batch)
+        if newest is not None or "given_up" in batch.plan:
+            newest = newest or self._index(str(batch.fingerprint))[0]
+            batch = self._last = self._plan_anew(batch, newest, {"left_out": []})
+            self._ended = False
+        if not any(side.new is not None and side.new.files for side in files):
+            return self._planned(batch, files, resumed=True)
+        stored, index, _ = self._index(str(batch.fingerprint))
+        self._attempts = Attempts(self.lake, batch, index.compiled, self._ended)
+        guilty = self._attempts.begin(lambda without: self._match(files, without))
+        batch = self._attempts.batch
+        if guilty:
+            listed = [*batch.plan.get("left_out", []), *described(index.compiled, guilty)]
+            batch = self._plan_anew(batch, stored, {"left_out": listed})
+        self._last = batch
+        return self._planned(batch, files, resumed=True)
+
+    def _newer_index(self, batch: MicroBatch) -> StoredIndex | None:
+        """The index that an unfinished micro-batch can be matched with in place of its own, if there is one: the
+        newest, where nothing is written yet, the sources have the columns it reads, and it means the same times."""
+        newest = newest_index(self.lake, self.join.name)
+        if newest is None or newest.fingerprint == batch.fingerprint:
+            return None
+        if "given_up" not in batch.plan and not holds_nothing(self.lake, batch, self._names):
+            return None
+        compiled = self._index(newest.fingerprint)[1].compiled
+        try:
+            check_inputs(compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        except IndexOutdatedError:
+            return None
+        return newest if self._zone in (None, compiled.time_zone) else None
+
+    def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
+        return plan_anew(self.workspace, batch, self._names, [tagged_table(self.join.name)], stored, changes)
+
+    @property
+    def _names(self) -> list[str]:
+        return [quarantine_table(self.join.name), tagged_table(self.join.name)]
+
+    def _match(self, files: list[SideFiles], without: frozenset[str]) -> None:
+        """Join what the micro-batch reads, without some of what only Spark evaluates, and write nothing."""
+        assert self._attempts is not None
+        planned = self._planned(self._attempts.batch, files, without=without)
+        self.workspace.progress(
+            f"{self.join.name}: micro-batch {planned.batch.batch} ended Spark; matching it without {len(without)} "
+            "predicates"
+        )
+        placed = PlacedRows(self.workspace, self.widest, planned.rows, [(planned.index, planned.matcher)])
+        with in_time_zone(self.spark, planned.index.compiled.time_zone), self._time_limit(planned, without):
+            self._joined(planned, placed).write.format("noop").mode("overwrite").save()
+
+    def _time_limit(self, planned: Planned, without: frozenset[str]) -> AbstractContextManager[None]:
+        """What bounds the time of a micro-batch's work in Spark."""
+        adds = [add for side in planned.rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
+        evaluated = len(planned.index.compiled.derived) - len(without)
+        return self.workspace.time_limit(f"join {self.join.name}", adds, evaluated)
 
     def _recorded(self, plan: dict[str, Any], stored: StoredIndex, files: list[SideFiles]) -> Planned:
         batch = MicroBatch(
@@ -157,8 +227,13 @@ class Joiner:
             files = self._files(recorded.plan["sides"], least_time(recorded.plan))
         return self._planned(recorded, files)
 
-    def _planned(self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False) -> Planned:
-        _, index, matcher = self._index(str(batch.fingerprint))
+    def _planned(
+        self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False, without: frozenset[str] | None = None
+    ) -> Planned:
+        """`without`: the inputs that are left out, by default those that the plan leaves out."""
+        _, index, path = self._index(str(batch.fingerprint))
+        without = left_out(batch.plan) if without is None else without
+        matcher = Matcher(self.spark, index.compiled, path, self.lake.rule_id_type(), without)
         return Planned(batch, JoinRows(self.widest, files, batch.plan), index, matcher, resumed)
 
     def _definition(self) -> dict[str, Any]:
@@ -224,8 +299,12 @@ class Joiner:
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
             self._prepare(planned.rows.sides, plan["id_type"])
-            with in_time_zone(self.spark, planned.index.compiled.time_zone):
-                figures = self._write(planned, placed)
+            zone = in_time_zone(self.spark, planned.index.compiled.time_zone)
+            try:
+                with zone, self._time_limit(planned, left_out(plan)):
+                    figures = self._write(planned, placed)
+            except SparkEndedError as error:
+                raise (self._attempts.told(error) if self._attempts is not None else error) from error
         done = replace(
             batch,
             state=DONE,
@@ -233,10 +312,11 @@ class Joiner:
             rows=figures["rows"],
             matches=figures["matches"],
             quarantined=figures["quarantined"],
+            errors=errors_of(planned.index.compiled, plan, figures["rows"]),
             seconds=round(time.perf_counter() - started, 3),
         )
         record_done(self.lake, done)
-        self._last = done
+        self._last, self._attempts, self._ended = done, None, False
         return done
 
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
@@ -317,15 +397,13 @@ class Joiner:
         self._prepared = StructType(structs)
 
     def _app(self, batch: MicroBatch, name: str) -> str:
-        return application(batch.plan["series"], name)
+        return app_of(batch.plan, name)
 
-    def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Matcher]:
+    def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Path]:
         if fingerprint not in self._indexes:
             stored = index_to_tag_with(self.lake, self.join.name, fingerprint)
             path = fetch_index(self.lake, stored)
-            compiled = ri.load(path)
-            matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type())
-            self._indexes[fingerprint] = (stored, JoinIndex.of(compiled, self.join.streams), matcher)
+            self._indexes[fingerprint] = (stored, JoinIndex.of(ri.load(path), self.join.streams), path)
         return self._indexes[fingerprint]
 
 

@@ -21,7 +21,6 @@ from pipelines.matching import bound_batches
 from pipelines.quarantine import quoted
 from pipelines.sample import source_sample
 from pipelines.schema import arrow_schema_of
-from pipelines.session import tested_column
 from rules_index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 
@@ -87,8 +86,8 @@ class PlacedRows:
     def _derived(self, stream: str) -> dict[str, Column]:
         """What Spark evaluates from a stream's rows alone, by its name."""
         return {
-            leaf.name: tested_column(self.workspace.spark, leaf.text, leaf.type).alias(leaf.name)
-            for index, _ in self.indexes
+            leaf.name: matcher.column(leaf).alias(leaf.name)
+            for index, matcher in self.indexes
             for leaf in index.inputs(stream)
             if leaf.text is not None
         }

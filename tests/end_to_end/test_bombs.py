@@ -1,0 +1,141 @@
+"""A predicate that ends Spark stops neither the other rules of its stream nor the other streams and joins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from pipelines.lake import arrow_schema
+from pipelines.tables import RULES
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = 60
+SETTINGS = """
+[lake]
+root = "lake"
+[spark]
+"spark.master" = "local[2]"
+"spark.driver.memory" = "1g"
+"spark.sql.shuffle.partitions" = "2"
+[rules]
+time_limit = "15 s"
+[streams.first]
+source = "source"
+key = ["id"]
+[streams.second]
+source = "source"
+[streams.left]
+source = "source"
+event_time = "t"
+[streams.right]
+source = "source"
+event_time = "t"
+[joins.both]
+streams = ["left", "right"]
+on = ["id"]
+window = "1 hour"
+"""
+
+
+class Runs:
+    """A lake with rules, and commands over it that let bombs in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(folder / "scratch")}
+        (folder / "deltatag.toml").write_text(SETTINGS)
+        self.command("init", str(folder))
+        self.append(0)
+
+    def append(self, start: int) -> None:
+        """A file of rows; the third one has no key."""
+        numbers = range(start, start + ROWS)
+        ids = [None if number == 2 else number for number in numbers]
+        columns = {"id": ids, "i": numbers, "s": ["abcabcab"] * ROWS}
+        rows = pl.DataFrame(columns, schema={"id": pl.Int64, "i": pl.Int64, "s": pl.String})
+        rows = rows.with_columns(t=pl.lit("2024-01-01").str.to_datetime(time_unit="us", time_zone="UTC"))
+        rows.write_delta(self.folder / "source", mode="append")
+
+    def write_rules(self, *rules: tuple[str, str, str]) -> None:
+        """The whole table of rules anew."""
+        rows = [dict(zip(("rule_id", "scope", "expression"), rule, strict=True)) for rule in rules]
+        table = pa.Table.from_pylist(rows, schema=arrow_schema(RULES))
+        write_deltalake(self.folder / "lake" / "rules", table, mode="overwrite")
+        self.command("compile")
+
+    def command(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """A command's end."""
+        program = [sys.executable, str(ROOT / "tests" / "end_to_end" / "bombs.py"), *arguments]
+        done = subprocess.run(
+            program, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=900
+        )
+        for raw in ("Connection refused", "not supposed to happen", "Traceback", "py4j", "Py4J"):
+            assert raw not in done.stdout + done.stderr, done.stdout + done.stderr
+        return done
+
+    def read(self, name: str) -> pl.DataFrame:
+        """A table of the lake."""
+        return pl.read_delta(self.folder / "lake" / name)
+
+    def runs(self, scope: str) -> list[dict]:
+        """The micro-batches of a scope."""
+        return self.read("runs").filter(pl.col("scope") == scope).sort("batch").to_dicts()
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Runs:
+    return Runs(tmp_path)
+
+
+GOOD = [("low", "first", "i < 30"), ("backwards", "first", "reverse(s) LIKE 'bacb%' AND i < 10")]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("bomb", ["oom", "stack", "endless"])
+def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
+    lake.write_rules(*GOOD, ("bomb", "first", f"reverse(s) = '{bomb}' OR i = 50"), ("all", "second", "i >= 0"))
+    done = lake.command("tag", "first", "second")
+    assert done.returncode == 0, done.stderr
+    assert "bomb" in done.stdout and "micro-batch 0" in done.stdout
+    tagged = {row["i"]: row["rule_ids"] for row in lake.read("first_tagged").to_dicts()}
+    assert tagged == {
+        i: [*(["backwards"] if i < 10 else []), *(["bomb"] if i == 50 else []), *(["low"] if i < 30 else [])]
+        for i in range(ROWS)
+        if i != 2
+    }
+    (batch,) = lake.runs("first")
+    assert {each["key"]: each["value"] for each in batch["errors"]} == {"bomb": ROWS - 1}
+    assert (batch["state"], batch["rows"], batch["quarantined"]) == ("done", ROWS, 1)
+    assert lake.read("quarantine_first").height == 1
+    assert lake.read("first_matches").height == sum(map(len, tagged.values()))
+    assert lake.read("second_tagged")["rule_ids"].to_list() == [["all"]] * ROWS
+    status = json.loads(lake.command("status", "--json").stdout)
+    assert "bomb" in " ".join(status[0]["notices"]) and not status[1]["notices"]
+    # the rule is taken back: nothing stands in the way of the next rows
+    lake.write_rules(*GOOD, ("all", "second", "i >= 0"))
+    lake.append(ROWS)
+    assert lake.command("tag", "first").returncode == 0
+    assert lake.runs("first")[1]["errors"] == []
+    assert lake.read("first_tagged").height == 2 * ROWS - 1
+
+
+@pytest.mark.timeout(1200)
+def test_joins_go_on(lake: Runs) -> None:
+    lake.write_rules(
+        ("bomb", "both", "reverse(left.s) = 'oom' OR left.i = 50"), ("low", "both", "left.i < 30 AND right.i < 20")
+    )
+    done = lake.command("join", "both")
+    assert done.returncode == 0, done.stderr
+    assert "bomb" in done.stdout and "micro-batch 0" in done.stdout
+    joined = {row["left"]["i"]: row["rule_ids"] for row in lake.read("both_tagged").to_dicts()}
+    assert joined == {i: ["low"] if i < 20 else ["bomb"] for i in [*range(20), 50] if i != 2}
+    (batch,) = lake.runs("both")
+    assert [each["key"] for each in batch["errors"]] == ["bomb"] and batch["state"] == "done"
