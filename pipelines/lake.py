@@ -180,8 +180,12 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
     try:
         return DeltaTable(delta_rs_uri(uri), version=version)
     except exceptions.TableNotFoundError:
+        if version is not None:
+            _refuse_if_version_is_gone(uri, version, what)
         raise MissingTableError(f"There is no Delta table at {uri} ({what}). {advice}") from None
     except (exceptions.DeltaError, OSError, ValueError) as error:
+        if version is not None:
+            _refuse_if_version_is_gone(uri, version, what)
         raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
 
 
@@ -196,6 +200,18 @@ def rows_in(table: DeltaTable) -> int | None:
     files = pa.table(table.get_add_actions())
     rows = files["num_records"] if "num_records" in files.column_names else None
     return None if rows is None or rows.null_count else sum(rows.to_pylist())
+
+
+def _refuse_if_version_is_gone(uri: str, version: int, what: str) -> None:
+    """TableError where the table is there, and only this version of it cannot be read any more, or yet."""
+    from deltalake import DeltaTable, exceptions
+
+    try:
+        newest = int(DeltaTable(delta_rs_uri(uri)).version())
+    except (exceptions.DeltaError, OSError, ValueError):
+        return
+    when = "is newer than the newest one" if version > newest else "was removed by the table's log retention"
+    raise TableError(f"Version {version} of {what} at {uri} cannot be read: it {when} ({newest} is the newest).")
 
 
 def catalog_location(spark: SparkSession, sql_name: str) -> str:

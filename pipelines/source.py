@@ -42,7 +42,8 @@ class Slice:
     """The files from `start` up to `end`, read with the columns that the source has at `schema_version`.
 
     `table_id` tells a source from another one made later at the same place. A slice that is `skipped` is a
-    commit that changed rows and that the operator told to pass over; it has no files.
+    commit that changed rows and that the operator told to pass over; it has no files. `lost` are the places, among the
+    files between start and end, of those that are gone and were told to be passed over.
     """
 
     table_id: str
@@ -51,6 +52,7 @@ class Slice:
     schema_version: int
     files: tuple[Add, ...]
     skipped: bool = False
+    lost: tuple[int, ...] = ()
 
     @property
     def bytes(self) -> int:
@@ -67,6 +69,7 @@ class Slice:
             "files": len(self.files),
             "bytes": self.bytes,
             "skipped": self.skipped,
+            **({"lost": list(self.lost)} if self.lost else {}),
         }
 
 
@@ -166,12 +169,14 @@ class Source:
                 for i, file in enumerate(self._added(version))
                 if (start.version, start.index) <= (version, i) < (end.version, end.index)
             ]
+        lost = tuple(plan.get("lost", ()))
+        files = [file for place, file in enumerate(files) if place not in set(lost)]
         if len(files) != plan["files"]:
             raise SourceError(
                 f"The source of the stream {self.name} no longer shows the {plan['files']} files of its unfinished "
                 f"micro-batch, but {len(files)}. {self._way_out(skip=False)}"
             )
-        return Slice(self.table_id, start, end, plan["schema_version"], tuple(files), plan["skipped"])
+        return Slice(self.table_id, start, end, plan["schema_version"], tuple(files), plan["skipped"], lost)
 
     def files_before(self, position: Position, first: Position) -> list[Add]:
         """The files of the rows that were taken from `first`, where the first run began, up to `position`.

@@ -23,6 +23,7 @@ from pipelines.columns import check_columns
 from pipelines.config import Stream
 from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEndedError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.lost_files import telling_lost_files, without_lost_files
 from pipelines.matching import Matcher, bound_batches, check_inputs
 from pipelines.origin import Origin
 from pipelines.pushdown import Matchable
@@ -164,7 +165,7 @@ class _Tagger:
             yield last
         if last is not None and last.state == PLANNED:
             source = open_source(self.spark, self.stream)
-            last = self._go_on(source, last)
+            last = self._go_on(source, last, skip_changes)
             yield last
         source = source or open_source(self.spark, self.stream)
         while True:
@@ -172,9 +173,12 @@ class _Tagger:
             if taken is None:
                 return
             stored = index_to_tag_with(self.lake, self.stream.name)
-            with self._zone_of(stored.fingerprint):
+            if skip_changes:
+                taken = without_lost_files(source, taken)
+            with self._zone_of(stored.fingerprint), self._telling(source, taken):
                 taken, batch = self._plan(source, taken, stored, last)
-            last = self._execute(source, taken, batch, resumed=False)
+            with self._telling(source, taken):
+                last = self._execute(source, taken, batch, resumed=False)
             yield last
 
     def _take(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> Slice | None:
@@ -250,9 +254,29 @@ class _Tagger:
             )
         return rows, refused
 
-    def _go_on(self, source: Source, batch: MicroBatch) -> MicroBatch:
-        """Do an unfinished micro-batch, with the newest index where nothing of it is written yet."""
+    def _telling(self, source: Source, taken: Slice) -> AbstractContextManager[None]:
+        """What tells of files that are gone, where an error comes of it."""
+        command = f"deltatag tag {self.stream.name}"
+        way_out = (
+            f"Tag what is left, without these rows, with: {command} --skip-changes, or everything that the source "
+        )
+        return telling_lost_files(source, taken.files, f"{way_out}holds now anew with: {command} --restart")
+
+    def _go_on(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
+        """Do an unfinished micro-batch; with `skip_changes` without files that are gone, if nothing of it is written
+        yet."""
         taken = source.retake(batch.plan)
+        left = without_lost_files(source, taken) if skip_changes and not taken.lost else taken
+        if left is not taken and holds_nothing(self.lake, batch, self._names):
+            with self._zone_of(str(batch.fingerprint)):
+                rows, refused = self._refused(source, left, batch.plan)
+            stored, taken = self._index(str(batch.fingerprint))[0], left
+            batch = self._plan_anew(batch, stored, {**left.to_plan(), "rows": rows, "quarantined": refused})
+        with self._telling(source, taken):
+            return self._do(source, taken, batch)
+
+    def _do(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
+        """Do an unfinished micro-batch, with the newest index where nothing of it is written yet."""
         newest = self._newer_index(source, taken, batch)
         if newest is not None or "given_up" in batch.plan:
             newest = newest or self._index(str(batch.fingerprint))[0]

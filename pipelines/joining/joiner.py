@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,6 +29,7 @@ from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows, least_time
 from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles, side_files
+from pipelines.lost_files import telling_lost_files
 from pipelines.matching import Matcher, check_inputs
 from pipelines.quarantine import quoted
 from pipelines.runs import (
@@ -205,6 +206,16 @@ class Joiner:
         with in_time_zone(self.spark, planned.index.compiled.time_zone), self._time_limit(planned, without):
             self._joined(planned, placed).write.format("noop").mode("overwrite").save()
 
+    @contextmanager
+    def _telling_lost_files(self, planned: Planned) -> Iterator[None]:
+        """While inside, an error where some of the files are gone is told as such."""
+        way_out = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
+        with ExitStack() as stack:
+            for side in planned.rows.sides:
+                adds = (*(side.new.files if side.new else ()), *side.earlier)
+                stack.enter_context(telling_lost_files(self.sources[side.stream.name], adds, way_out))
+            yield
+
     def _time_limit(self, planned: Planned, without: frozenset[str]) -> AbstractContextManager[None]:
         """What bounds the time of a micro-batch's work in Spark."""
         adds = [add for side in planned.rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
@@ -301,7 +312,7 @@ class Joiner:
             self._prepare(planned.rows.sides, plan["id_type"])
             zone = in_time_zone(self.spark, planned.index.compiled.time_zone)
             try:
-                with zone, self._time_limit(planned, left_out(plan)):
+                with zone, self._time_limit(planned, left_out(plan)), self._telling_lost_files(planned):
                     figures = self._write(planned, placed)
             except SparkEndedError as error:
                 raise (self._attempts.told(error) if self._attempts is not None else error) from error
