@@ -30,8 +30,16 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
     from pipelines.workspace import Workspace
 
     progress = Progress()
+    workspace = Workspace(load_configuration(_configuration(args)), quiet=not args.verbose, progress=progress)
     try:
-        yield Workspace(load_configuration(_configuration(args)), quiet=not args.verbose, progress=progress)
+        yield workspace
+    except Exception:
+        if "py4j" not in sys.modules:
+            raise
+        from pipelines.survival import step
+
+        with step(workspace, f"do what deltatag {args.verb} is to do"):
+            raise
     finally:
         progress.clear()
 

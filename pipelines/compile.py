@@ -21,6 +21,7 @@ from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import (
     StoredIndex,
     fetch_index,
+    file_sha256,
     newest_index,
     read_index,
     store_index,
@@ -311,7 +312,8 @@ def _store(
     """Write the index, and keep its file under the name by which `tag` looks for it."""
     try:
         stored = store_index(lake, name, version, fingerprint, engine, path, statistics, force)
-        os.replace(path, path.with_name(f"{stored.sha256}.index"))
+        if file_sha256(path) == stored.sha256:
+            os.replace(path, path.with_name(f"{stored.sha256}.index"))
     finally:
         path.unlink(missing_ok=True)
     return stored

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipelines.errors import IndexDamagedError, NoIndexError, TableError
-from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+import rules_index as ri
+from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
+from pipelines.lake import Lake, arrow_schema, first_line
 from pipelines.runs import PLANNED, last_batch
 from pipelines.scratch import indexes_folder, keep
 from pipelines.tables import CHUNK_BYTES, RULE_INDEX
@@ -69,6 +70,21 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
     return found
 
 
+def load_planned(lake: Lake, scope: str, fingerprint: str, command: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
+    """The index of a planned micro-batch, and its file. IndexOutdatedError if it is not to be had, with the way out."""
+    try:
+        stored = index_to_tag_with(lake, scope, fingerprint)
+        path = fetch_index(lake, stored)
+        return stored, ri.load(path), path
+    except (NoIndexError, IndexDamagedError, ri.ArtifactError) as error:
+        raise IndexOutdatedError(
+            f"The unfinished micro-batch of {scope} needs the index {fingerprint[:12]} that it was planned with, which "
+            f"cannot be read: {error} If another version of deltatag has planned it, let that one finish it. Else "
+            f"compile the rules (deltatag compile {scope}): a micro-batch of which no rows are written yet then "
+            f"goes on with the new index, any other can only be taken anew with the whole source: {command} --restart"
+        ) from error
+
+
 def store_index(
     lake: Lake,
     scope: str,
@@ -79,30 +95,51 @@ def store_index(
     statistics: Mapping[str, Any],
     anew: bool = False,
 ) -> StoredIndex:
-    """Write the index file at `path` as the scope's newest, in one commit.
+    """Write the index file at `path` as the scope's newest, in one commit; gives that of another run that was first.
 
     `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged; the one
     of an unfinished micro-batch is kept.
     """
-    from deltalake import ColumnProperties, WriterProperties, exceptions, write_deltalake
+    from deltalake import (
+        ColumnProperties,
+        CommitProperties,
+        Transaction,
+        WriterProperties,
+        exceptions,
+        write_deltalake,
+    )
 
     size = path.stat().st_size
     stored = StoredIndex(
         scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
         size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
-    kept = _unfinished(lake, scope, fingerprint) if anew else None
-    rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
-    chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
-    overwrite: dict[str, Any] = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
     # nobody looks for an index by its bytes: the least and the largest would be copies of them
     plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
-    mode = overwrite if anew else {"mode": "append"}
-    try:
-        write_deltalake(delta_rs_uri(lake.uri("rule_index")), chunks, writer_properties=writer, **mode)
-    except (exceptions.DeltaError, OSError) as error:
-        raise _not_written(lake, scope, error) from error
+    # of runs that store the same index at once one commits, and the others see it
+    mark = Transaction(f"deltatag/index/{scope}/{fingerprint}", time.time_ns())
+    for attempt in range(_ATTEMPTS):
+        table = lake.delta("rule_index")
+        mode: dict[str, Any] = {"mode": "append"}
+        kept = None
+        if anew:
+            kept = _unfinished(lake, scope, fingerprint)
+            mode = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
+        elif (found := newest_index(lake, scope)) is not None and found.fingerprint == fingerprint:
+            return found
+        rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
+        chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
+        marked = CommitProperties(app_transactions=[mark])
+        try:
+            write_deltalake(table, chunks, writer_properties=writer, commit_properties=marked, **mode)
+            return stored
+        except exceptions.CommitFailedError as error:
+            if attempt == _ATTEMPTS - 1:
+                raise _not_written(lake, scope, error) from error
+            time.sleep(0.05 * (attempt + 1))
+        except (exceptions.DeltaError, OSError) as error:
+            raise _not_written(lake, scope, error) from error
     return stored
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+_MAKES_TABLE = {"CreateTable", "CreateTableAsSelect", "ReplaceTable", "ReplaceTableAsSelect"}
+_MAKES_VIEW = {"CreateView"}
+
+
 def run_statement(workspace: Workspace, statement: str) -> DataFrame:
     """The statement's result; a statement that changes a table has been executed when this returns.
 
@@ -27,10 +31,44 @@ def run_statement(workspace: Workspace, statement: str) -> DataFrame:
     """
     spark = workspace.spark
     register_tables(workspace, statement)
+    refuse_what_would_be_lost(spark, statement)
     try:
         return spark.sql(statement)
     except PySparkException as error:
         raise StatementError(_explain(workspace, statement, error)) from error
+
+
+def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
+    """StatementError for a table or a view that would be gone with the command, its rows in a folder that nobody knows:
+    one without a place, in a session's catalog that is kept in memory."""
+    from py4j.protocol import Py4JJavaError
+
+    if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
+        return
+    session: Any = spark._jsparkSession
+    try:
+        plan = session.sessionState().sqlParser().parsePlan(statement)
+    except (PySparkException, Py4JJavaError):
+        return  # Spark says in its own words what is wrong with it
+    kind = plan.getClass().getSimpleName()
+    if kind not in _MAKES_TABLE | _MAKES_VIEW:
+        return
+    name = (plan.name() if kind in _MAKES_TABLE else plan.child()).nameParts()
+    parts = [str(name.apply(place)) for place in range(name.size())]
+    first = parts[0].lower() if len(parts) > 1 else ""
+    if first == "delta" or (first not in ("", "spark_catalog") and spark.conf.get(f"spark.sql.catalog.{first}", None)):
+        return
+    if kind in _MAKES_TABLE and plan.tableSpec().location().isDefined():
+        return
+    way_out = (
+        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` ..., and read it by the same name."
+        if kind in _MAKES_TABLE
+        else "Write its query into the statements that would use it."
+    )
+    raise StatementError(
+        f"The {'table' if kind in _MAKES_TABLE else 'view'} {'.'.join(parts)} would be gone when this command ends, "
+        f"for names are kept in memory where no catalog is configured. {way_out}"
+    )
 
 
 def statement_result(workspace: Workspace, statement: str) -> pa.Table:

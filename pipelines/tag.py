@@ -22,7 +22,7 @@ from pipelines.attempts import Attempts, described, holds_nothing, left_out, not
 from pipelines.columns import check_columns
 from pipelines.config import Stream
 from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEndedError
-from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.lost_files import telling_lost_files, without_lost_files
 from pipelines.matching import Matcher, bound_batches, check_inputs
 from pipelines.origin import Origin
@@ -313,7 +313,8 @@ class _Tagger:
         newest = newest_index(self.lake, self.stream.name)
         if newest is None or newest.fingerprint == batch.fingerprint or not taken.files:
             return None
-        if "given_up" not in batch.plan and not holds_nothing(self.lake, batch, self._names):
+        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
+        if may_go_on and not holds_nothing(self.lake, batch, self._names):
             return None
         try:
             columns = arrow_schema_of(slice_schema(source, taken.schema_version).json())
@@ -321,6 +322,14 @@ class _Tagger:
         except IndexOutdatedError:
             return None
         return newest
+
+    def _is_readable(self, fingerprint: str) -> bool:
+        """Whether this version of deltatag can read an index."""
+        try:
+            self._index(fingerprint)
+        except IndexOutdatedError:
+            return False
+        return True
 
     def _match(self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]) -> None:
         """Match the slice, without some of the columns that only Spark evaluates, and write nothing."""
@@ -399,9 +408,8 @@ class _Tagger:
 
     def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
         if fingerprint not in self._indexes:
-            stored = index_to_tag_with(self.lake, self.stream.name, fingerprint)
-            path = fetch_index(self.lake, stored)
-            self._indexes[fingerprint] = (stored, ri.load(path), path)
+            name = self.stream.name
+            self._indexes[fingerprint] = load_planned(self.lake, name, fingerprint, f"deltatag tag {name}")
         return self._indexes[fingerprint]
 
     def _reset(self, batch: MicroBatch) -> MicroBatch:

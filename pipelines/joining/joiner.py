@@ -20,11 +20,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-import rules_index as ri
 from pipelines.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.config import Join, Stream
 from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
-from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows, least_time
 from pipelines.joining.shuffle import joined_schema, matched
@@ -178,7 +177,8 @@ class Joiner:
         newest = newest_index(self.lake, self.join.name)
         if newest is None or newest.fingerprint == batch.fingerprint:
             return None
-        if "given_up" not in batch.plan and not holds_nothing(self.lake, batch, self._names):
+        may_go_on = "given_up" not in batch.plan and self._is_readable(str(batch.fingerprint))
+        if may_go_on and not holds_nothing(self.lake, batch, self._names):
             return None
         compiled = self._index(newest.fingerprint)[1].compiled
         try:
@@ -193,6 +193,14 @@ class Joiner:
     @property
     def _names(self) -> list[str]:
         return [quarantine_table(self.join.name), tagged_table(self.join.name)]
+
+    def _is_readable(self, fingerprint: str) -> bool:
+        """Whether this version of deltatag can read an index."""
+        try:
+            self._index(fingerprint)
+        except IndexOutdatedError:
+            return False
+        return True
 
     def _match(self, files: list[SideFiles], without: frozenset[str]) -> None:
         """Join what the micro-batch reads, without some of what only Spark evaluates, and write nothing."""
@@ -412,9 +420,9 @@ class Joiner:
 
     def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Path]:
         if fingerprint not in self._indexes:
-            stored = index_to_tag_with(self.lake, self.join.name, fingerprint)
-            path = fetch_index(self.lake, stored)
-            self._indexes[fingerprint] = (stored, JoinIndex.of(ri.load(path), self.join.streams), path)
+            name = self.join.name
+            stored, compiled, path = load_planned(self.lake, name, fingerprint, f"deltatag join {name}")
+            self._indexes[fingerprint] = (stored, JoinIndex.of(compiled, self.join.streams), path)
         return self._indexes[fingerprint]
 
 

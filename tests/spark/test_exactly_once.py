@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipelines import tag, writing
+from pipelines import attempts, tag, writing
 from pipelines.compile import compile_scopes
-from pipelines.runs import batches
+from pipelines.errors import RestartedError, SourceError
+from pipelines.runs import OF_ATTEMPTS, batches
 from pipelines.tag import tag_stream
 
 STREAM = {"source": "lake/source", "key": ["id"]}
@@ -86,7 +87,10 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
         streams = {"s": {**STREAM, "checks": {"even": "seq % 2 = 0"}, "matches": False}}
     result = tag_stream(new_workspace(streams), "s")
     first, *rest = batches(workspace.lake, "s")
-    assert (first.rows, first.matches, first.quarantined, dict(first.plan)) == (40, 27, 4, dict(planned.plan))
+    # with nothing written yet the newest rules are taken
+    anew = edited and step == "planned"
+    assert (first.rows, first.matches, first.quarantined) == (40, 36 if anew else 27, 4)
+    assert first.fingerprint != planned.fingerprint if anew else dict(first.plan) == dict(planned.plan)
     assert result.batches == 1 + len(rest) == 1 + edited
     tagged = {row["seq"]: (row["rule_ids"], row["tagged_at"]) for row in read(workspace, "s_tagged").collect()}
     refused = [row["seq"] for row in read(workspace, "quarantine_s").collect()]
@@ -94,12 +98,134 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
     assert seen == Counter(range(60 if edited else 40))
     for seq in range(40):
         if seq % 10 != 3:
-            assert tagged[seq][0] == (["low"] if seq < 30 else [])
+            assert tagged[seq][0] == (["low"] if seq < 30 else ["high"] if anew else [])
     pairs = Counter((row["rule_id"], row["id"]) for row in read(workspace, "s_matches").collect())
-    assert pairs == Counter(("low", seq) for seq in range(30) if seq % 10 != 3)
+    of_high = range(30, 40) if anew else ()
+    assert pairs == Counter(
+        (name, n) for name, of in (("low", range(30)), ("high", of_high)) for n in of if n % 10 != 3
+    )
     if edited:
         assert all(tagged[seq][0] == ["high"] for seq in range(40, 60) if seq % 2 == 0)
         assert [seq for seq in sorted(refused) if seq >= 40] == [n for n in range(40, 60) if n % 2]
+
+
+@pytest.mark.parametrize("writer", ["workers", "spark"], indirect=True)
+@pytest.mark.parametrize("until", ["nothing", "quarantine_s", "s_matches", "s_tagged"])
+@pytest.mark.usefixtures("writer")
+def test_a_zombie_of_a_plan_that_was_planned_anew(new_workspace, add_rules, monkeypatch, until: str) -> None:
+    """The run that planned first is stopped between two writes; another run plans the micro-batch anew while it has
+    written nothing, or finds what it has written; then the first one goes on."""
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 40)
+    add_rules(workspace, ("low", "s", "seq < 30"))
+    compile_scopes(workspace)
+
+    def another_run(*_arguments) -> None:
+        monkeypatch.undo()
+        add_rules(workspace, ("high", "s", "seq >= 30"))
+        compile_scopes(workspace)
+        tag_stream(new_workspace({"s": STREAM}), "s")
+
+    def then_another_run(method):
+        def write(self, name, *arguments):
+            done = method(self, name, *arguments)
+            if name == until:
+                another_run()
+            return done
+
+        return write
+
+    if until == "nothing":
+        go_on = tag._Tagger._execute
+
+        def late(self, *arguments, **named):
+            another_run()
+            return go_on(self, *arguments, **named)
+
+        monkeypatch.setattr(tag._Tagger, "_execute", late)
+    else:
+        for method in ("_append", "_enter"):
+            monkeypatch.setattr(writing.Output, method, then_another_run(getattr(writing.Output, method)))
+    if until == "nothing":
+        with pytest.raises(RestartedError, match="micro-batch 0 of s"):
+            tag_stream(workspace, "s")
+    else:
+        tag_stream(workspace, "s")
+    (batch,) = batches(workspace.lake, "s")
+    names = {"low", "high"} if until == "nothing" else {"low"}
+    tagged = read(workspace, "s_tagged").collect()
+    assert sorted(row["seq"] for row in tagged) == [seq for seq in range(40) if seq % 10 != 3]
+    assert {name for row in tagged for name in row["rule_ids"]} == names
+    assert {row["index_fingerprint"] for row in tagged} == {batch.fingerprint}
+    assert sorted(row["seq"] for row in read(workspace, "quarantine_s").collect()) == [3, 13, 23, 33]
+    assert batch.matches == read(workspace, "s_matches").count() == (36 if until == "nothing" else 27)
+    assert OF_ATTEMPTS[0] not in batch.plan
+
+
+@pytest.mark.parametrize("held", [[], ["quarantine_s"], ["quarantine_s", "s_matches"]])
+@pytest.mark.parametrize("dies_after", ["intent", "fences", "plan"])
+def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held: list[str], dies_after: str) -> None:
+    """Between any two steps of planning anew the run ends, and what another run had written by then counts once."""
+    workspace = new_workspace({"s": STREAM})
+    append(workspace, 0, 40)
+    add_rules(workspace, ("low", "s", "seq < 30"))
+    compile_scopes(workspace)
+    with pytest.MonkeyPatch.context() as patch:
+        if held:
+            for method in ("_append", "_enter"):
+                patch.setattr(writing.Output, method, dying(getattr(writing.Output, method), held[-1]))
+        else:
+            patch.setattr(tag._Tagger, "_execute", _die)
+        with pytest.raises(DiedError):
+            tag_stream(workspace, "s")
+    add_rules(workspace, ("high", "s", "seq >= 30"))
+    compile_scopes(workspace)
+    with pytest.MonkeyPatch.context() as patch:
+        # what the first run has written comes to light only behind the look that decides to plan anew
+        patch.setattr(tag, "holds_nothing", lambda *_: True)
+        if dies_after == "intent":
+            patch.setattr(attempts, "give_up", _die)
+        elif dies_after == "fences":
+            fenced = attempts.give_up
+            patch.setattr(attempts, "give_up", lambda *all_of_them: (fenced(*all_of_them), _die()))
+        else:
+            patch.setattr(tag._Tagger, "_execute", _die)
+        with pytest.raises(DiedError):
+            tag_stream(workspace, "s")
+    tag_stream(new_workspace({"s": STREAM}), "s")
+    (batch,) = batches(workspace.lake, "s")
+    names = {"low"} if "s_matches" in held else {"low", "high"}
+    tagged = read(workspace, "s_tagged").collect()
+    assert sorted(row["seq"] for row in tagged) == [seq for seq in range(40) if seq % 10 != 3]
+    assert {name for row in tagged for name in row["rule_ids"]} == names
+    assert sorted(row["seq"] for row in read(workspace, "quarantine_s").collect()) == [3, 13, 23, 33]
+    assert batch.matches == read(workspace, "s_matches").count() == (27 if len(names) == 1 else 36)
+
+
+def _die(*_arguments, **_named):
+    raise DiedError
+
+
+def test_files_that_were_removed_before_they_were_tagged(new_workspace, add_rules) -> None:
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+    workspace = new_workspace({"s": {**STREAM, "start": 0}})
+    for start in (0, 40, 80):
+        append(workspace, start, start + 40)
+    compile_scopes(workspace)
+    source = Path(workspace.configuration.streams["s"].source)
+    (second,) = (a["path"] for a in DeltaTable(source).get_add_actions().to_pylist() if a["min"]["seq"] == 40)
+    (source / second).unlink()
+    for _ in range(2):
+        with pytest.raises(SourceError, match=r"1 of the 3 files.*Version 1 .*40 rows.*--skip-changes.*--restart"):
+            tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s")
+    tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s", skip_changes=True)
+    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in read(workspace, name).collect()]
+    assert sorted(seqs) == [*range(40), *range(80, 120)]
+    append(workspace, 120, 130)
+    assert tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s").rows == 10
 
 
 def test_two_runs_at_once_write_each_row_once(new_workspace, add_rules) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pipelines.compile import compile_scopes
 from pipelines.config import parse_configuration
 from pipelines.errors import StatementError
-from pipelines.sql import register_tables, statement_result
+from pipelines.sql import register_tables, run_statement, statement_result
 from pipelines.status import status
 from pipelines.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
@@ -133,3 +133,25 @@ def test_status_tells_what_is_due_and_how_far_behind(workspace) -> None:
     (behind,) = status(workspace)
     assert (behind.compile_due, behind.rules_version, behind.index_version) == (True, 1, 0)
     assert (behind.lag_versions, behind.lag_rows, behind.tagged_version) == (1, 7, 0)
+
+
+@pytest.mark.parametrize("name", ["mine", "default.mine", "`my table`"])
+@pytest.mark.parametrize(
+    "made",
+    ["CREATE TABLE {} AS SELECT 1 AS a", "CREATE OR REPLACE TABLE {} (a INT)", "CREATE VIEW {} AS SELECT 1 AS a"],
+)
+def test_what_would_be_gone_with_the_command_is_refused(new_workspace, name: str, made: str) -> None:
+    with pytest.raises(StatementError, match="would be gone"):
+        run_statement(new_workspace(), made.format(name))
+
+
+def test_a_table_with_a_place_stays(new_workspace, tmp_path) -> None:
+    run_statement(new_workspace(), f"CREATE TABLE delta.`{tmp_path}/mine` AS SELECT 1 AS a")
+    run_statement(
+        new_workspace(), f"CREATE TABLE placed_mine USING delta LOCATION '{tmp_path}/placed' AS SELECT 2 AS a"
+    )
+    run_statement(new_workspace(), "CREATE TEMPORARY VIEW passing AS SELECT 1 AS a")
+    found = [
+        run_statement(new_workspace(), f"SELECT a FROM delta.`{tmp_path}/{n}`").collect() for n in ("mine", "placed")
+    ]
+    assert [row[0]["a"] for row in found] == [1, 2]

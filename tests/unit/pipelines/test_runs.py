@@ -6,6 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pytest
+
 from pipelines.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
 
 
@@ -46,3 +49,59 @@ def test_concurrent_plans_agree(new_workspace) -> None:
         found = list(pool.map(lambda n: record_plan(lake, planned("s", 0, by=n)), range(4)))
     assert found == [found[0]] * 4
     assert len(batches(lake)) == 1
+
+
+def test_the_last_one_is_found_in_the_newest_file_alone(new_workspace, monkeypatch) -> None:
+    from deltalake import write_deltalake
+
+    from pipelines import runs
+
+    lake = new_workspace(spark=False).lake
+    read: list[int] = []
+    rows_in = runs._rows_in
+    monkeypatch.setattr(runs, "_rows_in", lambda *arguments: read.append(1) or rows_in(*arguments))
+    for first in range(0, 400, 20):
+        rows = [runs._to_rows(planned(scope, n)) for n in range(first, first + 20) for scope in ("a", "z")]
+        write_deltalake(lake.uri("runs"), pa.concat_tables(rows), mode="append")
+    for number in (400, 401):
+        record_plan(lake, planned("m", number))
+    read.clear()
+    assert last_batch(lake, "z") == planned("z", 399) and len(read) == 1
+    assert [each.batch for each in runs.newest_first(lake, "a")] == list(range(399, -1, -1))
+    assert last_batch(lake, "m") == planned("m", 401)
+    # files of other numbers, merged in any order
+    lake.delta("runs").optimize.compact()
+    assert [each.batch for each in runs.newest_first(lake, "m")] == [401, 400]
+    assert len(list(runs.newest_first(lake, "z"))) == 400
+
+
+def test_a_plan_is_revised_once(new_workspace) -> None:
+    from datetime import timedelta
+
+    from pipelines.errors import RestartedError
+    from pipelines.runs import revise
+
+    lake = new_workspace(spark=False).lake
+    first = record_plan(lake, planned("s", 0, by="it's one", series="x"))
+    counted = revise(lake, first, {**first.plan, "attempts": 2})
+    anew = revise(lake, counted, {"by": "two", "series": "y"}, started_at=first.started_at + timedelta(seconds=1))
+    assert last_batch(lake, "s") == anew
+    for zombie in (first, counted):
+        with pytest.raises(RestartedError, match="micro-batch 0 of s"):
+            revise(lake, zombie, {"by": "three"})
+        with pytest.raises(RestartedError, match="micro-batch 0 of s"):
+            record_done(lake, replace(zombie, state=DONE, rows=7))
+    assert last_batch(lake, "s") == anew
+    record_done(lake, replace(anew, plan={**anew.plan, "attempts": 2, "search": {}}, rows=1))
+    done = last_batch(lake, "s")
+    assert done is not None and (done.state, done.plan, done.rows) == (DONE, anew.plan, 1)
+
+
+def test_a_reset_of_a_plan_that_was_being_planned_anew_gives_up_both(new_workspace) -> None:
+    from pipelines.runs import given_up, plan_reset, revise
+
+    lake = new_workspace(spark=False).lake
+    first = record_plan(lake, planned("s", 0, series="x"))
+    revise(lake, first, {"series": "y", "given_up": "x"}, started_at=datetime(2024, 1, 2, tzinfo=UTC))
+    # as whoever saw the first plan finds it
+    assert given_up(plan_reset(lake, first).plan) == ["y", "x"]
