@@ -34,7 +34,7 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # output = "all"                    # or "matched": write only rows with at least one rule
 # matches = true                    # keep flights_matches
 # cluster_by = ["origin"]           # of the tagged table
-# partition_by = ["day"]            # of the tagged table; by default as the source, [] for none
+# partition_by = []                 # of the tagged table, where cluster_by is not given; as the source by default
 # checks = { sane_delay = "dep_delay IS NULL OR dep_delay > -120" }   # where one is not TRUE the row goes to quarantine
 # max_quarantine_share = 1.0
 
