@@ -196,7 +196,7 @@ def _told(error: Exception, args: Namespace) -> str:
 
 def _tag_line(result: TagResult) -> str:
     if not result.batches:
-        return f"{result.stream}: nothing new"
+        return "\n".join(map(paragraph, result.notices)) or f"{result.stream}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
     raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
     line = (

@@ -15,6 +15,7 @@ from pipelines.index_store import StoredIndex, newest_index
 from pipelines.join import notices
 from pipelines.joining.joiner import definition_changes, definition_of
 from pipelines.lake import open_delta, rows_in
+from pipelines.only_joined import is_only_joined, told
 from pipelines.runs import DONE, MicroBatch, last_batch
 from pipelines.source import Position, position_from_plan, source_standing
 from pipelines.workspace import Workspace
@@ -74,10 +75,12 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
     lags: list[_Lag] = []
     due = True
     alone = isinstance(scope, Stream)
+    unneeded = False
     try:
         last = last_batch(workspace.lake, scope.name)
         stored = newest_index(workspace.lake, scope.name)
         lags = [_lag(workspace, *each) for each in _positions(workspace, scope, last)]
+        unneeded = alone and is_only_joined(workspace, scope.name)
         problems += [lag.problem for lag in lags if lag.problem is not None]
         if isinstance(scope, Join):
             problems += _changes(workspace, scope, last)
@@ -96,15 +99,15 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         compile_due=due,
         source_version=lags[0].source_version if alone and lags else None,
         tagged_version=_tagged_version(last) if alone and last is not None else None,
-        lag_versions=_total([lag.versions for lag in lags]),
-        lag_rows=_total([lag.rows for lag in lags]),
+        lag_versions=None if unneeded else _total([lag.versions for lag in lags]),
+        lag_rows=None if unneeded else _total([lag.rows for lag in lags]),
         last_batch=last.batch if last else None,
         last_state=last.state if last else None,
         last_rows=last.rows if last else None,
         last_started_at=last.started_at if last else None,
         problem="; ".join(problems) or None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
-        notices=_notices(scope.name, last) if last is not None else (),
+        notices=_notices(scope.name, last) if last is not None else (told(workspace, scope.name),) * unneeded,
     )
 
 

@@ -25,6 +25,7 @@ from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEnde
 from pipelines.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.lost_files import telling_lost_files, without_lost_files
 from pipelines.matching import Matcher, bound_batches, check_inputs
+from pipelines.only_joined import is_only_joined, told
 from pipelines.origin import Origin
 from pipelines.pushdown import Matchable
 from pipelines.quarantine import check_conditions, count_refused
@@ -106,11 +107,14 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
 
     `restart` empties the stream's tables and begins again at its start. `skip_changes` passes over commits of
     the source that changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is
-    left out of the micro-batch in which it does (pipelines.attempts).
+    left out of the micro-batch in which it does (pipelines.attempts). Nothing is done of a stream that only joins need
+    (pipelines.only_joined), except with `restart`.
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
     started = time.perf_counter()
     results, stream = [TagResult(name)], workspace.configuration.stream(name)
+    if not restart and is_only_joined(workspace, name):
+        return replace(results[-1], notices=(told(workspace, name),))
 
     def go_on(ended: bool) -> None:
         with step(workspace, f"tag {name}"), workspace.active_session():
@@ -132,7 +136,9 @@ def tag_is_due(workspace: Workspace, name: str) -> bool:
     if origin is not None and not workspace.lake.exists(tagged_table(origin)):
         return False
     last = last_batch(workspace.lake, name)
-    if last is None or last.state != DONE or last.plan.get("reset"):
+    if last is None:
+        return not is_only_joined(workspace, name)
+    if last.state != DONE or last.plan.get("reset"):
         return True
     return has_more(workspace, workspace.configuration.stream(name), next_position(last), last.plan["table_id"])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigurationError, PipelineError, TableError
 from pipelines.lake import first_line
+from pipelines.only_joined import is_only_joined
 from pipelines.tables import tagged_table
 from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, Finding, GateResult
@@ -52,6 +53,8 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResul
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
     name = tagged_table(configured)
+    if is_only_joined(workspace, stream):
+        return _unneeded(name, tagged_expectations(configured))
     try:
         judged, measures, counts = _measuring(lambda: tagged.suites(workspace, configured, newest))
     except PipelineError as error:
@@ -162,6 +165,12 @@ def _judge(
 ) -> GateResult:
     findings, report = validate(documents_folder(workspace.configuration), judged)
     return GateResult(name, findings, measures, counts, report)
+
+
+def _unneeded(name: str, expected: Sequence[Expectation]) -> GateResult:
+    """A table that there is no need of: nothing in it can be wrong."""
+    why = "Only joins need the stream's rows, and none is tagged."
+    return GateResult(name, tuple(Finding(e.name, e.severity, True, None, why) for e in expected))
 
 
 def _unjudged(name: str, expected: Sequence[Expectation], error: PipelineError) -> GateResult:

@@ -22,9 +22,10 @@ from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status
 from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.tag import tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
-from quality.gates import QualityGates, joined_gate
+from quality.gates import QualityGates, joined_gate, tagged_gate
 from quality.written import Written
 
 CONFIGURATION = """
@@ -131,7 +132,7 @@ def test_a_run_does_what_is_due_judges_it_and_then_finds_nothing_to_do(open_lake
     report = run_due(workspace, gates)
     assert report.failures == {}
     assert [result.gate for result in gates.results] == [
-        "rules", "orders", "orders_tagged", "payments", "payments_tagged", "paid_tagged"
+        "rules", "orders", "orders_tagged", "payments", "paid_tagged"
     ]  # fmt: skip
     expected = sorted(pairs(orders(0, 60), payments(0, 60)))
     assert tagged(workspace) == expected
@@ -167,8 +168,7 @@ def test_a_shut_source_keeps_the_join_from_running_and_stops_nothing_else(open_l
     report = run_due(workspace, QualityGates())
     assert set(report.failures) == {"orders", "paid"}
     assert "at most 0.25 is allowed" in report.failures["paid"]
-    assert [result.stream for result in report.tagged] == ["payments"]
-    assert report.joined == [] and not workspace.lake.exists("paid_tagged")
+    assert report.tagged == report.joined == [] and not workspace.lake.exists("paid_tagged")
 
 
 FAULTS: list[tuple[str, Callable[[Any], Any]]] = [
@@ -248,6 +248,39 @@ def test_rows_that_come_too_late_are_counted_as_a_warning(open_lake) -> None:
     assert (result.rows, result.quarantined, judged.measures["quarantined_rows"]) == (29, 9, 9)
     assert failed(judged) == {"quarantine_share": WARNING}
     assert judged.passed
+
+
+def test_a_stream_that_only_a_join_needs_is_not_copied(open_lake) -> None:
+    workspace = open_lake()
+    assert run_due(workspace, QualityGates()).failures == {}
+    assert workspace.lake.exists("orders_tagged") and not workspace.lake.exists("payments_tagged")
+    assert not tag_is_due(workspace, "payments")
+    standing = {one.scope: one for one in status(workspace)}["payments"]
+    assert (standing.lag_versions, standing.problem) == (None, None)
+    (told,) = standing.notices
+    assert told.startswith("payments has no rule, and is read by the join paid alone")
+    assert tag_stream(workspace, "payments").notices == (told,)
+    assert failed(tagged_gate(workspace, "payments")) == {}
+
+    # its first rule has all of it tagged, and what is tagged goes on when the last rule goes
+    rule = pa.Table.from_pylist(
+        [{"rule_id": "paid", "scope": "payments", "expression": "paid > 50"}], arrow_schema(RULES)
+    )
+    write_deltalake(workspace.lake.uri("rules"), rule, mode="append")
+    report = run_due(workspace, QualityGates())
+    assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 60)]
+    workspace.spark.sql(f"DELETE FROM {workspace.lake.sql_name('rules')} WHERE scope = 'payments'").collect()
+    append(workspace, None, payments(60, 65))
+    report = run_due(workspace, QualityGates())
+    assert report.failures == {} and [(each.stream, each.rows) for each in report.tagged] == [("payments", 5)]
+
+
+def test_a_stream_that_only_a_join_needs_is_copied_for_the_asking(open_lake) -> None:
+    workspace = open_lake()
+    compile_scopes(workspace)
+    assert tag_stream(workspace, "payments", restart=True).rows == 60
+    append(workspace, None, payments(60, 65))
+    assert tag_stream(workspace, "payments").rows == 5
 
 
 def test_a_join_that_has_nothing_to_show_passes(open_lake) -> None:
