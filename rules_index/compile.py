@@ -62,7 +62,7 @@ def compile_rules(
     flattened = flattener.finish()
     accepted = enabled.chosen(np.flatnonzero(flattener.kept))
     conjunctions = flattened.conjunctions
-    inputs = _inputs(flattened.attributes)
+    inputs = inputs_of(flattened.attributes)
     ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
     # a million texts take more memory than the index of them
     del rules, enabled, accepted, flattener
@@ -143,6 +143,7 @@ def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     return Leaf(name, data_type)
 
 
-def _inputs(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
+def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
+    """The leaves that attributes read, by name."""
     leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
     return tuple(leaves[name] for name in sorted(leaves))

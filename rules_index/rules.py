@@ -74,6 +74,11 @@ class RuleColumns:
         return RuleColumns(*(None if column is None else column.take(pa.array(places)) for column in columns))
 
 
+def rejects_schema(id_type: pa.DataType) -> pa.Schema:
+    """The columns of `Rejects.table`."""
+    return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
+
+
 @dataclass
 class Rejects:
     """Rules that do not compile, with the reason and the 0-based position in the text."""
@@ -94,14 +99,7 @@ class Rejects:
                 row[1:3],
             ),
         )
-        schema = pa.schema(
-            [
-                ("rule_id", id_type),
-                ("error", pa.string()),
-                ("message", pa.string()),
-                ("position", pa.int64()),
-            ]
-        )
+        schema = rejects_schema(id_type)
         return pa.table(
             [pa.array([row[i] for row in rows], schema.field(i).type) for i in range(4)],
             schema=schema,

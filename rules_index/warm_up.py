@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rules_index.artifact import dumps, loads
 from rules_index.compile import compile_rules
+from rules_index.implication.lint import lint
 from rules_index.join import JoinIndex, Side
 
 _TYPES = {
@@ -33,7 +34,7 @@ _FAR = 1 << 40
 
 
 def warm_up() -> int:
-    """Matches a small batch with rules on columns of every type, and a join; returns the number of matches."""
+    """Matches a small batch with rules on columns of every type, joins and lints; returns the number of results."""
     numbers = ("tiny", "small", "whole", "big", "single", "double", "price", "wide")
     rules = [(f"{name} in order", f"{name} > 1 AND {name} <> 3") for name in numbers]
     rules += [
@@ -49,7 +50,21 @@ def warm_up() -> int:
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
-    return len(compiled.match(batch).flatten()) + _warm_up_join()
+    return len(compiled.match(batch).flatten()) + _warm_up_join() + _warm_up_lint(schema)
+
+
+def _warm_up_lint(schema: pa.Schema) -> int:
+    """Looks for what is odd about rules that imply one another in each way; returns the number of findings."""
+    rules = [
+        ("one", "whole > 1 AND text IN ('x', 'y')"),
+        ("implied", "whole > 2 AND text = 'x'"),
+        ("same", "text = 'x' AND whole > 2"),
+        ("never", "whole > 2 AND whole < 1"),
+        ("low", "whole < 5 OR whole IS NULL"),
+        ("high", "whole >= 5 AND (double > 1.5 OR double > 2.5)"),
+        ("by both", "whole > -7"),
+    ]
+    return len(lint(rules, schema))
 
 
 def _warm_up_join() -> int:

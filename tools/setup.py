@@ -112,10 +112,10 @@ def classes_state() -> str:
 
 def kernels_state() -> str:
     """The sources of the kernels: what Numba's cache goes by."""
-    sources = [*(ROOT / "rules_index" / "kernels").glob("*.py"), ROOT / "rules_index" / "warm_up.py"]
-    for folder in ("expressions/patterns", "join"):
-        sources += (ROOT / "rules_index" / folder).glob("*.py")
-    return hashlib.sha256("".join(file_hash(path) for path in sorted(sources)).encode()).hexdigest()
+    modules = (ROOT / "rules_index").rglob("*.py")
+    sources = [path for path in modules if path.name == "warm_up.py" or "rules_index.kernels" in path.read_text()]
+    sources += (ROOT / "rules_index" / "kernels").glob("*.py")
+    return hashlib.sha256("".join(file_hash(path) for path in sorted(set(sources))).encode()).hexdigest()
 
 
 def make_environment() -> None:

@@ -13,6 +13,7 @@ from rules_index.engines.flat import Conjunctions
 from rules_index.engines.layout import BLOCK_ROWS, Placement, lay_out
 from rules_index.engines.stored import Stored, Term, box_of, boxes_of
 from rules_index.engines.validate import validate
+from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
@@ -22,10 +23,9 @@ MEASURED = {
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
-SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
 SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
-KERNEL = tuple(name for name in Index._fields if name not in (*SCALARS, *SHARED, *MEASURED))
+KERNEL = tuple(DTYPES)
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
 REARRANGED_ROWS, ROWS_A_CONJUNCTION = 1 << 20, 64
 """Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda), and how many more

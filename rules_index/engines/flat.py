@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,3 +61,11 @@ def require_offsets(offsets: np.ndarray, end: int, what: str) -> None:
 def require_range(values: np.ndarray, low: int, high: int, what: str) -> None:
     """Integers in [low, high)."""
     require(values.size == 0 or (values.min() >= low and values.max() < high), what)
+
+
+def require_form(arrays: Mapping[str, np.ndarray], name: str, dtype: Any, columns: int = 0) -> None:
+    """An array of this name and type with so many columns, or of one dimension for 0."""
+    require(name in arrays, name)
+    array = arrays[name]
+    require(array.dtype == dtype and array.ndim == (2 if columns else 1), name)
+    require(not columns or array.shape[1] == columns, name)

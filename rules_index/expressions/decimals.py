@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
+
+from rules_index.kernels.jit import jit
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask]
@@ -95,7 +96,7 @@ def from_floats(values: pa.Array, target: pa.DataType) -> Outcome:
     return _array(out, ~finite | failed, target), failed & finite
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _load(low, high, limbs):  # type: ignore[no-untyped-def]
     """Writes a magnitude; returns whether the number is negative."""
     negative = (high >> np.uint64(63)) != 0
@@ -109,7 +110,7 @@ def _load(low, high, limbs):  # type: ignore[no-untyped-def]
     return negative
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
     low = limbs[0] | (limbs[1] << np.uint64(32))
     high = limbs[2] | (limbs[3] << np.uint64(32))
@@ -119,7 +120,7 @@ def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
     out[0], out[1] = low, high
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
     """limbs = limbs * factor + plus."""
     carry = np.uint64(plus)
@@ -129,7 +130,7 @@ def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
         carry = value >> np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
     while power >= 9:
         _times_small(limbs, 1000000000, 0)
@@ -138,7 +139,7 @@ def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
         _times_small(limbs, 10, 0)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
     """Divides in place; returns the remainder."""
     remainder = np.uint64(0)
@@ -149,7 +150,7 @@ def _divide_small(limbs, divisor):  # type: ignore[no-untyped-def]
     return remainder
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
     """Drops decimal digits, rounding half up (away from zero) or cutting them off."""
     if power <= 0:
@@ -165,7 +166,7 @@ def _scale_down(limbs, power, half_up):  # type: ignore[no-untyped-def]
             limbs[index] = np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _digits(limbs, spare):  # type: ignore[no-untyped-def]
     """How many decimal digits a magnitude has (0 for zero); `spare` is overwritten."""
     spare[:] = limbs
@@ -187,7 +188,7 @@ def _digits(limbs, spare):  # type: ignore[no-untyped-def]
         count += 1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _less(a, b):  # type: ignore[no-untyped-def]
     for index in range(_LIMBS - 1, -1, -1):
         if a[index] != b[index]:
@@ -195,7 +196,7 @@ def _less(a, b):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _add(a, b):  # type: ignore[no-untyped-def]
     """a += b."""
     carry = np.uint64(0)
@@ -205,7 +206,7 @@ def _add(a, b):  # type: ignore[no-untyped-def]
         carry = value >> np.uint64(32)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _subtract(a, b, out):  # type: ignore[no-untyped-def]
     """out = a - b where a >= b."""
     borrow = np.uint64(0)
@@ -215,7 +216,7 @@ def _subtract(a, b, out):  # type: ignore[no-untyped-def]
         borrow = np.uint64(1) if value >> np.uint64(32) else np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _multiply(a, b, out):  # type: ignore[no-untyped-def]
     """out = a * b of magnitudes below 2^128."""
     out[:] = 0
@@ -228,7 +229,7 @@ def _multiply(a, b, out):  # type: ignore[no-untyped-def]
         out[i + 4] = carry
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _operate(  # type: ignore[no-untyped-def]
     operation, left, right, left_scale, right_scale, scale, precision, out, failed
 ):
@@ -273,7 +274,7 @@ def _operate(  # type: ignore[no-untyped-def]
             failed[row] = True
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
@@ -297,7 +298,7 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
             _store(limbs, not negative, out[row])
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
     limbs = np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
@@ -311,7 +312,7 @@ def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
         whole[row] = np.int64(~low + np.uint64(1)) if negative else np.int64(low)
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _parse(data, offsets, finite, scale, precision, out, failed):  # type: ignore[no-untyped-def]
     """Decimal text such as -1.5e-07 to the target's unscaled value."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -11,6 +13,10 @@ from typing import Any
 import numba
 
 _ROOT = Path(__file__).parent.parent
+_SET_UP = Path(sys.prefix) / "share" / "deltatag" / "numba"
+"""Where set-up keeps the kernels that it compiles, for the command line, Spark's workers and whoever imports this."""
+if "NUMBA_CACHE_DIR" not in os.environ and os.access(_SET_UP, os.W_OK):
+    vars(numba.config)["CACHE_DIR"] = str(_SET_UP)
 
 
 def jit(function: Callable[..., Any]) -> Any:

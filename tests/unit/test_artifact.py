@@ -1,10 +1,6 @@
 """Whatever the bytes are, loading gives the same index or `ArtifactError`."""
 
-import hashlib
-import os
 import random
-import re
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +11,8 @@ import rules_index as ri
 from rules_index import artifact
 from rules_index.engines import ENGINES
 
-DAMAGES = int(os.environ.get("DELTATAG_DAMAGES", "400"))
-"""Damaged and forged files of each engine."""
+DAMAGES = 400
+"""Damaged files of each engine."""
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("big", pa.int64()), ("x", pa.float64()), ("s", pa.string()), ("d", pa.decimal128(30, 2))]
 )
@@ -82,36 +78,6 @@ def test_damaged_bytes_are_refused(compiled: ri.CompiledRules) -> None:
         if bytes(damaged) != data:
             with pytest.raises(ri.ArtifactError):
                 ri.loads(bytes(damaged))
-
-
-def test_foreign_bytes_with_a_right_checksum_are_refused_or_harmless(compiled: ri.CompiledRules) -> None:
-    data = artifact.dumps(compiled)
-    rows = batch(100)
-    random.seed(2)
-    refused = 0
-    for _ in range(DAMAGES):
-        body = bytearray(data[48:])
-        at = random.randrange(len(body))
-        if random.random() < 0.2:
-            _forge_header(body, int.from_bytes(data[12:16], "little"))
-        else:
-            width = random.choice([1, 4, 8])
-            body[at : at + width] = struct.pack("<q", random.choice([-1, 0, 1, 255, 2**31 - 1, 2**62]))[:width]
-        forged = data[:16] + hashlib.sha256(body).digest() + bytes(body)
-        try:
-            ri.loads(forged).match(rows)
-        except (ri.ArtifactError, ri.SchemaError):
-            refused += 1
-    assert refused > 50
-
-
-def _forge_header(body: bytearray, length: int) -> None:
-    """Another number in the header, of the same width: places and lengths of sections, counts, types."""
-    numbers = list(re.finditer(rb"(?<=[ \[:])\d+(?=[,\]}])", bytes(body[:length])))
-    first, second = random.choice(numbers), random.choice(numbers)
-    width = len(first.group())
-    value = random.choice([second.group(), b"9" * width, b"0" * width]).rjust(width)[-width:]
-    body[first.start() : first.end()] = value
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PAR1" * 100, b"DELTATAG", b"DELTATAG" + bytes(500)])

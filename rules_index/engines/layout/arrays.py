@@ -145,9 +145,14 @@ def depth_of(end: np.ndarray) -> int:
 
 def _rows(bitmaps: int, gates: int, chunk_rows: int) -> tuple[int, int]:
     """Rows of a block and of a chunk, so that the bitmaps fit the scratch memory."""
-    block = max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + gates) // STEP * STEP))
+    block = rows_of_block(bitmaps, gates)
     chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, gates)) // block * block)
     return block, chunk
+
+
+def rows_of_block(bitmaps: int, gates: int) -> int:
+    """Rows of a block with so many bitmaps, those of gates counted apart."""
+    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + gates) // STEP * STEP))
 
 
 def _chunk_rows(placement: Placement, tables: dict[str, np.ndarray]) -> int:

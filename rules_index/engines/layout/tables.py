@@ -9,6 +9,7 @@ import numpy as np
 from rules_index.engines.flat import GATE, Conjunctions
 from rules_index.engines.layout.terms import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.fields import DTYPES
 from rules_index.kernels.keys import NEVER, NOTHING, PACKED, QUICK
 from rules_index.kernels.llvm import LOOKED_UP as PADDING
 from rules_index.kernels.sift import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
@@ -30,6 +31,12 @@ FILTER_SPARSITY = 256
 """Bits of a filter per entry of its table, at least."""
 LARGEST_FILTER = 20
 """Most bits of a filter, as a power of two: more would not stay in the caches."""
+COLLECTED = (
+    "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
+    "filter_bits", "filter_words", "sign_at", "sign_planes", "signs", "groups", "group_codes", "group_code_at",
+    "posted",
+)  # fmt: skip
+"""The fields that tables are written to one after the other."""
 PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
 """What a row costs that signs let pass to a filter, that only a filter looks at, and that looks into a slot, each in
 planes of signs."""
@@ -96,16 +103,7 @@ class _Tables:
         self._sizes, self._shift = sizes, shift
         self._code_shares = shares
         self._shares = coarse_shares(sizes, shift, shares)
-        self._parts: dict[str, list[np.ndarray]] = {
-            name: [np.empty(0, dtype)]
-            for name, dtype in {
-                "key_attributes": np.int32, "key_factors": np.int64, "key_bits": np.int32, "key_plain": np.int32,
-                "slot_at": np.int64, "plain": np.int32,
-                "slot_start": np.int32, "filter_at": np.int64, "filter_bits": np.int32, "filter_words": np.int32,
-                "sign_at": np.int64, "sign_planes": np.int32, "signs": np.uint8,
-                "groups": np.int32, "group_codes": np.int32, "group_code_at": np.int64, "posted": np.int32,
-            }.items()
-        }  # fmt: skip
+        self._parts = {name: [np.empty(0, DTYPES[name])] for name in COLLECTED}
         self._key_start = [0]
         self._length = dict.fromkeys(self._parts, 0)
 
@@ -130,7 +128,7 @@ class _Tables:
         of = "plain" if plain else "posted"
         slot_at = self._length["slot_start"]
         if direct:
-            factors = np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
+            factors = strides(sizes)
             counts = np.bincount(codes @ factors, minlength=slots)
             most = int(counts.max(initial=0))
             bits = 0
@@ -142,7 +140,7 @@ class _Tables:
                 entries[place] = filed
                 starts = starts[:0]
         else:
-            factors = _multipliers(len(attributes))
+            factors = multipliers(len(attributes))
             bits = max(4, (2 * _distinct(codes)).bit_length())
             starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[of])
         self._put("key_factors", factors)
@@ -284,7 +282,12 @@ def _packed(codes: np.ndarray) -> np.ndarray:
     return packed
 
 
-def _multipliers(count: int) -> np.ndarray:
+def strides(sizes: np.ndarray) -> np.ndarray:
+    """The factors [attributes] int64 of a direct table over attributes of so many codes: the last one's is 1."""
+    return np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
+
+
+def multipliers(count: int) -> np.ndarray:
     """Odd numbers [count] int64 whose bits look random: powers of the golden ratio's. Multiples of it would have as
     many different sums as the codes have sums."""
     golden = 0x9E3779B97F4A7C15

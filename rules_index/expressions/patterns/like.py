@@ -14,11 +14,11 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
-from numba import njit
 
 from rules_index.errors import RuleError
 from rules_index.expressions.patterns.search import decode
 from rules_index.expressions.patterns.strings import buffers, with_nulls
+from rules_index.kernels.jit import jit
 
 ANY_ONE = -1
 """Stands for `_` among the code points of a segment."""
@@ -138,7 +138,7 @@ def _failures(part: list[int]) -> list[int]:
     return lengths
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _before(data, begin, position):  # type: ignore[no-untyped-def]
     """Where the code point that ends at a position begins, in well-formed UTF-8."""
     position -= 1
@@ -147,7 +147,7 @@ def _before(data, begin, position):  # type: ignore[no-untyped-def]
     return position
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _fits(data, position, end, codes, low, high):  # type: ignore[no-untyped-def]
     """The position after the segment codes[low:high] where it stands at a position, else -1."""
     for index in range(low, high):
@@ -163,7 +163,7 @@ def _fits(data, position, end, codes, low, high):  # type: ignore[no-untyped-def
     return position
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _find_plain(data, position, end, codes, failures, low, high):  # type: ignore[no-untyped-def]
     """The position after the leftmost occurrence of a segment without wildcards (Knuth, Morris and Pratt)."""
     matched = low
@@ -182,7 +182,7 @@ def _find_plain(data, position, end, codes, failures, low, high):  # type: ignor
     return -1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _find_wild(data, position, end, codes, low, high, masks, alphabet):  # type: ignore[no-untyped-def]
     """The same for a segment with wildcards: one bit for each of its beginnings that fits so far."""
     length = high - low
@@ -208,7 +208,7 @@ def _find_wild(data, position, end, codes, low, high, masks, alphabet):  # type:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _wild_masks(codes, low, high, alphabet):  # type: ignore[no-untyped-def]
     """[alphabet + 1, words] uint64: the places of a segment that accept each code point; last: any other."""
     masks = np.zeros((len(alphabet) + 1, (high - low + 63) // 64), np.uint64)
@@ -221,7 +221,7 @@ def _wild_masks(codes, low, high, alphabet):  # type: ignore[no-untyped-def]
     return masks
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _match(data, offsets, valid, codes, ends, failures, wild, alphabet):  # type: ignore[no-untyped-def]
     """Whether each valid string fits; segments as in LikeMatcher."""
     found = np.zeros(len(valid), np.bool_)

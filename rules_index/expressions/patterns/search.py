@@ -12,7 +12,6 @@ import threading
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from rules_index.expressions.patterns.automaton import (
     ASSERT,
@@ -26,6 +25,7 @@ from rules_index.expressions.patterns.automaton import (
     Automaton,
 )
 from rules_index.expressions.patterns.syntax import Place
+from rules_index.kernels.jit import jit
 
 CELL_LIMIT = 1 << 20
 """Remembered steps, and 64-bit words of state sets, that one pattern may keep."""
@@ -86,7 +86,7 @@ class Searcher:
         return found
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _hash(members):  # type: ignore[no-untyped-def]
     value = np.uint64(1469598103934665603)
     for word in members:
@@ -95,7 +95,7 @@ def _hash(members):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True)
+@jit
 def decode(data, position, end):  # type: ignore[no-untyped-def]
     """Code point at a position and the position after it; a malformed byte run is U+FFFD, as Java decodes it."""
     lead = data[position]
@@ -130,7 +130,7 @@ def decode(data, position, end):  # type: ignore[no-untyped-def]
     return code, position + length
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-def]
     if code < 128:
         return ascii_classes[code]
@@ -144,12 +144,12 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
     return classes[low]
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _is_terminator(code):  # type: ignore[no-untyped-def]
     return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
     """Where the line terminator that ends the string begins, or its end."""
     length = end - begin
@@ -164,12 +164,12 @@ def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
     return end
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
     return (1 << slots[place]) if holds and slots[place] >= 0 else 0
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _line_bits(slots, data, begin, end, last, position, previous, code):  # type: ignore[no-untyped-def]
     """Bits of the assertions on lines that hold between `previous` and `code` (-1: none)."""
     at_end = position == end
@@ -186,7 +186,7 @@ def _line_bits(slots, data, begin, end, last, position, previous, code):  # type
     return bits
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[no-untyped-def]
     """Follows splits and assertions from a set of states and the start; True where the end is reached.
 
@@ -237,7 +237,7 @@ def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[n
     return False
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _log2(bit):  # type: ignore[no-untyped-def]
     """The position of the only set bit."""
     position = 0
@@ -259,7 +259,7 @@ def _log2(bit):  # type: ignore[no-untyped-def]
     return position + 1 if bit >> np.uint64(1) else position
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _node_of(members, memory):  # type: ignore[no-untyped-def]
     """The number of a set of states, new where it is met for the first time; _FULL where none is left."""
     steps, known, buckets, count = memory
@@ -285,7 +285,7 @@ def _node_of(members, memory):  # type: ignore[no-untyped-def]
     return node
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _forget(memory):  # type: ignore[no-untyped-def]
     """Empties the memory but for node 0, the empty set."""
     steps, known, buckets, count = memory
@@ -295,7 +295,7 @@ def _forget(memory):  # type: ignore[no-untyped-def]
     buckets[_hash(known[0]) & np.uint64(len(buckets) - 1)] = 0
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _step(node, bits, code_class, program, start, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
     """The node after a code point, _FOUND, or _FULL; remembers the step."""
     stack, seen, stamp, target = scratch
@@ -323,7 +323,7 @@ def _step(node, bits, code_class, program, start, memory, may_forget, scratch): 
     return result
 
 
-@njit(cache=True, nogil=True)
+@jit
 def _search(  # type: ignore[no-untyped-def]
     data, offsets, valid, found, row, program, start, partition, slots, memory, may_forget
 ):

@@ -1,0 +1,84 @@
+"""The kernel's stored arrays: one table of what each is made of and what bounds it.
+
+The layout writes these fields, the artifact stores them, validation checks them before a kernel follows them, and the
+kernel reads them (`kernels.match.Index`, where their meaning is told). What several fields say together is checked in
+`engines.validate`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.keys import QUICK
+from rules_index.kernels.sift import MOST_PLANES
+
+
+@dataclass(frozen=True)
+class Field:
+    """One stored array. A count is a number, the name of a field, whose length is meant, or one of "attributes",
+    "gates", "conjunctions", "bitmaps", "bitmaps_and_gates", "tables" and "rules_or_one".
+
+    columns  of an array of two dimensions; 0 for one of a single dimension
+    length   how many rows it has, `more` added; None where other fields tell
+    low, high  every value is in [low, high); None where other fields tell
+    into     offsets into this field: from 0 to its length, never falling
+    coarse   the values of the first column are attributes that have coarse codes
+    """
+
+    name: str
+    dtype: Any = np.int32
+    columns: int = 0
+    length: str | None = None
+    more: int = 0
+    low: int | None = None
+    high: str | int | None = None
+    into: str | None = None
+    coarse: bool = False
+
+
+FIELDS = (
+    Field("shift", length="attributes", low=-1, high=31),
+    Field("bitmap_attribute", low=-1, high="attributes"),
+    Field("bitmap_start", np.int64, length="bitmaps", more=1, into="bitmap_intervals"),
+    Field("bitmap_intervals", columns=2, low=0, high=COARSE_CODES),
+    Field("term_start", np.int64, length="conjunctions", more=1, into="terms"),
+    Field("terms", columns=2, low=0, high="bitmaps_and_gates"),
+    Field("check_start", np.int64, length="conjunctions", more=1, into="checks"),
+    Field("checks", columns=4),
+    Field("target", length="conjunctions"),
+    Field("key_start", np.int64, length="tables", more=1, into="key_attributes"),
+    Field("key_attributes", low=0, high="attributes"),
+    Field("key_factors", np.int64, length="key_attributes"),
+    Field("key_bits"),
+    Field("key_plain", length="tables", low=0, high=2),
+    Field("slot_at", np.int64, length="tables"),
+    Field("slot_start"),
+    Field("filter_at", np.int64, length="tables"),
+    Field("filter_bits", length="tables", low=0, high=32),
+    Field("filter_words"),
+    Field("sign_at", np.int64, length="tables"),
+    Field("sign_planes", length="tables", low=0, high=MOST_PLANES + 1),
+    Field("signs", np.uint8),
+    Field("groups", columns=2),
+    Field("group_codes"),
+    Field("group_code_at", np.int64, length="tables"),
+    Field("posted", columns=1 + QUICK),
+    Field("plain", low=0, high="rules_or_one"),
+    Field("slice_attribute", low=0, high="attributes", coarse=True),
+    Field("slice_level_start", np.int64, length="slice_attribute", more=1, into="slice_reach"),
+    Field("slice_reach", low=1, high=2 * COARSE_CODES),
+    Field("slice_places", columns=COARSE_CODES + 2, length="slice_reach"),
+    Field("tree_end"),
+    Field("tree_test_start", np.int64, length="tree_end", more=1, into="tree_tests"),
+    Field("tree_tests", columns=3, coarse=True),
+    Field("tree_key_start", np.int64, length="tree_end", more=1, into="tree_keys"),
+    Field("tree_keys"),
+)  # fmt: skip
+"""In the order of `kernels.match.Index`."""
+SCALARS = ("scanned", "block_rows", "chunk_rows", "ascending", "distinct", "tree_depth", "alone")
+"""Stored together as the array "scalars", int64; all but the first and `chunk_rows` follow from other fields."""
+DTYPES = {field.name: field.dtype for field in FIELDS}
