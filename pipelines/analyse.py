@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from pipelines.lake import first_line
 from pipelines.schema import arrow_schema_of
 from pipelines.session import know_internals
-from rules_index.errors import RuleError
+from rules_index.errors import RuleError, unforeseen
 from rules_index.expressions.tree import Leaf, authors_text
 
 if TYPE_CHECKING:
@@ -46,13 +46,32 @@ def _ask(spark: SparkSession, rows: DataFrame, leaves: list[Leaf]) -> dict[Leaf,
 
     Spark is asked for the type of the bare text: what the jobs put around it would cast it.
     """
-    answer = _types(spark, rows, [leaf.text or "" for leaf in leaves])
-    if not isinstance(answer, RuleError):
-        return {leaf: _type_differs(leaf, found) for leaf, found in zip(leaves, answer, strict=True)}
-    if len(leaves) == 1:
-        return {leaves[0]: _no_condition(spark, rows, leaves[0]) or answer}
+    try:
+        answer = _types(spark, rows, [leaf.text or "" for leaf in leaves])
+        if not isinstance(answer, RuleError):
+            return {leaf: _type_differs(leaf, found) for leaf, found in zip(leaves, answer, strict=True)}
+        if len(leaves) == 1:
+            return {leaves[0]: _no_condition(spark, rows, leaves[0]) or answer}
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+        if not _lives(spark):
+            raise
+        if len(leaves) == 1:
+            return {leaves[0]: unforeseen(error)}
     middle = len(leaves) // 2
     return _ask(spark, rows, leaves[:middle]) | _ask(spark, rows, leaves[middle:])
+
+
+def _lives(spark: SparkSession) -> bool:
+    """False where the session's JVM has ended, which is no fault of the rule that was asked about."""
+    from py4j.protocol import Py4JError
+
+    jvm: Any = spark._jvm
+    try:
+        return bool(jvm.java.lang.System.nanoTime())
+    except (Py4JError, OSError):
+        return False
 
 
 def _types(spark: SparkSession, rows: DataFrame, texts: Sequence[str]) -> list[DataType] | RuleError:

@@ -72,8 +72,9 @@ def open_session(
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     # Delta's settings are not known, and so not modifiable, before Delta is used; they can be set
-    for name, value in {**MEANING, TIME_ZONE: configuration.rules.time_zone}.items():
+    for name, value in MEANING.items():
         session.conf.set(name, value)
+    _set_time_zone(session, configuration.rules.time_zone)
     for name in _changed(session, configuration):
         if session.conf.isModifiable(name):
             session.conf.unset(name)
@@ -110,12 +111,28 @@ def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tup
 def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
     """While inside, the session's time zone is another: that of rules which were compiled before it was changed."""
     before = spark.conf.get(TIME_ZONE)
-    spark.conf.set(TIME_ZONE, name)
+    _set_time_zone(spark, name)
     try:
         yield
     finally:
         with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended meanwhile has no settings
             spark.conf.set(TIME_ZONE, str(before))
+
+
+def _set_time_zone(spark: SparkSession, name: str) -> None:
+    """SessionError where the Java on which the session runs is older than the zone."""
+    from pyspark.errors import IllegalArgumentException
+
+    try:
+        spark.conf.set(TIME_ZONE, name)
+    except IllegalArgumentException as error:
+        jvm: Any = spark._jvm
+        java = jvm.java.lang.System.getProperty("java.version")
+        raise SessionError(
+            f"The Java on which Spark runs, {java}, does not know the time zone {name!r}. In deltatag.toml give another "
+            "time_zone in [rules], an older name of the same clock or a fixed offset's (as Etc/GMT+3), or use a Java "
+            "with newer time zones."
+        ) from error
 
 
 def _running_session() -> SparkSession | None:

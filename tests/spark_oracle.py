@@ -63,7 +63,8 @@ def whole(spark: SparkSession, text: str) -> Column:
         tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
         column = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
     # Outside of a condition Spark would evaluate ahead what is constant or occurs twice, and fail where that raises.
-    return functions.when(functions.col("pk").isNotNull(), column).getField("code")
+    # Under one that repeats, it would take `a OR b` and `b OR a` of two columns for one, though only one may raise.
+    return functions.when(functions.spark_partition_id() >= 0, column).getField("code")
 
 
 class Oracle:

@@ -16,9 +16,10 @@ from pipelines.compile import compile_scopes
 from pipelines.config import parse_configuration
 from pipelines.errors import SessionError
 from pipelines.join import join_streams
+from pipelines.lake import arrow_schema
 from pipelines.meaning import MEANING, TIME_ZONE
 from pipelines.session import open_session
-from pipelines.tables import LAKE_TABLES
+from pipelines.tables import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
@@ -30,7 +31,7 @@ ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
 SEED = int(os.environ.get("DELTATAG_TAGGED_SEED", "1"))
 COUNT = int(os.environ.get("DELTATAG_TAGGED_RULES", "60"))
 """Random rules in each zone; many are interpreted, since Spark would take its time to compile code for each."""
-RULES = 400
+IN_ONE_SET = 400
 """Rules in one rule set."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
@@ -110,9 +111,9 @@ def test_random_rules_through_tag(oracle: Any, spark: SparkSession, tmp_path: Pa
     zone, spark_says, table = oracle
     grammar, tally = Grammar(1_000_003 * SEED + ZONES.index(zone)), Tally()
     with callers_session(spark) as caller:
-        lake = Lake(tmp_path, caller, spark_says, table, zone, **(INTERPRETED if COUNT > RULES else {}))
-        for start in range(0, COUNT, RULES):
-            lake.compare([grammar.rule() for _ in range(min(RULES, COUNT - start))], tally)
+        lake = Lake(tmp_path, caller, spark_says, table, zone, **(INTERPRETED if COUNT > IN_ONE_SET else {}))
+        for start in range(0, COUNT, IN_ONE_SET):
+            lake.compare([grammar.rule() for _ in range(min(IN_ONE_SET, COUNT - start))], tally)
     assert_same(tally)
 
 
@@ -145,7 +146,8 @@ def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> Non
         workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"), caller)
         for name in LAKE_TABLES:
             workspace.lake.create(name, "string")
-        rules = pa.table({"rule_id": [r for r, _ in JOINED], "scope": ["j"] * 4, "expression": [t for _, t in JOINED]})
+        rows = [{"rule_id": rule, "scope": "j", "expression": text} for rule, text in JOINED]
+        rules = pa.Table.from_pylist(rows, schema=arrow_schema(RULES, "string"))
         write_deltalake(workspace.lake.uri("rules"), rules, mode="append")
         assert [(each.error, each.rejects) for each in compile_scopes(workspace, ["j"])] == [(None, 0)]
         join_streams(workspace, "j")

@@ -1,0 +1,98 @@
+"""What nobody foresaw when Spark is asked about one rule rejects that rule; a JVM that has ended rejects none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from deltalake import DeltaTable
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from pyspark.sql import SparkSession
+
+from pipelines import analyse, catalyst
+from pipelines.compile import compile_scopes
+from pipelines.config import parse_configuration
+from pipelines.errors import SessionError
+from pipelines.session import in_time_zone
+from pipelines.workspace import Workspace
+from tests.random_rows import rows
+from tests.spark.tagged_rules import Lake, reference_session
+from tests.spark_oracle import Oracle
+
+TEXTS = ["i + i2 = 3", *(f"log2(i) > {k}" for k in range(70)), "reverse(s) = s2", "i = 1"]
+"""More derived parts than one question asks about; the library knows the last rule whole."""
+
+
+@pytest.fixture
+def lake(spark: SparkSession, tmp_path: Path) -> Lake:
+    reference = reference_session(spark, "UTC")
+    lake = Lake(tmp_path, spark, Oracle(reference, reference.range(1)), rows(5, 1), "UTC")
+    lake._write(TEXTS)
+    return lake
+
+
+def break_at(monkeypatch: pytest.MonkeyPatch, word: str, error: Exception) -> None:
+    """Breaks what asks Spark about a text with the word in it: a fault that no text may have been found for yet."""
+    known = catalyst.bare_column
+
+    def bare_column(spark: SparkSession, text: str) -> Any:
+        if word in text:
+            raise error
+        return known(spark, text)
+
+    monkeypatch.setattr(catalyst, "bare_column", bare_column)
+
+
+@pytest.mark.parametrize("error", [KeyError("nobody thought of it"), OSError("no room"), TypeError("no text")])
+def test_one_rule_is_rejected_and_the_others_go_on(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    break_at(monkeypatch, "reverse", error)
+    assert [(each.error, each.rejects) for each in compile_scopes(lake.workspace)] == [(None, 1)]
+    (reject,) = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
+    assert (TEXTS[int(reject["rule_id"])], reject["error"]) == ("reverse(s) = s2", "INTERNAL")
+    assert f"{type(error).__name__}: {error}" in reject["message"]
+
+
+def test_a_type_that_is_not_known_rejects_its_rule(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = analyse._type_differs
+
+    def type_differs(leaf: Any, found: Any) -> Any:
+        if "reverse" in leaf.text:
+            raise ValueError("a type of tomorrow")
+        return known(leaf, found)
+
+    monkeypatch.setattr(analyse, "_type_differs", type_differs)
+    assert [(each.error, each.rejects) for each in compile_scopes(lake.workspace)] == [(None, 1)]
+
+
+def test_a_dead_jvm_rejects_no_rule(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls of a JVM that has ended fail as those of a fault do, and every later one too."""
+
+    class Gone:
+        """A session at whose port no JVM listens any more."""
+
+        _jvm = JavaGateway(gateway_parameters=GatewayParameters(port=1)).jvm
+
+    lives, gone = analyse._lives, cast(SparkSession, Gone())
+    assert lives(spark)
+    assert not lives(gone)
+    monkeypatch.setattr(analyse, "_lives", lambda _: lives(gone))
+    break_at(monkeypatch, "reverse", ConnectionRefusedError(111, "Connection refused"))
+    assert compile_scopes(lake.workspace)[0].state == "failed"
+    assert DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().num_rows == 0
+
+
+def test_a_time_zone_that_the_jvm_does_not_know_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    zones = spark._jvm.java.time.ZoneId.getAvailableZoneIds()  # type: ignore[union-attr]
+    zone = "America/Coyhaique"
+    if zones.contains(zone):
+        pytest.skip(f"this Java knows {zone}")
+    document = {"lake": {"root": "lake"}, "rules": {"time_zone": zone}}
+    workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"), spark)
+    with pytest.raises(SessionError, match=f"does not know the time zone '{zone}'.*time_zone in .rules.") as caught:
+        _ = workspace.spark
+    assert "\n" not in str(caught.value)
+    with pytest.raises(SessionError, match=zone), in_time_zone(reference_session(spark, "UTC"), zone):
+        pass
