@@ -32,11 +32,17 @@ class _UnsafeError(Exception):
 def is_safe_in_java(pattern: str) -> bool:
     """True where java.util.regex matches the pattern in about quadratic time or better, without deep recursion."""
     try:
-        node = parse(pattern)
-        degree, factor, _ = _cost(node, None)
+        degree, factor = java_degree(pattern)
     except (RuleError, _UnsafeError):
         return False
-    return degree + (not _is_anchored(node)) <= _DEGREE_LIMIT and factor <= _FACTOR_LIMIT
+    return degree <= _DEGREE_LIMIT and factor <= _FACTOR_LIMIT
+
+
+def java_degree(pattern: str) -> tuple[int, int]:
+    """Power of the value's length, and constant factor, of the steps in which java.util.regex matches a pattern."""
+    node = parse(pattern)
+    degree, factor, _ = _cost(node, None)
+    return degree + (not _is_anchored(node)), factor
 
 
 def _is_anchored(node: Node) -> bool:

@@ -1,0 +1,149 @@
+"""Upper bounds as linear forms over the sizes of lambda variables, and what is known of a value's size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+VALUE = 16.0
+"""Bytes of a number, a BOOLEAN, a date or a time."""
+SLOT = 32.0
+"""Bytes of an item's place in an array, a map or a struct, beside those of the item."""
+LEAST_ITEM = 8.0
+"""Bytes that every item counts for in the size of a row."""
+MOST = 1e300
+"""Where sums and products stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The bytes of one item that a lambda is called with, at most `most`."""
+
+    most: float
+    id: object = field(default_factory=object, compare=True)
+
+    def __hash__(self) -> int:
+        return id(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`constant + coefficient x symbol + ...`, no coefficient below 0, so that it grows with every symbol.
+
+    A product of two forms is bounded by one of them times the greatest value of the other.
+    """
+
+    constant: float
+    terms: tuple[tuple[Symbol, float], ...] = ()
+
+    @property
+    def most(self) -> float:
+        """Its greatest value."""
+        return min(MOST, self.constant + sum(coefficient * symbol.most for symbol, coefficient in self.terms))
+
+    def __add__(self, other: Form | float) -> Form:
+        if not isinstance(other, Form):
+            return Form(min(MOST, self.constant + other), self.terms)
+        if not other.terms:
+            return Form(min(MOST, self.constant + other.constant), self.terms)
+        terms = dict(self.terms)
+        for symbol, coefficient in other.terms:
+            terms[symbol] = min(MOST, terms.get(symbol, 0.0) + coefficient)
+        return Form(min(MOST, self.constant + other.constant), tuple(terms.items()))
+
+    def __mul__(self, other: Form | float) -> Form:
+        if isinstance(other, Form):
+            if not self.terms:
+                return other * self.constant
+            other = other.most
+        return Form(
+            min(MOST, self.constant * other),
+            tuple((symbol, min(MOST, coefficient * other)) for symbol, coefficient in self.terms),
+        )
+
+    def among(self, items: Form, symbol: Symbol, together: Form) -> Form:
+        """Its sum over `items` values of `symbol` that are `together` bytes."""
+        total = items * self.constant
+        for each, coefficient in self.terms:
+            if each == symbol:
+                total = total + together * coefficient
+            else:
+                total = total + Form(0.0, ((each, coefficient),)) * items.most
+        return total
+
+    def without(self, symbol: Symbol) -> Form:
+        """Its greatest value over all of `symbol`'s."""
+        terms = tuple(term for term in self.terms if term[0] != symbol)
+        found = dict(self.terms).get(symbol, 0.0)
+        return Form(min(MOST, self.constant + found * symbol.most), terms)
+
+
+def least(first: Form, second: Form) -> Form:
+    """The smaller one of two bounds of the same thing."""
+    return first if first.most <= second.most else second
+
+
+def greatest(forms: list[Form]) -> Form:
+    """A bound of whichever of some values it is."""
+    terms: dict[Symbol, float] = {}
+    for form in forms:
+        for symbol, coefficient in form.terms:
+            terms[symbol] = max(terms.get(symbol, 0.0), coefficient)
+    return Form(max((form.constant for form in forms), default=0.0), tuple(terms.items()))
+
+
+def sum_of(forms: list[Form]) -> Form:
+    """The sum of bounds."""
+    total = Form(0.0)
+    for form in forms:
+        total = total + form
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What is known of a value's size.
+
+    `bytes` bounds the whole value, its items and their places included; `items` how many it has, where it is an array
+    or a map; `each` one of its items, where more is known than that it is part of the whole. `names` bounds the
+    letters of the field names in its type. `constant` is the value itself where it is one.
+    """
+
+    bytes: Form
+    items: Form
+    each: Size | None = None
+    names: float = 0.0
+    constant: Any = None
+
+    @property
+    def item(self) -> Size:
+        """One of its items."""
+        return self.each or of_bytes(self.bytes, self.names)
+
+    def but(self, **changes: Any) -> Size:
+        """The same with other parts, and no longer constant."""
+        kept = {"bytes": self.bytes, "items": self.items, "each": self.each, "names": self.names}
+        return Size(**{**kept, **changes})
+
+
+def of_bytes(content: Form, names: float = 0.0) -> Size:
+    """A value of which only the bytes are known."""
+    return Size(content, content * (1 / LEAST_ITEM), None, names)
+
+
+def scalar(content: float = VALUE) -> Size:
+    """A value of at most so many bytes."""
+    return of_bytes(Form(content))
+
+
+def array(content: Form, items: Form, each: Size | None = None, names: float = 0.0) -> Size:
+    """An array of items that are `content` bytes together."""
+    return Size(content + items * SLOT, items, each, names)
+
+
+def either(sizes: list[Size]) -> Size:
+    """The size of a value that is one of several."""
+    items = [size.item for size in sizes if size.each is not None]
+    each = either(items) if len(items) == len(sizes) and items else None
+    names = max((size.names for size in sizes), default=0.0)
+    return Size(greatest([size.bytes for size in sizes]), greatest([size.items for size in sizes]), each, names)
