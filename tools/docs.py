@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT))
 
 from pipelines import tables  # noqa: E402
 from rules_index.expressions import functions  # noqa: E402
+from rules_index.expressions.costs import limits, options  # noqa: E402
 
 RESULTS = {
     "string": "STRING",
@@ -63,9 +64,12 @@ def function_table() -> list[str]:
     rows = [
         f"| {result} | {', '.join(text for _, text in sorted(names))} |" for result, names in sorted(by_result.items())
     ]
-    sized = ", ".join(f"`{name}`" for name in sorted(functions.SMALL))
+    sized = ", ".join(f"`{name}`" for name in sorted(limits.COUNTS))
+    formats = ", ".join(f"`{name}`" for name in sorted(limits.FORMATS))
+    size = f"{options.MAX_SCHEMA_LENGTH:,} characters and {options.MAX_SCHEMA_DEPTH} levels"
+    schemas = f"- A schema is a constant of at most {size}."
+    allowed = f"- Options are a MAP of constants: {_names(options.JSON_OPTIONS)}; of CSV {_names(options.CSV_OPTIONS)}."
     patterns = ", ".join(f"`{name}`" for name in sorted({*functions.PATTERN_ARGUMENT, "str_to_map"}))
-    growing = ", ".join(f"`{name}`" for name in sorted(functions.GROWING))
     return [
         f"{len(functions.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
         "",
@@ -76,9 +80,11 @@ def function_table() -> list[str]:
         "Limits on arguments:",
         "",
         f"- Lambdas are arguments of {_names(functions.LAMBDAS)} and of no other function.",
-        f"- The size of the result is a constant of at most {functions.LARGEST_SIZE:,} in {sized}.",
+        f"- The size of the result is a constant of at most {limits.LARGEST_COUNT:,} in {sized}.",
         f"- The regular expression is a constant, and one that Java cannot stall on, in {patterns}.",
-        f"- Of these, which may enlarge their argument, at most {functions.MOST_GROWING} may be nested: {growing}.",
+        f"- A format or path has at most {limits.LONGEST_FORMAT} bytes, whatever the row, in {formats}.",
+        schemas,
+        allowed,
         "",
         "Known and refused:",
         "",

@@ -29,6 +29,7 @@ from rules_index.expressions.coercion import (
     literal_type,
     name_of,
 )
+from rules_index.expressions.costs.bounder import Bounder, check_costs
 from rules_index.expressions.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.expressions.patterns import check_like, check_rlike
 from rules_index.expressions.results import item_type
@@ -78,8 +79,7 @@ class Analyser:
         self.tokens = tokens
         self.scope = scope
         self.variables: list[dict[str, Type]] = []
-        self.growing = 0
-        self.multiplied = self.most_multiplied = 1
+        self.bounders: list[Bounder] = []
         self._values: dict[Node, Value] = {}
         self._kinds: dict[str, Callable[[Node], Value]] = {
             "literal": lambda node: Value(node, node.value.type, node.value),
@@ -187,7 +187,8 @@ class Analyser:
         return spelling.replace("${", "\\u0024{")
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
-        """The column that Spark evaluates for a node; `form` is put around the author's text."""
+        """The column that Spark evaluates for a node, which must not need too much; `form` is put around its text."""
+        check_costs(self, self.bounders, node)
         text = form.format(self.text(node)) if form == "{}" else form.replace("{}", self.text(node))
         digest = hashlib.sha256(f"{text}\0{data_type}".encode()).hexdigest()[:16]
         return Leaf(f"derived_{digest}", data_type, text)

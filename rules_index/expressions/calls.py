@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,15 +28,10 @@ from rules_index.expressions.coercion import (
 from rules_index.expressions.functions import (
     AGGREGATES,
     FUNCTIONS,
-    GROWING,
     LAMBDAS,
-    LARGEST_SIZE,
-    MOST_GROWING,
-    MULTIPLYING,
     NOT_ALLOWED,
     NOT_REPEATABLE,
     PATTERN_ARGUMENT,
-    SMALL,
     TABLES,
     WINDOWS,
     Function,
@@ -57,7 +51,6 @@ _DATE_PARTS = words("""
     dayofweek_iso dow_iso doy hour h hours hr hrs minute m min mins minutes""")
 _OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
 """Functions of bytes whose text is always proper UTF-8."""
-_FORMAT_SIZE = re.compile(r"%[^%A-Za-z]*[0-9]{4}")
 
 
 def not_repeatable(name: str, position: int) -> RuleError:
@@ -102,24 +95,7 @@ def call(analyser: Analyser, node: Node) -> Value:
     if count == 0 and name in ("unix_timestamp", "to_unix_timestamp"):
         raise not_repeatable(f"{name}()", position)
     _check_count(function, count, position)
-    growing = name in GROWING
-    analyser.growing += growing
-    multiplied = analyser.multiplied
-    try:
-        _multiply(analyser, node, _multiplier(analyser, node))
-        if analyser.growing > MOST_GROWING:
-            raise analyser.error(
-                "NOT_ALLOWED",
-                f"More than {MOST_GROWING} functions that may enlarge their argument are nested here ({name}).",
-                node,
-            )
-        arguments = (
-            _with_lambdas(analyser, node) if name in LAMBDAS else [analyser.value(child) for child in node.children]
-        )
-    finally:
-        analyser.growing -= growing
-        analyser.multiplied = multiplied
-    _check_sizes(analyser, node, arguments)
+    arguments = _with_lambdas(analyser, node) if name in LAMBDAS else [analyser.value(child) for child in node.children]
     _check_place(analyser, node, arguments)
     _check_patterns(analyser, node, arguments)
     return _typed(analyser, node, function, arguments)
@@ -138,13 +114,10 @@ def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
     """The values of arguments, lambdas being the values of their bodies."""
     name: str = node.value
     arguments: list[Value] = []
-    before, analyser.most_multiplied = analyser.most_multiplied, analyser.multiplied
     for index, child in enumerate(node.children):
         if index not in LAMBDAS[name]:
             arguments.append(analyser.value(child))
             continue
-        # the body runs once for every item of an array that was made to a size
-        _multiply(analyser, child, analyser.most_multiplied // analyser.multiplied)
         if child.kind != "lambda":
             raise analyser.error("TYPE_MISMATCH", f"{name} needs a lambda here, like x -> x > 1.", child)
         item = item_type(arguments[0].type)
@@ -153,7 +126,6 @@ def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
             arguments.append(analyser.body(child, [start, item] if index == 2 else [start]))
         else:
             arguments.append(analyser.body(child, [item, INT]))
-    analyser.most_multiplied = max(before, analyser.most_multiplied)
     return arguments
 
 
@@ -178,57 +150,6 @@ def _accumulator(analyser: Analyser, start: Value) -> Type:
 
 def _has_one_size(data_type: Type) -> bool:
     return data_type is not None and not is_nested(data_type) and data_type not in (STRING, pa.binary())
-
-
-def _multiply(analyser: Analyser, node: Node, factor: int) -> None:
-    """Notes that what follows is repeated `factor` times as often; the caller takes that back."""
-    analyser.multiplied *= factor
-    analyser.most_multiplied = max(analyser.most_multiplied, analyser.multiplied)
-    if analyser.multiplied > LARGEST_SIZE:
-        message = f"Calls that repeat or count may, nested, ask for at most {LARGEST_SIZE:,} repetitions in all."
-        raise analyser.error("NOT_ALLOWED", message, node)
-
-
-def _multiplier(analyser: Analyser, node: Node) -> int:
-    """How many times larger a call makes what is nested in it, by its constant arguments; 1 for most."""
-    if node.value not in MULTIPLYING:
-        return 1
-    sizes = [1]
-    for index in SMALL[node.value]:
-        tree = analyser.value(node.children[index]).local if index < len(node.children) else None
-        if isinstance(tree, Constant) and isinstance(tree.value, int):
-            sizes.append(min(abs(tree.value), LARGEST_SIZE))
-    return max(sizes)
-
-
-def _check_sizes(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
-    """Arguments that say how large a result is must be small literals."""
-    for index in SMALL.get(node.value, ()):
-        if index >= len(arguments):
-            continue
-        tree = arguments[index].local
-        small = isinstance(tree, Constant) and (
-            tree.value is None or (is_integer(tree.type) and abs(tree.value) <= LARGEST_SIZE)
-        )
-        if not small:
-            raise analyser.error(
-                "NOT_ALLOWED",
-                f"{node.value} needs a constant whole number of at most {LARGEST_SIZE:,} here: the size of its result "
-                "depends on it.",
-                arguments[index].node,
-            )
-    if node.value in ("format_string", "printf"):
-        tree = arguments[0].local
-        if not isinstance(tree, Constant) or (isinstance(tree.value, str) and _FORMAT_SIZE.search(tree.value)):
-            raise analyser.error(
-                "NOT_ALLOWED", f"{node.value} needs a constant format with widths below 1,000.", arguments[0].node
-            )
-    if node.value == "format_number":
-        tree = arguments[1].local
-        if not isinstance(tree, Constant) or (isinstance(tree.value, int) and abs(tree.value) > 400):
-            raise analyser.error(
-                "NOT_ALLOWED", "format_number needs a constant format or at most 400 places.", arguments[1].node
-            )
 
 
 def _check_place(analyser: Analyser, node: Node, arguments: list[Value]) -> None:

@@ -1,14 +1,13 @@
 """The functions of Spark SQL that a rule may call: how many arguments, what type comes back, what is refused.
 
-Allowed is what gives the same value for the same row whenever and wherever it is evaluated, touches nothing
-but its arguments, and cannot make a value much larger than its arguments. Everything else is refused with
-its reason:
+Allowed is what gives the same value for the same row whenever and wherever it is evaluated and touches nothing
+but its arguments. Everything else is refused with its reason:
 
 - aggregates, window functions and generators of rows: a rule looks at one row;
 - the clock, random numbers, the session, its user and catalog, the position of a row in its file;
 - Java reflection, functions that raise on purpose, encryption with a random start, sketches, XML and XPath
   (they parse documents that may name other documents), AI, HTTP and secret functions, user-defined functions;
-- functions whose result has a size given by an argument, unless that argument is a small literal.
+- what may need too much memory or time on a row is refused by its bounds (`costs`), not by its name.
 """
 
 from __future__ import annotations
@@ -208,37 +207,6 @@ LAMBDAS = {
     "reduce": (2, 3),
 }
 """Functions that take lambdas, and at which arguments."""
-
-SMALL = {
-    "repeat": (1,),
-    "space": (0,),
-    "lpad": (1,),
-    "rpad": (1,),
-    "array_repeat": (1,),
-    "sequence": (0, 1, 2),
-    "array_insert": (1,),
-    "round": (1,),
-    "bround": (1,),
-    "ceil": (1,),
-    "ceiling": (1,),
-    "floor": (1,),
-}
-"""Arguments that say how large the result is: they must be small integer literals."""
-
-LARGEST_SIZE = 10_000
-"""Greatest value of such an argument, and greatest product where calls of `MULTIPLYING` are nested."""
-
-MULTIPLYING = words("repeat space lpad rpad array_repeat sequence")
-"""Functions whose result is as many times larger, or a lambda over it runs as many times, as an argument says."""
-
-GROWING = words("""
-    replace regexp_replace hex base64 url_encode encode to_json to_csv quote array_join concat_ws repeat lpad rpad
-    array_repeat flatten transform format_string printf str_to_map translate mask sentences split aggregate
-    reduce""")
-"""Functions whose result may be several times as large as an argument; only a few may be nested."""
-
-MOST_GROWING = 4
-"""How many of them may be nested in one another."""
 
 PATTERN_ARGUMENT = {
     "regexp_extract": 1,

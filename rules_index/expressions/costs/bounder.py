@@ -37,7 +37,7 @@ LARGEST_ROW = 1_000_000.0
 """Bytes of the row for which memory is limited."""
 MAX_STEPS = 30e6
 """Most steps of one value on an ordinary row: about a tenth of a second."""
-MAX_BYTES = 128e6
+MAX_BYTES = 256e6
 """Most bytes of one value and all that it is made from, on the largest row."""
 MAX_NODES = 5_000
 """Most operators and calls of one value, counted as often as Spark copies them while it plans."""
@@ -115,7 +115,11 @@ class Bounder:
         )
 
     def _type(self, node: Node) -> Type:
-        return self.analyser.value(node).type
+        found = self.analyser.value(node).type
+        if found is None and node.kind == "call" and node.value == "transform":
+            item = self._type(node.children[1].children[0])
+            return None if item is None else pa.list_(item)
+        return found
 
     def _combine(self, node: Node, size: Size, own: Form | float, times: Callable[[int], int] | None = None) -> Bound:
         """The bound of a node of this size and own work over its children's bounds."""
@@ -204,8 +208,11 @@ class Bounder:
         return self._combine(node, base.item.but(), base.bytes + index.bytes)
 
     def _field(self, node: Node) -> Bound:
+        """A part of a struct; of an array of structs, an array of the part of each."""
         base = self.bound(node.children[0]).size
-        return self._combine(node, Size(base.bytes + base.items * SLOT, base.items, None, base.names), base.items * 20)
+        places = Form(0.0) if base.each is None else base.items * SLOT
+        bound = self._combine(node, Size(base.bytes + places, base.items, None, base.names), base.items * 20)
+        return Bound(bound.size, self.bound(node.children[0]).memory + places, bound.steps, bound.nodes)
 
     def _row_value(self, node: Node) -> Bound:
         sizes = [self.bound(child).size for child in node.children]
@@ -286,7 +293,7 @@ class Bounder:
             self._variables.pop()
 
 
-def check(analyser: Analyser, bounders: list[Bounder], node: Node) -> None:
+def check_costs(analyser: Analyser, bounders: list[Bounder], node: Node) -> None:
     """Raise `RuleError` where a node may need too much; `bounders` are those of the rule, made at its first use."""
     if not bounders:
         bounders += [Bounder(analyser, ORDINARY_ROW), Bounder(analyser, LARGEST_ROW)]
@@ -311,8 +318,8 @@ def _without(size: Size, symbol: Symbol) -> Size:
 
 def _length(value: Any) -> float:
     if isinstance(value, str):
-        return len(value.encode("utf-8", "replace")) + 1.0
-    return len(value) + 1.0 if isinstance(value, bytes) else VALUE
+        return len(value.encode("utf-8", "replace")) + 0.0
+    return float(len(value)) if isinstance(value, bytes) else VALUE
 
 
 def _is_scalar(data_type: Type) -> bool:

@@ -41,9 +41,9 @@ fixed      | pass     | pi pmod positive pow power quarter radians rint round se
 fixed      | pass     | shiftrightunsigned sign signum sin sinh smallint sqrt tan tanh time time_bucket time_diff
 fixed      | pass     | time_from_micros time_from_millis time_from_seconds time_to_micros time_to_millis time_trunc
 fixed      | pass     | time_to_seconds timestamp timestamp_micros timestamp_millis timestamp_seconds timestampadd
-fixed      | pass     | timestampdiff tinyint to_utc_timestamp trunc try_add try_divide try_mod try_multiply try_subtract
-fixed      | pass     | unix_date unix_micros unix_millis unix_seconds weekday weekofyear width_bucket year zeroifnull
-fixed      | pass     | cardinality size array_size convert_timezone nullifzero try_make_interval
+fixed      | pass     | timestampdiff tinyint to_utc_timestamp trunc try_add try_divide try_mod try_multiply
+fixed      | pass     | try_subtract unix_date unix_micros unix_millis unix_seconds weekday weekofyear width_bucket year
+fixed      | pass     | zeroifnull cardinality size array_size convert_timezone nullifzero try_make_interval
 fixed      | raising  | try_make_timestamp try_make_timestamp_ltz try_make_timestamp_ntz
 fixed      | raising  | to_date try_to_date to_timestamp to_timestamp_ltz try_to_timestamp to_timestamp_ntz to_time
 fixed      | raising  | try_to_time unix_timestamp to_unix_timestamp to_number try_to_number
@@ -227,7 +227,7 @@ def _formatted(call: Call) -> Size:
 def _replaced(call: Call) -> Size:
     sought = call.sizes[1].constant
     length = max(1, len(sought.encode())) if isinstance(sought, str) else 1
-    return of_bytes(call.bytes(0) + call.bytes(0) * call.bytes(2) * (1 / length) + VALUE)
+    return of_bytes(greatest([call.bytes(0), call.bytes(0) * call.bytes(2) * (1 / length)]) + VALUE)
 
 
 def _rewritten(call: Call) -> Size:
@@ -328,7 +328,9 @@ def _joined_set(call: Call) -> Size:
 
 def _zipped(call: Call) -> Size:
     items = greatest([size.items for size in call.sizes])
-    return array(call.total, items * len(call.sizes), of_bytes(call.total, call.names + 8 * len(call.sizes)), call.names)
+    return array(
+        call.total, items * len(call.sizes), of_bytes(call.total, call.names + 8 * len(call.sizes)), call.names
+    )
 
 
 def _entries(call: Call) -> Size:
@@ -455,7 +457,7 @@ def _set(call: Call, result: Size) -> Form:
     other = sizes[1] if len(sizes) > 1 else sizes[0]
     kind = call.types[0] if call.types[0] is not None else call.types[-1]
     item = getattr(kind, "value_type", None)
-    read = (call.total + sum_of([size.items for size in sizes])) * 60
+    read = call.total * 5 + sum_of([size.items for size in sizes]) * 100
     if item is not None and (item == STRING or is_decimal(item) or _is_scalar(item)):
         return read
     first, second = sizes[0], other
