@@ -16,6 +16,10 @@ from rules_index.kernels.sift import MOST_PLANES, PLANE_CLASSES, SIFTED
 
 LONGEST_KEY = 3
 """Attributes of a table; but where many conjunctions name the same attributes, all of these may be its key."""
+MOST_COMMON = 63
+"""And not even these where they are more, since no number could count the combinations of their codes."""
+NARROWEST = 10
+"""A conjunction's terms of which two and more together may be its key: those that fewest rows hold."""
 COMMON = 0.01
 """Share of the conjunctions that makes the attributes they name a key."""
 MOST_TABLES = 512
@@ -53,13 +57,13 @@ class Keys:
         costs = self.costs
         sifted = list(names)[:SIFTED]
         sizes = self.of.alike[sifted]
-        slots = float(np.prod(self.of.c.sizes[list(names)].astype(np.float64)))
+        slots = _product(self.of.c.sizes[list(names)])
         direct = slots <= max(DIRECT_SLOTS, 2 * entries)
         looked = (costs.slot if slot is None else slot) + costs.fetch * self._far(
             SLOT_BYTES * (slots if direct else 2 * entries)
         )
         filtered = len(names) > 1 and bool((self.of.c.sizes[sifted] <= COARSE_CODES).all())
-        filtered &= float(np.prod(self.of.c.sizes[sifted].astype(np.float64))) > FILTERED * entries
+        filtered &= _product(self.of.c.sizes[sifted]) > FILTERED * entries
         planes = np.arange(1, MOST_PLANES + 1)[:, None]
         classes = planes * PLANE_CLASSES
         codes = sizes * -np.expm1(-entries / classes / sizes)
@@ -74,7 +78,7 @@ class Keys:
         # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
         steps = 1 if direct else STEPS_TO_ENTRY
         fetched = steps * costs.fetch * self._far(ENTRY_BYTES * entries)
-        return sifting + min(1.0, entries / float(np.prod(self.of.alike[list(names)]))) * (looked + fetched)
+        return sifting + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
 
     def _far(self, size: float) -> float:
         """The share of so many bytes that is not in the nearer caches."""
@@ -109,7 +113,10 @@ class Keys:
         # of the keys that a conjunction could have it gets one
         chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
         entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
-        probes = np.array([self.probe_cost(names[number], entries_of[number]) for number in range(len(names))])
+        # most keys of few conjunctions save less than any probe costs
+        worth = np.flatnonzero(saved * self.of.scale > min(self.costs.sign, self.costs.probe, self.costs.slot))
+        probes = np.full(len(names), np.inf)
+        probes[worth] = [self.probe_cost(names[number], entries_of[number]) for number in worth.tolist()]
         chosen: list[int] = []
         while len(chosen) < MOST_TABLES:
             best = int(np.argmax(saved * self.of.scale - probes))
@@ -133,24 +140,12 @@ class Keys:
         that meet it there, its entries, and the attributes of every number."""
         at = np.flatnonzero(self.of.narrow_enough)
         at = at[np.lexsort((self.of.terms.attribute[at], self.of.terms.owner[at]))]
-        owner, attribute, share = (
-            self.of.terms.owner[at],
-            self.of.terms.attribute[at].astype(np.int64),
-            self.of.share[at],
-        )
-        width = self.of.widths[at]
-        ends = np.searchsorted(owner, owner, side="right")
-        parts = [(owner, attribute[:, None], share.astype(np.float64), width)]
-        last = np.arange(len(owner))
-        for _ in range(1, LONGEST_KEY):
-            before, columns, product, entries = parts[-1]
-            longer = ends[last] - last - 1
-            source = np.repeat(np.arange(len(before)), longer)
-            step = np.arange(len(source)) - np.repeat(np.cumsum(longer) - longer, longer)
-            last = last[source] + 1 + step
-            longer_columns = np.column_stack([columns[source], attribute[last]])
-            parts.append((before[source], longer_columns, product[source] * share[last], entries[source] * width[last]))
-        parts += self._common_keys(owner, attribute, share, width)
+        owner, attribute, share, width = alone = self._terms(at)
+        parts = [
+            (owner, attribute[:, None], share, width),
+            *self._longer_keys(at[self._among_narrowest(at)]),
+            *self._common_keys(*alone),
+        ]
         names: dict[int, tuple[int, ...]] = {}
         numbers: list[np.ndarray] = []
         for _, columns, _, _ in parts:
@@ -163,6 +158,35 @@ class Keys:
             np.concatenate([part[2] for part in parts]), np.concatenate([part[3] for part in parts]), names,
         )  # fmt: skip
 
+    def _terms(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of terms: owner, attribute, the share of the rows that hold each, and its codes."""
+        terms, share, width = self.of.terms, self.of.share[at], self.of.widths[at]
+        return terms.owner[at], terms.attribute[at].astype(np.int64), share.astype(np.float64), width.astype(np.float64)
+
+    def _among_narrowest(self, at: np.ndarray) -> np.ndarray:
+        """Which terms, in the order of their owners, are among the `NARROWEST` of their conjunction [terms] bool."""
+        owner = self.of.terms.owner[at]
+        order = np.lexsort((self.of.share[at], owner))
+        rank = np.empty(len(at), np.int64)
+        rank[order] = np.arange(len(at)) - np.searchsorted(owner, owner)
+        return np.asarray(rank < NARROWEST)
+
+    def _longer_keys(self, at: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """All combinations of two up to `LONGEST_KEY` of these terms of a conjunction."""
+        owner, attribute, share, width = self._terms(at)
+        ends = np.searchsorted(owner, owner, side="right")
+        parts = [(owner, attribute[:, None], share, width)]
+        last = np.arange(len(owner))
+        for _ in range(1, LONGEST_KEY):
+            before, columns, product, entries = parts[-1]
+            longer = ends[last] - last - 1
+            source = np.repeat(np.arange(len(before)), longer)
+            step = np.arange(len(source)) - np.repeat(np.cumsum(longer) - longer, longer)
+            last = last[source] + 1 + step
+            longer_columns = np.column_stack([columns[source], attribute[last]])
+            parts.append((before[source], longer_columns, product[source] * share[last], entries[source] * width[last]))
+        return parts[1:]
+
     def _common_keys(
         self, owner: np.ndarray, attribute: np.ndarray, share: np.ndarray, width: np.ndarray
     ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
@@ -170,7 +194,7 @@ class Keys:
         lengths = np.bincount(owner, minlength=self.of.count)
         begin = np.cumsum(lengths) - lengths
         found = []
-        for length in range(LONGEST_KEY + 1, int(lengths.max(initial=0)) + 1):
+        for length in np.unique(lengths[(lengths > LONGEST_KEY) & (lengths <= MOST_COMMON)]).tolist():
             of = np.flatnonzero(lengths == length)
             if len(of) < COMMON * self.of.count:
                 continue
@@ -178,7 +202,7 @@ class Keys:
             _, inverse, uses = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
             common = uses[inverse.reshape(-1)] >= COMMON * self.of.count
             at = begin[of[common], None] + np.arange(length)
-            found.append((of[common], columns[common], share[at].astype(np.float64).prod(1), width[at].prod(1)))
+            found.append((of[common], columns[common], share[at].prod(1), width[at].prod(1)))
         return found
 
     def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[Filed, np.ndarray]:
@@ -229,3 +253,8 @@ class Keys:
             self._shares[attribute] = np.zeros((2, self.of.count), np.float32)
             self._shares[attribute][:, owner] = share, widths
         return self._shares[attribute]
+
+
+def _product(sizes: np.ndarray) -> float:
+    with np.errstate(over="ignore"):  # then infinity is near enough
+        return float(np.prod(sizes.astype(np.float64)))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from rules_index.engines.choice.costs import Costs
 from rules_index.engines.choice.expected import CHUNK_ROWS, Expected
+from rules_index.engines.flat import GATE
 from rules_index.kernels.slices import SLICE_WORDS
 
 
@@ -23,7 +25,10 @@ class Slices:
         chosen: list[int] = []
         best = cost.copy()
         each = self._sorting(cost > 0) / self.of.scale
-        saved = {a: self._saved(a, cost, best) for a in range(len(self.of.c.sizes))}
+        of_terms = self.of.terms.attribute[self._by_attribute]
+        owner, sliced = self._cost_of(self._by_attribute, cost)
+        total = np.bincount(of_terms, np.maximum(0, best[owner] - sliced), minlength=len(self.of.c.sizes))
+        saved = {a: float(total[a]) for a in np.flatnonzero(total > each).tolist()}
         while saved:
             attribute = max(saved, key=lambda a: saved[a])
             saved[attribute] = self._saved(attribute, cost, best)
@@ -40,8 +45,23 @@ class Slices:
         owner, sliced = self._slice_cost(attribute, cost)
         return float(np.maximum(0, best[owner] - sliced).sum())
 
+    @cached_property
+    def _by_attribute(self) -> np.ndarray:
+        """The terms that a conjunction could be sliced by, those of one attribute together."""
+        at = np.flatnonzero((self.of.terms.attribute != GATE) & (self.of.terms.pieces > 0))
+        return np.asarray(at[np.argsort(self.of.terms.attribute[at], kind="stable")])
+
+    @cached_property
+    def _starts(self) -> np.ndarray:
+        """Where the terms of every attribute start among these [attributes + 1]."""
+        attributes = np.arange(len(self.of.c.sizes) + 1)
+        return np.searchsorted(self.of.terms.attribute[self._by_attribute], attributes)
+
     def _slice_cost(self, attribute: int, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        at = np.flatnonzero((self.of.terms.attribute == attribute) & (self.of.terms.pieces > 0))
+        return self._cost_of(self._by_attribute[self._starts[attribute] : self._starts[attribute + 1]], cost)
+
+    def _cost_of(self, at: np.ndarray, cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of these terms the conjunction of each, and what it costs where it is sliced by the term."""
         owner = self.of.terms.owner[at]
         # where the interval begins and where it ends, a block has other rows too
         reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * SLICE_WORDS / CHUNK_ROWS))

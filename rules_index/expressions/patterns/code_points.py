@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,7 @@ _CATEGORY_GROUPS = {
 }
 
 
+@lru_cache(maxsize=4096)
 def complement(members: ValueSet) -> ValueSet:
     """All code points that are not members."""
     return ~members & ALL
@@ -148,6 +149,7 @@ def category(*names: str) -> ValueSet:
     return _from_mask(wanted[_category_codes()])
 
 
+@cache
 def letters_and_digits() -> ValueSet:
     """What Character.isLetterOrDigit accepts."""
     return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")
@@ -174,6 +176,7 @@ def _blank() -> ValueSet:
     return category("Zs") | points((0x09,))
 
 
+@cache
 def word() -> ValueSet:
     r"""\w of the flag (?U)."""
     return union((_known("Alphabetic"), category("Mn", "Me", "Mc", "Nd", "Pc"), interval(0x200C, 0x200E)))
@@ -401,11 +404,16 @@ def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
         return points((code,))
     if not unicode_case:
         return _ascii_variants(points((code,)))
-    upper, folded = _case_tables()
-    lowest = int(folded[code])
-    if int(upper[code]) == lowest:
+    _, codes, upper, folded = _cased_codes()
+    at = int(np.searchsorted(codes, code))
+    if at == len(codes) or codes[at] != code:
+        lowest = code
+    elif upper[at] == folded[at]:
         return points((code,))
-    return points((lowest, *np.flatnonzero(folded == lowest).tolist()))
+    else:
+        lowest = int(folded[at])
+    alike = codes[folded == lowest].tolist()
+    return points((lowest, *alike)) if alike else points((code,))
 
 
 def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet:

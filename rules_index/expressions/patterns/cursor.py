@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rules_index.errors import RuleError
+from rules_index.expressions.patterns.budget import Budget
 
 DEPTH_LIMIT = 100
 END = 0
@@ -35,6 +36,7 @@ class Cursor:
         self.origin += [len(pattern)] * 2
         self.cursor = 0
         self.depth = 0
+        self.budget = Budget()
         self.flags = Flags()
         self.names: set[str] = set()
 

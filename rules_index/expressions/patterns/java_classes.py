@@ -17,7 +17,7 @@ class _Class:
     """A character class while it is read: literals are kept apart, as Java joins them last."""
 
     literals: list[ValueSet] = field(default_factory=list)
-    others: ValueSet | None = None
+    others: list[ValueSet] = field(default_factory=list)
     last: ValueSet | None = None
     pending: bool = False
 
@@ -28,18 +28,23 @@ class _Class:
 
     def join(self, more: ValueSet) -> None:
         """A range, an escape, a property or a class."""
-        self.others = more if self.others is None else self.others | more
+        self.others.append(more)
         self.last = more
 
     def settle(self) -> None:
         """Joins the literals with the rest."""
         if self.pending:
             literals = union(self.literals)
-            if self.others is None:
-                self.others = self.last = literals
-            else:
-                self.others |= literals
+            if not self.others:
+                self.last = literals
+            self.others.append(literals)
             self.pending = False
+
+    def members(self) -> ValueSet:
+        """Everything that was joined."""
+        if len(self.others) > 1:
+            self.others = [union(self.others)]
+        return self.others[0] if self.others else ValueSet(False, ())
 
 
 class SetReader(Cursor):
@@ -47,7 +52,12 @@ class SetReader(Cursor):
 
     def single(self, code: int) -> ValueSet:
         """The set of one literal."""
-        return cp.single(code, "i" in self.flags, "u" in self.flags)
+        return self.spent(cp.single(code, "i" in self.flags, "u" in self.flags))
+
+    def spent(self, members: ValueSet) -> ValueSet:
+        """The set itself, whose size is charged to the pattern's budget."""
+        self.budget.spend(8 + len(members.cuts))
+        return members
 
     def predefined(self, letter: str) -> ValueSet | None:
         r"""The set of \d \D \s \S \w \W \h \H \v \V."""
@@ -67,7 +77,7 @@ class SetReader(Cursor):
             case _:
                 return None
         assert members is not None
-        return cp.complement(members) if letter.isupper() else members
+        return self.spent(cp.complement(members) if letter.isupper() else members)
 
     def escape(self, is_bound: bool) -> ValueSet | int:
         r"""What an escape from its backslash stands for; as the bound of a class range \v is one code point."""
@@ -184,7 +194,7 @@ class SetReader(Cursor):
         if members is None:
             self.cursor = start
             self.fail(f"there is no character property '{name}'")
-        return cp.complement(members) if negated else members
+        return self.spent(cp.complement(members) if negated else members)
 
     # Classes
 
@@ -204,7 +214,7 @@ class SetReader(Cursor):
                 found.join(self.character_class(True))
             elif code == ord("&") and self.intersect(found):
                 pass
-            elif code == ord("]") and (found.others is not None or found.pending):
+            elif code == ord("]") and (found.others or found.pending):
                 if consume:
                     self.next()
                 break
@@ -216,7 +226,7 @@ class SetReader(Cursor):
             code = self.peek()
         found.settle()
         self.depth -= 1
-        members = found.others if found.others is not None else ValueSet(False, ())
+        members = self.spent(found.members())
         return cp.complement(members) if negated else members
 
     def intersect(self, found: _Class) -> bool:
@@ -225,20 +235,19 @@ class SetReader(Cursor):
             self.unread()
             return False
         code = self.next()
-        right: ValueSet | None = None
+        rights: list[ValueSet] = []
         while code not in map(ord, "]&"):
             if code == END and self.cursor >= self.length:
                 self.fail("a class lacks its ']'")
             if code != ord("["):
                 self.unread()
-            members = self.character_class(code == ord("["))
-            right = members if right is None else right | members
+            rights.append(self.character_class(code == ord("[")))
             code = self.peek()
         found.settle()
-        found.last = found.last if right is None else right
+        found.last = union(rights) if rights else found.last
         if found.last is None:
             self.fail("'&&' has nothing to intersect")
-        found.others = found.last if found.others is None else found.others & found.last
+        found.others = [self.spent(found.members() & found.last) if found.others else found.last]
         return True
 
     def class_member(self, found: _Class) -> None:
@@ -277,4 +286,4 @@ class SetReader(Cursor):
             self.next()
         if high < low:
             self.fail("a class range has its lower end last", 1)
-        return cp.span(low, high, "i" in self.flags, "u" in self.flags)
+        return self.spent(cp.span(low, high, "i" in self.flags, "u" in self.flags))
