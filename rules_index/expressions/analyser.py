@@ -399,7 +399,7 @@ class Analyser:
         for child in node.children[1:]:
             pattern = self.pattern(child)
             if pattern is not None:
-                self.check_like(pattern, escape, child)
+                self.check_like(pattern, escape, word == "ILIKE", child)
             subject = value.local if value.type == STRING and not value.collated else None
             match: Expression | None = Constant(None, BOOLEAN)
             if pattern is not None:
@@ -409,19 +409,19 @@ class Analyser:
             return Value(node, BOOLEAN, matches[0])
         return Value(node, BOOLEAN, local.operation("and" if quantifier == "ALL" else "or", matches, BOOLEAN))
 
-    def check_like(self, pattern: str, escape: str, node: Node) -> None:
+    def check_like(self, pattern: str, escape: str, ignore_case: bool, node: Node) -> None:
         """Raise `PATTERN`, at the pattern's place in the rule, for a LIKE pattern that Spark refuses."""
         try:
-            check_like(pattern, escape)
+            check_like(pattern, escape, ignore_case)
         except RuleError as error:
             raise self.error("PATTERN", error.message, node) from None
 
     def check_rlike(self, pattern: str, node: Node) -> None:
         """Raise `PATTERN`, at the pattern's place in the rule, for a regular expression that is refused."""
         try:
-            check_rlike(pattern)
+            check_rlike(pattern, self.tokens.work)
         except RuleError as error:
-            raise self.error("PATTERN", error.message, node) from None
+            raise self.error(error.error, error.message, node) from None
 
     def _rlike(self, node: Node) -> Value:
         value, pattern = self.value(node.children[0]), self.pattern(node.children[1])

@@ -290,7 +290,7 @@ class Splitter:
         pattern = self.analyser.pattern(pattern_node)
         if pattern is None:
             return self._with_null("=", subject)
-        self.analyser.check_like(pattern, escape, pattern_node)
+        self.analyser.check_like(pattern, escape, ignore_case, pattern_node)
         prefix = None if ignore_case else like_prefix(pattern, escape)
         if prefix is not None:
             text, exact = prefix

@@ -20,8 +20,11 @@ from rules_index.expressions.patterns.syntax import (
     size,
 )
 from rules_index.values import ValueSet, points
+from rules_index.work import Work
 
 STATE_LIMIT = 10_000
+_CELLS_A_STEP = 100
+"""Intervals of code points, times sets, that cost one step of work."""
 CONSUME, SPLIT, ASSERT, MATCH = 0, 1, 2, 3
 WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
 """Rows of `membership` that word edges need: word characters, marks, and what a mark may stand on."""
@@ -50,7 +53,7 @@ class Automaton:
     slots: npt.NDArray[np.int32]
 
 
-def build(node: Node) -> Automaton:
+def build(node: Node, work: Work | None = None) -> Automaton:
     """The automaton that finds a match of the node; `RuleError` where it would be too large."""
     if size(node) > STATE_LIMIT:
         raise RuleError(
@@ -61,7 +64,9 @@ def build(node: Node) -> Automaton:
         )
     builder = _Builder()
     start = builder.add(node, builder.state(MATCH))
-    cuts, classes, membership = _partition(builder.sets)
+    spent = work or Work()
+    spent.spend(len(builder.kind))
+    cuts, classes, membership = _partition(builder.sets, spent)
     places = sorted(builder.places)
     slots = np.full(len(Place), -1, np.int32)
     slots[places] = np.arange(len(places), dtype=np.int32)
@@ -155,11 +160,12 @@ class _Builder:
 
 
 def _partition(
-    sets: list[ValueSet],
+    sets: list[ValueSet], work: Work
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Lower ends of intervals, the class of each, and which sets hold which class."""
     cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
     cuts = cuts[cuts < cp.CODE_POINTS]
+    work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
     held = np.zeros((len(sets), len(cuts)), np.bool_)
     for row, members in enumerate(sets):
         flips = np.searchsorted(np.array(members.cuts, np.int64), cuts, side="right")

@@ -370,8 +370,9 @@ def _lower(character: str) -> str:
 
 
 @cache
-def _case_tables() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """Upper case and folded (the lower case of the upper case) of each code point, [0x110000] int32."""
+def _cased_codes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Code points that case changes, ascending, their upper case and their folded one (the lower case of the upper
+    case), each [cased] int32."""
     known = np.zeros(CODE_POINTS, np.bool_)
     cuts = _assigned().cuts
     for low, high in zip(cuts[::2], cuts[1::2], strict=True):
@@ -386,7 +387,9 @@ def _case_tables() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
         if known[code] and character.lower() != character:
             mapped = ord(_lower(character))
             lower[code] = mapped if known[mapped] else code
-    return upper, lower[upper]
+    codes, folded = np.arange(CODE_POINTS, dtype=np.int32), lower[upper]
+    cased = (upper != codes) | (folded != codes)
+    return codes[cased], upper[cased], folded[cased]
 
 
 def _ascii_variants(members: ValueSet) -> ValueSet:
@@ -404,16 +407,12 @@ def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
         return points((code,))
     if not unicode_case:
         return _ascii_variants(points((code,)))
-    _, codes, upper, folded = _cased_codes()
+    codes, upper, folded = _cased_codes()
     at = int(np.searchsorted(codes, code))
-    if at == len(codes) or codes[at] != code:
-        lowest = code
-    elif upper[at] == folded[at]:
+    if at == len(codes) or codes[at] != code or upper[at] == folded[at]:
         return points((code,))
-    else:
-        lowest = int(folded[at])
-    alike = codes[folded == lowest].tolist()
-    return points((lowest, *alike)) if alike else points((code,))
+    lowest = int(folded[at])
+    return points((lowest, *codes[folded == lowest].tolist()))
 
 
 def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
@@ -423,6 +422,6 @@ def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet
         return members
     if not unicode_case:
         return _ascii_variants(members)
-    upper, folded = _case_tables()
+    codes, upper, folded = _cased_codes()
     matched = (low <= upper) & (upper <= high) | (low <= folded) & (folded <= high)
-    return members | _from_mask(matched)
+    return members | points(codes[matched].tolist())

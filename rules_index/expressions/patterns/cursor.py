@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from rules_index.errors import RuleError
-from rules_index.expressions.patterns.budget import Budget
+from rules_index.work import Work
 
 DEPTH_LIMIT = 100
 END = 0
@@ -29,14 +29,14 @@ class Flags:
 class Cursor:
     """A place in a pattern; code points, END behind the last."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, work: Work) -> None:
         self.text, self.origin = without_quotations(pattern)
         self.length = len(self.text)
         self.text += [END, END]
         self.origin += [len(pattern)] * 2
         self.cursor = 0
         self.depth = 0
-        self.budget = Budget()
+        self.work = work
         self.flags = Flags()
         self.names: set[str] = set()
 

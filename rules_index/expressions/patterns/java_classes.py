@@ -47,6 +47,11 @@ class _Class:
         return self.others[0] if self.others else ValueSet(False, ())
 
 
+_STEPS_OF_SET = 4
+_CUTS_A_STEP = 16
+"""Ends of intervals of a set that cost one step of work."""
+
+
 class SetReader(Cursor):
     """A cursor that understands what stands for one code point."""
 
@@ -55,8 +60,8 @@ class SetReader(Cursor):
         return self.spent(cp.single(code, "i" in self.flags, "u" in self.flags))
 
     def spent(self, members: ValueSet) -> ValueSet:
-        """The set itself, whose size is charged to the pattern's budget."""
-        self.budget.spend(8 + len(members.cuts))
+        """The set itself, which counts as work by its size."""
+        self.work.spend(_STEPS_OF_SET + len(members.cuts) // _CUTS_A_STEP)
         return members
 
     def predefined(self, letter: str) -> ValueSet | None:

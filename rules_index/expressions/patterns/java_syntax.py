@@ -21,6 +21,7 @@ from rules_index.expressions.patterns.syntax import (
     Sequence,
 )
 from rules_index.values import ValueSet, points
+from rules_index.work import Work
 
 _PAIR = Sequence((Characters(points((0x0D,))), Characters(points((0x0A,)))))
 _LINE_BREAK = Choice((_PAIR, Characters(cp.VERTICAL_SPACE)))
@@ -30,9 +31,9 @@ _WHOLE_LINE_BREAK = Choice(
 r"""What \R matches where a quantifier follows it: Java never gives back half of a pair then."""
 
 
-def parse(pattern: str) -> Node:
+def parse(pattern: str, work: Work | None = None) -> Node:
     """The syntax tree of a pattern of java.util.regex; `RuleError` (`PATTERN`) where it is refused or wrong."""
-    return _Reader(pattern).whole()
+    return _Reader(pattern, work or Work()).whole()
 
 
 class _Reader(SetReader):
@@ -237,7 +238,7 @@ class _Reader(SetReader):
             return _LINE_BREAK
         if letter == "b":
             self.cursor += 2
-            if self.peek() == ord("{"):
+            if self.peek() == ord("{") and self.at(self.cursor + 1) == ord("g"):
                 self.fail("\\b{g} (grapheme boundaries) is not supported")
             return Assertion(self.word_edge())
         if letter == "X":

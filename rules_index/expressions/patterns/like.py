@@ -52,9 +52,9 @@ def _refuse(message: str, position: int) -> None:
     raise RuleError("PATTERN", f"The LIKE pattern cannot be used: {message}.", position)
 
 
-def check_like(pattern: str, escape: str) -> None:
-    """Raises `RuleError` (`PATTERN`) where LIKE cannot use the pattern, with the position in it."""
-    segments(pattern, escape)
+def check_like(pattern: str, escape: str, ignore_case: bool = False) -> None:
+    """Raises `RuleError` (`PATTERN`) where LIKE (or ILIKE, which lowers it before) cannot use the pattern."""
+    segments(_lowered(pattern) if ignore_case else pattern, escape)
 
 
 def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
@@ -69,6 +69,10 @@ def lower(strings: pa.Array) -> pa.Array:
     """Lower case as Spark's `lower` gives it, by Unicode's full mapping with its final sigma."""
     series = pl.Series(strings.cast(pa.large_string(), safe=False), dtype=pl.String)
     return series.str.to_lowercase().to_arrow().cast(pa.large_string())
+
+
+def _lowered(pattern: str) -> str:
+    return str(lower(pa.array([pattern]))[0].as_py())
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class LikeMatcher:
 def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> LikeMatcher:
     """The matcher of a pattern; ILIKE lowers value and pattern, but not the escape character, as Spark does."""
     if ignore_case:
-        pattern = lower(pa.array([pattern]))[0].as_py()
+        pattern = _lowered(pattern)
     parts = segments(pattern, escape)
     codes = np.array([code for part in parts for code in part], np.int32)
     return LikeMatcher(

@@ -10,6 +10,7 @@ from rules_index.expressions.patterns.automaton import build
 from rules_index.expressions.patterns.java_syntax import parse
 from rules_index.expressions.patterns.search import Searcher
 from rules_index.expressions.patterns.strings import buffers, with_nulls
+from rules_index.work import Work
 
 
 class RlikeMatcher:
@@ -31,6 +32,7 @@ def rlike_matcher(pattern: str) -> RlikeMatcher:
     return RlikeMatcher(pattern)
 
 
-def check_rlike(pattern: str) -> None:
-    """Raises `RuleError` (`PATTERN`) where RLIKE cannot use the pattern, with the position in it."""
-    build(parse(pattern))
+def check_rlike(pattern: str, work: Work | None = None) -> None:
+    """Raises `RuleError` (`PATTERN`, with the position in it) where RLIKE cannot use the pattern, or `TOO_COMPLEX`
+    where too little work is left for it."""
+    build(parse(pattern, work), work)
