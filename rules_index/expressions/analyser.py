@@ -31,7 +31,7 @@ from rules_index.expressions.coercion import (
 )
 from rules_index.expressions.costs.bounder import Bounder, check_costs
 from rules_index.expressions.functions import NOT_REPEATABLE, PLAIN_NAMES
-from rules_index.expressions.patterns import check_like, check_rlike
+from rules_index.expressions.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
 from rules_index.expressions.results import item_type
 from rules_index.expressions.scope import Scope, field_of, path_of, quote
 from rules_index.expressions.syntax import Node
@@ -422,13 +422,21 @@ class Analyser:
             check_rlike(pattern, self.tokens.work)
         except RuleError as error:
             raise self.error(error.error, error.message, node) from None
+        if is_only_java(pattern) and not is_safe_in_java(pattern):
+            raise self.error(
+                "PATTERN",
+                "Only Spark can match a pattern with \\B, and this one could take very long on some values; simplify "
+                "its repetitions, or write it without \\B.",
+                node,
+            )
 
     def _rlike(self, node: Node) -> Value:
         value, pattern = self.value(node.children[0]), self.pattern(node.children[1])
         if pattern is None:
             return Value(node, BOOLEAN)
         self.check_rlike(pattern, node.children[1])
-        subject = value.local if value.type == STRING and not value.collated else None
+        is_here = value.type == STRING and not value.collated and not is_only_java(pattern)
+        subject = value.local if is_here else None
         return self._negated(Value(node, BOOLEAN, local.operation("rlike", [subject], BOOLEAN, pattern)), node.value)
 
     def _is(self, node: Node) -> Value:

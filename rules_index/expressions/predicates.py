@@ -8,7 +8,7 @@ from rules_index.expressions import calls, constants, local
 from rules_index.expressions.analyser import FLIPPED, Analyser, Value
 from rules_index.expressions.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.expressions.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
-from rules_index.expressions.patterns import like_prefix
+from rules_index.expressions.patterns import is_only_java, like_prefix
 from rules_index.expressions.syntax import Node
 from rules_index.expressions.tree import OPERAND, Constant, Expression, Leaf, Operation
 from rules_index.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
@@ -308,6 +308,8 @@ class Splitter:
         if pattern is None:
             return self._with_null("=", subject)
         self.analyser.check_rlike(pattern, node.children[1])
+        if is_only_java(pattern):
+            return self._whole(node)
         formula = Predicate(Operation("rlike", (subject,), BOOLEAN, (pattern,)), _TRUE, _FALSE, Truth.NULL)
         return negate(formula) if node.value else formula
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules_index.expressions.patterns.java_safety import is_safe_in_java, java_degree
+from rules_index.expressions.patterns.java_safety import is_only_java, is_safe_in_java, java_degree
 from rules_index.expressions.patterns.like import LikeMatcher, check_like, like_matcher, like_prefix
 from rules_index.expressions.patterns.rlike import RlikeMatcher, check_rlike, rlike_matcher
 from rules_index.expressions.patterns.translate import like_as_java_regex, rlike_as_re2
@@ -12,6 +12,7 @@ __all__ = [
     "RlikeMatcher",
     "check_like",
     "check_rlike",
+    "is_only_java",
     "is_safe_in_java",
     "java_degree",
     "like_as_java_regex",

@@ -45,6 +45,23 @@ def java_degree(pattern: str) -> tuple[int, int]:
     return degree + (not _is_anchored(node)), factor
 
 
+@lru_cache(maxsize=4096)
+def is_only_java(pattern: str) -> bool:
+    r"""Whether Java alone can match a pattern: its `\B` also holds between the surrogates of a code point."""
+    return _has_no_edge(parse(pattern))
+
+
+def _has_no_edge(node: Node) -> bool:
+    match node:
+        case Assertion(place, negated):
+            return negated and place in (Place.WORD_EDGE, Place.WORD_EDGE_UNICODE)
+        case Sequence(items) | Choice(items):
+            return any(map(_has_no_edge, items))
+        case Repeat(item):
+            return _has_no_edge(item)
+    return False
+
+
 def _is_anchored(node: Node) -> bool:
     """Whether a match can only begin where the string does."""
     match node:

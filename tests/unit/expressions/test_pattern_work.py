@@ -1,0 +1,66 @@
+"""No text of patterns holds a compile: the work is in proportion to the text, or the rule is refused."""
+
+from __future__ import annotations
+
+import time
+
+import pyarrow as pa
+import pytest
+
+import rules_index as ri
+
+SCHEMA = pa.schema([("s", pa.string())])
+
+
+def _distinct(count: int) -> list[str]:
+    return [chr(0x10000 + 2 * index) for index in range(count)]
+
+
+RULES = {
+    "like and": " AND ".join(f"s LIKE '%a{k}%'" for k in range(2_000)),
+    "like or": " OR ".join(f"s LIKE '%a{k}%'" for k in range(2_000)),
+    "like all": "s LIKE ALL (" + ", ".join(f"'%a{k}%'" for k in range(2_000)) + ")",
+    "rlike and": " AND ".join(f"s RLIKE 'a{k}'" for k in range(2_000)),
+    "hash": " AND ".join(f"hash(s, {k}) > 0" for k in range(1_000)),
+    "class": f"s RLIKE '[{''.join(_distinct(15_000))}]+x'",
+    "larger class": f"s RLIKE '[{''.join(_distinct(60_000))}]+x'",
+    "class of either case": f"s RLIKE '(?iu)[{''.join(_distinct(15_000))}]+x'",
+    "alternatives": f"s RLIKE '{'|'.join(_distinct(9_000))}'",
+    "words": f"s RLIKE '{'|'.join(f'w{k}' for k in range(9_000))}'",
+    "properties": "s RLIKE '" + r"\\p{L}[^a]\\P{Lu}" * 2_000 + "'",
+    "nested": "s RLIKE '((a{50}){50}){50}'",
+    "many nodes": "s RLIKE '.*a.{20}'",
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_no_pattern_holds_a_compile(name: str) -> None:
+    ri.compile_rules([(1, "s LIKE '%a%' AND s RLIKE '(?iu)[É-Ý]'")], SCHEMA)
+    started = time.process_time()
+    errors = ri.compile_rules([(1, RULES[name])], SCHEMA).rejects.column("error").to_pylist()
+    # twice the second that a rule may take, since other tests run beside this one
+    assert time.process_time() - started < 2
+    assert set(errors) <= {"TOO_COMPLEX", "PATTERN"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [
+        ("s ILIKE 'xAb' ESCAPE 'a'", "PATTERN"),
+        ("s ILIKE 'xA%b' ESCAPE 'A'", None),
+        (r"s RLIKE '\\b{2}a'", None),
+        ("s RLIKE '[x&&]'", None),
+        (r"s RLIKE '(\\B|x+)+y'", "PATTERN"),
+    ],
+)
+def test_what_spark_refuses_is_refused(rule: str, error: str | None) -> None:
+    compiled = ri.compile_rules([(1, rule)], SCHEMA)
+    assert compiled.rejects.column("error").to_pylist() == ([error] if error else [])
+    if not error:
+        compiled.match(pa.table({"s": ["xa%b", "a", "x", None]}))
+
+
+def test_no_edge_of_a_word_is_left_to_spark() -> None:
+    compiled = ri.compile_rules([(1, r"s RLIKE '\\B'"), (2, r"s RLIKE 'x\\B' IS NULL")], SCHEMA)
+    assert not len(compiled.rejects)
+    assert len(compiled.derived) == 2
