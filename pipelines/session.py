@@ -129,9 +129,9 @@ def _set_time_zone(spark: SparkSession, name: str) -> None:
         jvm: Any = spark._jvm
         java = jvm.java.lang.System.getProperty("java.version")
         raise SessionError(
-            f"The Java on which Spark runs, {java}, does not know the time zone {name!r}. In deltatag.toml give another "
-            "time_zone in [rules], an older name of the same clock or a fixed offset's (as Etc/GMT+3), or use a Java "
-            "with newer time zones."
+            f"The Java on which Spark runs, {java}, does not know the time zone {name!r}. In deltatag.toml give "
+            "another time_zone in [rules], an older name of the same clock or a fixed offset's (as Etc/GMT+3), or use "
+            "a Java with newer time zones."
         ) from error
 
 
