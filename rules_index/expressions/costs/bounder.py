@@ -42,6 +42,8 @@ MAX_BYTES = 256e6
 MAX_NODES = 5_000
 """Most operators and calls of one value, counted as often as Spark copies them while it plans."""
 
+_STEPS_OF_BOUND = 4
+"""Steps of a rule's work for each part and size of row."""
 _COLLATED = 50.0
 _COPYING = frozenset(("like", "rlike"))
 
@@ -84,6 +86,8 @@ class Bounder:
         """What a node needs; raises `RuleError` (`TOO_COSTLY`, `NOT_ALLOWED`) at the part that needs too much."""
         found = self._bounds.get(node)
         if found is None:
+            tokens = self.analyser.tokens
+            tokens.work.spend(_STEPS_OF_BOUND, tokens.starts[node.first])
             found = self._checked(node, self._kinds.get(node.kind, self._operator)(node))
             self._bounds[node] = found
         return found
@@ -240,7 +244,7 @@ class Bounder:
     def _check_arguments(self, node: Node, sizes: list[Size]) -> None:
         constants: list[Any] = [self.analyser.value(child).local for child in node.children]
         known = [
-            size.but(constant=tree.value) if isinstance(tree, Constant) else size
+            size.but(constant=tree.value) if isinstance(tree, Constant) and size.constant is not tree.value else size
             for size, tree in zip(sizes, constants, strict=True)
         ]
         nulls = [isinstance(tree, Constant) and tree.value is None for tree in constants]

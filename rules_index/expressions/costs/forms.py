@@ -39,27 +39,28 @@ class Form:
     @property
     def most(self) -> float:
         """Its greatest value."""
+        if not self.terms:
+            return self.constant
         return min(MOST, self.constant + sum(coefficient * symbol.most for symbol, coefficient in self.terms))
 
     def __add__(self, other: Form | float) -> Form:
-        if not isinstance(other, Form):
-            return Form(min(MOST, self.constant + other), self.terms)
-        if not other.terms:
-            return Form(min(MOST, self.constant + other.constant), self.terms)
+        constant = min(MOST, self.constant + (other.constant if isinstance(other, Form) else other))
+        if not isinstance(other, Form) or not other.terms:
+            return Form(constant, self.terms)
         terms = dict(self.terms)
         for symbol, coefficient in other.terms:
             terms[symbol] = min(MOST, terms.get(symbol, 0.0) + coefficient)
-        return Form(min(MOST, self.constant + other.constant), tuple(terms.items()))
+        return Form(constant, tuple(terms.items()))
 
     def __mul__(self, other: Form | float) -> Form:
         if isinstance(other, Form):
             if not self.terms:
                 return other * self.constant
             other = other.most
-        return Form(
-            min(MOST, self.constant * other),
-            tuple((symbol, min(MOST, coefficient * other)) for symbol, coefficient in self.terms),
-        )
+        constant = min(MOST, self.constant * other)
+        if not self.terms:
+            return Form(constant)
+        return Form(constant, tuple((symbol, min(MOST, coefficient * other)) for symbol, coefficient in self.terms))
 
     def among(self, items: Form, symbol: Symbol, together: Form) -> Form:
         """Its sum over `items` values of `symbol` that are `together` bytes."""
