@@ -58,7 +58,7 @@ def _libraries_silent(silent: bool) -> Iterator[None]:
 def _explain(error: Exception, verbose: bool) -> int:
     """Tell an error on standard error; the stack trace only where it is asked for."""
     from deltatag.output import paragraph
-    from pipelines.errors import ConfigurationError, PipelineError
+    from pipelines.errors import ConfigurationError, PipelineError, StatementError
     from pipelines.runtime import RuntimeNotFoundError
     from rules_index.errors import RulesIndexError
 
@@ -67,7 +67,7 @@ def _explain(error: Exception, verbose: bool) -> int:
 
         traceback.print_exc()
     expected = (PipelineError, RuntimeNotFoundError, RulesIndexError)
-    text = paragraph(str(error))
+    text = str(error) if isinstance(error, StatementError) else paragraph(str(error))
     if isinstance(error, OSError) and not isinstance(error, expected):
         text = f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}"
     elif not isinstance(error, expected):

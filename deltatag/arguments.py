@@ -70,11 +70,17 @@ def parser() -> argparse.ArgumentParser:
     sql = _verb(
         verbs,
         "sql",
-        "any Spark SQL statement, tables by name",
+        "any Spark SQL statements, tables by name",
         'deltatag sql "SELECT * FROM rule_rejects" --format json',
     )
-    sql.add_argument("statement", metavar="STATEMENT", help="one statement; - reads it from standard input")
-    sql.add_argument("--format", choices=("table", "csv", "json"), default=None, help="of the result (default: table)")
+    sql.add_argument(
+        "statements",
+        metavar="STATEMENT",
+        nargs="*",
+        help="statements, several in one argument with ; between them; - reads them from standard input",
+    )
+    sql.add_argument("--file", metavar="FILE", help="a file of statements, run before those of the command line")
+    sql.add_argument("--format", choices=("table", "csv", "json"), default=None, help="of the results (default: table)")
 
     _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
 

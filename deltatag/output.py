@@ -10,8 +10,16 @@ import json
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_NARROWEST = 12
+"""Characters that a column keeps on a terminal that is too narrow for its table."""
 
 
 def paragraph(text: str) -> str:
@@ -23,6 +31,15 @@ def counted(count: int, noun: str) -> str:
     """How many there are of what the noun means, with its plural where that is not one."""
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count:,} {noun if count == 1 else plural}"
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column: a MAP is a dict, or the list of its entries where its keys cannot be a dict's."""
+    try:
+        found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
+    except TypeError:
+        found = column.to_pylist()
+    return found
 
 
 def print_json(value: Any) -> None:
@@ -58,27 +75,37 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under their names, aligned, numbers to the right; on a terminal, long values are cut to fit."""
-    texts = [["NULL" if value is None else _plain(value).replace("\n", "\\n") for value in row] for row in rows]
-    limit = _longest_value(len(names))
-    texts = [[text if len(text) <= limit else text[: limit - 1] + "…" for text in row] for row in texts]
-    widths = [max([len(name), *(len(row[i]) for row in texts)]) for i, name in enumerate(names)]
+    """Print rows under their names, aligned, numbers to the right; on a terminal, long values take several lines."""
+    texts = [["NULL" if value is None else _plain(value) for value in row] for row in rows]
+    cells = [[text.rstrip("\n").splitlines() or [""] for text in row] for row in texts]
+    widths = [max([len(name), *(len(line) for row in cells for line in row[i])]) for i, name in enumerate(names)]
+    if sys.stdout.isatty():
+        widths = _fitting(widths, shutil.get_terminal_size().columns)
+        cells = [[_folded(cell, width) for cell, width in zip(row, widths, strict=True)] for row in cells]
     right = [all(_is_number(row[i]) for row in texts) and bool(texts) for i in range(len(names))]
+    header = [_folded([name], width) for name, width in zip(names, widths, strict=True)]
 
-    def line(cells: Sequence[str]) -> str:
-        padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(cells, widths, right, strict=True))
-        return "  ".join(padded).rstrip()
-
-    print(line(names))
-    print("  ".join("-" * width for width in widths))
-    for row in texts:
-        print(line(row))
+    for row in (header, [["-" * width] for width in widths], *cells):
+        for parts in zip_longest(*row, fillvalue=""):
+            padded = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(parts, widths, right, strict=True))
+            print("  ".join(padded).rstrip())
 
 
-def _longest_value(columns: int) -> int:
-    if not sys.stdout.isatty():
-        return sys.maxsize
-    return max(20, (shutil.get_terminal_size().columns - 2 * columns) // max(min(columns, 4), 1))
+def _fitting(widths: Sequence[int], whole: int) -> list[int]:
+    """The widths of columns on a terminal: narrow ones keep theirs, and the others share what these leave."""
+    found = list(widths)
+    left, open_columns = whole - 2 * (len(widths) - 1), sorted(range(len(widths)), key=widths.__getitem__)
+    for place, column in enumerate(open_columns):
+        share = max(left // (len(open_columns) - place), _NARROWEST)
+        found[column] = min(widths[column], share)
+        left -= found[column]
+    return found
+
+
+def _folded(lines: Sequence[str], width: int) -> list[str]:
+    """The lines with none longer than a width, broken at blanks where there are any."""
+    whole = all(len(line) <= width for line in lines)
+    return list(lines) if whole else [part for line in lines for part in textwrap.wrap(line, width) or [""]]
 
 
 def _is_number(text: str) -> bool:

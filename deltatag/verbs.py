@@ -8,12 +8,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltatag.output import counted, jsonable, paragraph, print_csv, print_json, print_table
+from deltatag.output import counted, jsonable, paragraph, print_csv, print_json, print_table, values_of
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from pipelines.compile import ScopeResult
     from pipelines.join import JoinResult
     from pipelines.lint import LintResult
@@ -54,7 +57,6 @@ def _configuration(args: Namespace) -> str | None:
 
 def init_verb(args: Namespace) -> int:
     """Make deltatag.toml and the four tables of a lake."""
-    from pathlib import Path
 
     from pipelines.config import FILE_NAME
     from pipelines.errors import ConfigurationError
@@ -285,16 +287,39 @@ def _gate_lines(result: GateResult) -> str:
 
 
 def sql_verb(args: Namespace) -> int:
-    """Execute one statement and print its result."""
+    """Execute statements in their order and print their results; the first that fails ends the command."""
+    from pipelines.errors import StatementError
     from pipelines.sql import statement_result
+    from pipelines.statements import statements_of
 
-    statement = sys.stdin.read() if args.statement == "-" else args.statement
-    with _workspace(args) as workspace:
-        workspace.progress("starting Spark")
-        result = statement_result(workspace, statement)
+    texts = [Path(args.file).read_text(encoding="utf-8")] if args.file else []
+    texts += [sys.stdin.read() if text == "-" else text for text in args.statements]
+    statements = [statement for text in texts for statement in statements_of(text)]
+    if not statements:
+        raise StatementError("There is no statement to execute: give one, or - to read it from standard input.")
     style = args.format or ("json" if args.json else "table")
-    names = list(result.column_names)
-    columns = [column.to_pylist() for column in result.columns]
+    with _workspace(args) as workspace:
+        assert isinstance(workspace.progress, Progress)
+        for number, statement in enumerate(statements, 1):
+            place = f"statement {number} of {len(statements)}"
+            try:
+                with workspace.progress.during("starting Spark" if number == 1 else f"executing {place}"):
+                    result = statement_result(workspace, statement)
+            except StatementError as error:
+                if len(statements) == 1:
+                    raise
+                raise StatementError(f"{place}, those before which were executed: {error}") from error
+            if number > 1 and style != "json":
+                print()
+            _print_result(result, style)
+            sys.stdout.flush()
+    return DONE
+
+
+def _print_result(result: pa.Table, style: str) -> None:
+    """Print what a statement gave; that it was executed, where it gives nothing."""
+    names = result.column_names
+    columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
     if style == "json":
         print_json([dict(zip(names, row, strict=True)) for row in rows])
@@ -303,7 +328,8 @@ def sql_verb(args: Namespace) -> int:
     elif names:
         print_table(names, rows)
         print(f"({counted(len(rows), 'row')})")
-    return DONE
+    else:
+        print("(executed)")
 
 
 def status_verb(args: Namespace) -> int:

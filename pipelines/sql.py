@@ -27,7 +27,7 @@ _MAKES_VIEW = {"CreateView"}
 def run_statement(workspace: Workspace, statement: str) -> DataFrame:
     """The statement's result; a statement that changes a table has been executed when this returns.
 
-    StatementError gives Spark's reason in one paragraph.
+    StatementError gives Spark's reason, with the statement's lines and a mark below what is meant where Spark has it.
     """
     spark = workspace.spark
     register_tables(workspace, statement)
@@ -72,12 +72,28 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
 
 
 def statement_result(workspace: Workspace, statement: str) -> pa.Table:
-    """Like run_statement, with the result's rows as an Arrow table; types that Arrow has not are texts."""
+    """Like run_statement, with the result's rows as an Arrow table; types that Arrow has not are texts, and timestamps
+    are in the time zone of rules, in which the statement's own functions read them."""
     frame = run_statement(workspace, statement)
     try:
-        return _as_arrow(frame)
+        result = _as_arrow(frame)
     except PySparkException as error:
         raise StatementError(_explain(workspace, statement, error)) from error
+    zone = workspace.configuration.rules.time_zone
+    return result.cast(pa.schema([field.with_type(_in_zone(field.type, zone)) for field in result.schema]))
+
+
+def _in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
+    """The type with all its timestamps in a time zone."""
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp(data_type.unit, zone) if data_type.tz else data_type
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_in_zone(data_type.value_type, zone)))
+    if pa.types.is_map(data_type):
+        return pa.map_(_in_zone(data_type.key_type, zone), _in_zone(data_type.item_type, zone))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_in_zone(field.type, zone)) for field in data_type.fields])
+    return data_type
 
 
 def _as_arrow(frame: DataFrame) -> pa.Table:
@@ -166,7 +182,8 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
 
 
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
-    """Spark's message in one paragraph; for one of deltatag's tables that is not there yet, how to get it."""
+    """Spark's message, in one paragraph but for the lines that point at a place in the statement; for one of deltatag's
+    tables that is not there yet, how to get it."""
     condition = error.getCondition() if hasattr(error, "getCondition") else None
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         words = {word.lower() for word in re.findall(r"\w+", statement)}
@@ -175,7 +192,10 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
                 return _missing(workspace, name)
         known = ", ".join(table_names(workspace.configuration))
         return f"{first_line(error)} The tables that go by name are: {known}."
-    text = " ".join(line.strip() for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip())
+    told, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
+    text = " ".join(line.strip() for line in told.splitlines() if line.strip())
+    if heading:
+        return "\n".join([text, *quoted.partition("\n")[2].rstrip().splitlines()])
     return text.split("; line ")[0] if len(text) > 2000 else text
 
 

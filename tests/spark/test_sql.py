@@ -117,7 +117,39 @@ def test_a_name_is_given_up_only_where_it_means_another_table(workspace, monkeyp
 def test_a_statement_that_fails_says_why(workspace, statement: str, message: str) -> None:
     with pytest.raises(StatementError, match=message) as raised:
         sql(workspace, statement)
-    assert "\n" not in str(raised.value)
+    assert "JVM stacktrace" not in str(raised.value) and "\n\n" not in str(raised.value)
+
+
+def test_a_mark_stands_below_what_is_wrong(workspace) -> None:
+    with pytest.raises(StatementError) as raised:
+        sql(workspace, "SELECT *\nFORM rules WHERE")
+    lines = str(raised.value).splitlines()
+    assert "PARSE_SYNTAX_ERROR" in lines[0] and any(set(line) == {"-", "^"} or "^^^" in line for line in lines[1:])
+
+
+def test_optimize_gives_its_measures(workspace, add_rules) -> None:
+    (row,) = sql(workspace, "OPTIMIZE flights")
+    assert row["metrics"]["numFilesAdded"] >= 0
+
+
+def test_timestamps_are_in_the_time_zone_of_rules(workspace) -> None:
+    document = {"lake": {"root": "lake"}, "rules": {"time_zone": "Europe/Berlin"}}
+    from pipelines.session import open_session
+
+    configuration = parse_configuration(document, workspace.configuration.path)
+    there = Workspace(configuration, open_session(configuration))
+    try:
+        instant = "TIMESTAMP'2024-07-01 12:00:00'"
+        (row,) = sql(
+            there,
+            f"SELECT {instant} AS ts, hour({instant}) AS h, array({instant}) AS a, map('k', {instant}) AS m, "
+            f"named_struct('x', {instant}) AS s, TIMESTAMP_NTZ'2024-07-01 12:00:00' AS n",
+        )
+    finally:
+        workspace.spark.conf.set("spark.sql.session.timeZone", workspace.configuration.rules.time_zone)
+    assert row["ts"].isoformat() == "2024-07-01T12:00:00+02:00" and row["h"] == 12
+    assert row["a"] == [row["ts"]] and row["s"] == {"x": row["ts"]} and dict(row["m"]) == {"k": row["ts"]}
+    assert row["n"] == datetime.datetime(2024, 7, 1, 12)
 
 
 def test_status_tells_what_is_due_and_how_far_behind(workspace) -> None:
