@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     if kind in _MAKES_TABLE and plan.tableSpec().location().isDefined():
         return
     way_out = (
-        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` ..., and read it by the same name."
+        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by the same name."
         if kind in _MAKES_TABLE
         else "Write its query into the statements that would use it."
     )
@@ -98,13 +99,21 @@ def _in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
 
 def _as_arrow(frame: DataFrame) -> pa.Table:
     from pyspark.sql import functions
-    from pyspark.sql.types import CalendarIntervalType, DayTimeIntervalType, VariantType, YearMonthIntervalType
+    from pyspark.sql.types import (
+        CalendarIntervalType,
+        DayTimeIntervalType,
+        StructType,
+        VariantType,
+        YearMonthIntervalType,
+    )
 
     foreign = (VariantType, YearMonthIntervalType, DayTimeIntervalType, CalendarIntervalType)
+    # The results of commands like OPTIMIZE have NULLs where their types say that there are none.
+    nullable = re.sub(r'"(nullable|containsNull|valueContainsNull)":false', r'"\1":true', frame.schema.json())
     columns = []
-    for index, field in enumerate(frame.schema.fields):
-        column = functions.col(f"`{index}`")
-        columns.append(column.cast("string") if isinstance(field.dataType, foreign) else column)
+    for index, field in enumerate(types.StructType.fromJson(json.loads(nullable)).fields):
+        kind = "string" if isinstance(field.dataType, foreign) else field.dataType
+        columns.append(functions.col(f"`{index}`").cast(kind).alias(str(index)))
     # Columns go by number here, because a result may have two of one name.
     numbered = frame.toDF(*(str(index) for index in range(len(frame.columns)))).select(*columns)
     return numbered.toArrow().rename_columns(frame.columns) if frame.columns else pa.table({})

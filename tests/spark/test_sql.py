@@ -178,7 +178,7 @@ def test_what_would_be_gone_with_the_command_is_refused(new_workspace, name: str
 
 
 def test_a_table_with_a_place_stays(new_workspace, tmp_path) -> None:
-    run_statement(new_workspace(), f"CREATE TABLE delta.`{tmp_path}/mine` AS SELECT 1 AS a")
+    run_statement(new_workspace(), f"CREATE TABLE delta.`{tmp_path}/mine` USING delta AS SELECT 1 AS a")
     run_statement(
         new_workspace(), f"CREATE TABLE placed_mine USING delta LOCATION '{tmp_path}/placed' AS SELECT 2 AS a"
     )
