@@ -62,7 +62,8 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     if kind in _MAKES_TABLE and plan.tableSpec().location().isDefined():
         return
     way_out = (
-        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by the same name."
+        "Name its folder in place of it: CREATE TABLE delta.`/path/of/the/table` USING delta ..., and read it by the "
+        "same name."
         if kind in _MAKES_TABLE
         else "Write its query into the statements that would use it."
     )
@@ -98,16 +99,9 @@ def _in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
 
 
 def _as_arrow(frame: DataFrame) -> pa.Table:
-    from pyspark.sql import functions
-    from pyspark.sql.types import (
-        CalendarIntervalType,
-        DayTimeIntervalType,
-        StructType,
-        VariantType,
-        YearMonthIntervalType,
-    )
+    from pyspark.sql import functions, types
 
-    foreign = (VariantType, YearMonthIntervalType, DayTimeIntervalType, CalendarIntervalType)
+    foreign = (types.VariantType, types.YearMonthIntervalType, types.DayTimeIntervalType, types.CalendarIntervalType)
     # The results of commands like OPTIMIZE have NULLs where their types say that there are none.
     nullable = re.sub(r'"(nullable|containsNull|valueContainsNull)":false', r'"\1":true', frame.schema.json())
     columns = []

@@ -163,7 +163,7 @@ _MAKERS = {
         transform({array<string>}, e -> upper(e))
     """,
     "map": """
-        map('a', {int}, 'b', {int!}) ; map_concat({map}, map('zz', 1))
+        map('a', {int}, 'b', {int!}) ; map({string}, {int})
     """,
     "boolean": """
         CAST({string} AS BOOLEAN) ; CAST({int} AS BOOLEAN)

@@ -69,7 +69,7 @@ def function_table() -> list[str]:
     size = f"{options.MAX_SCHEMA_LENGTH:,} characters and {options.MAX_SCHEMA_DEPTH} levels"
     schemas = f"- A schema is a constant of at most {size}."
     allowed = f"- Options are a MAP of constants: {_names(options.JSON_OPTIONS)}; of CSV {_names(options.CSV_OPTIONS)}."
-    patterns = ", ".join(f"`{name}`" for name in sorted({*functions.PATTERN_ARGUMENT, "str_to_map"}))
+    patterns = ", ".join(f"`{name}`" for name in sorted(functions.PATTERN_ARGUMENT))
     return [
         f"{len(functions.FUNCTIONS)} names are allowed; behind each stands how many arguments it takes.",
         "",

@@ -29,6 +29,7 @@ from rules_index.expressions.functions import (
     AGGREGATES,
     FUNCTIONS,
     LAMBDAS,
+    MAKE_MAPS,
     NOT_ALLOWED,
     NOT_REPEATABLE,
     PATTERN_ARGUMENT,
@@ -77,6 +78,13 @@ def refusal(name: str, position: int) -> RuleError:
         return RuleError("TABLE_FUNCTION", f"{name} makes rows or tables; a rule needs one value per row.", position)
     if name in NOT_REPEATABLE:
         return not_repeatable(name, position)
+    if name in MAKE_MAPS:
+        message = (
+            f"{name} is not among the functions that a rule may call: it raises an error where a key is NULL or comes "
+            "twice, and Spark's answers on the rows after such a one are wrong. Look up the key in each of its parts, "
+            "as in coalesce(m['key'], n['key'])."
+        )
+        return RuleError("NOT_ALLOWED", message, position)
     if name in NOT_ALLOWED:
         return RuleError("NOT_ALLOWED", f"The function {name} is not among those that a rule may call.", position)
     close = difflib.get_close_matches(name, FUNCTIONS, n=1, cutoff=0.6)
@@ -97,6 +105,7 @@ def call(analyser: Analyser, node: Node) -> Value:
     _check_count(function, count, position)
     arguments = _with_lambdas(analyser, node) if name in LAMBDAS else [analyser.value(child) for child in node.children]
     _check_place(analyser, node, arguments)
+    _check_keys(analyser, node, arguments)
     _check_patterns(analyser, node, arguments)
     return _typed(analyser, node, function, arguments)
 
@@ -170,10 +179,25 @@ def _check_place(analyser: Analyser, node: Node, arguments: list[Value]) -> None
         )
 
 
+def _check_keys(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+    """The keys of `map` must not make it raise: Spark would keep what it has of the map, and add it to the next one."""
+    if node.value != "map" or len(arguments) <= 2:
+        return
+    keys = [each.local for each in arguments[::2]]
+    values = [each.value for each in keys if isinstance(each, Constant) and each.value is not None]
+    if analyser.variables or len(values) < len(keys) or len(set(values)) < len(values):
+        raise analyser.error(
+            "NOT_ALLOWED",
+            "A map of several entries needs different constants as its keys, outside of lambdas: Spark's answers on "
+            "the rows after one where a key is NULL or comes twice are wrong.",
+            node,
+        )
+
+
 def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
     """Regular expressions that Spark itself matches must be constants that cannot stall a job."""
     name: str = node.value
-    indexes = (1, 2) if name == "str_to_map" else (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
+    indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
     for index in indexes:
         if index >= len(arguments):
             continue

@@ -121,17 +121,17 @@ first 2 2 | array_append array_prepend array_remove filter
 first 3 3 | slice
 unknown 2 2 | array_union array_intersect array_except transform
 unknown 3 3 | array_insert
-unknown 1 many | arrays_zip map_concat
-unknown 1 1 | flatten map_from_entries map_entries
+unknown 1 many | arrays_zip
+unknown 1 1 | flatten map_entries
 string 2 3 | array_join
 keys 1 1 | map_keys
 values 1 1 | map_values
-unknown 2 2 | map_from_arrays array_repeat
+unknown 2 2 | array_repeat
 unknown 2 3 | sequence
 strings 2 3 | split
 strings 2 3 | regexp_extract_all
 strings 1 1 | json_object_keys
-unknown 1 3 | str_to_map sentences
+unknown 1 3 | sentences
 aggregate 3 4 | aggregate reduce
 unknown 2 3 | from_json from_csv
 string 1 2 | schema_of_json schema_of_csv
@@ -173,6 +173,9 @@ NOT_REPEATABLE = words("""
     current_timestamp current_timezone current_user input_file_block_length input_file_block_start input_file_name
     localtimestamp monotonically_increasing_id now rand randn random randstr session_user shuffle spark_partition_id
     uniform user uuid version""")
+MAKE_MAPS = words("map_concat map_from_arrays map_from_entries str_to_map")
+"""Functions that raise an error on a repeated or a NULL key. Spark keeps the keys that came before it, and counts them
+among those of the next row."""
 NOT_ALLOWED = words("""
     aes_decrypt approx_top_k_estimate assert_true bitmap_bit_position bitmap_bucket_number bitmap_count collate
     collation from_avro from_protobuf from_xml hll_sketch_estimate hll_union identifier java_method raise_error reflect

@@ -20,6 +20,7 @@ from pipelines.lake import arrow_schema
 from pipelines.meaning import MEANING, TIME_ZONE
 from pipelines.session import open_session
 from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
@@ -132,8 +133,8 @@ def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> Non
     times = pa.array([i * 1_000_000 for i in range(len(moments))], pa.timestamp("us", "UTC"))
     values = pa.array(moments).cast(pa.timestamp("us", "UTC"))
     table = pa.table({"k": pa.array(range(len(moments))), "t": times, "ts": values, "s": ["x", "y"] * 24})
-    begin = "TIMESTAMP'2024-02-28 06:00:00'"
-    stream = {"event_time": "t", "checks": {"late": f"greatest(ts, {begin}) = ts"}}
+    check = "greatest(ts, TIMESTAMP'2024-02-28 06:00:00') = ts"
+    stream = {"event_time": "t", "checks": {"late": check}}
     for name in ("a", "b"):
         write_deltalake(str(tmp_path / name), table)
     document = {
@@ -149,8 +150,9 @@ def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> Non
         rows = [{"rule_id": rule, "scope": "j", "expression": text} for rule, text in JOINED]
         rules = pa.Table.from_pylist(rows, schema=arrow_schema(RULES, "string"))
         write_deltalake(workspace.lake.uri("rules"), rules, mode="append")
-        assert [(each.error, each.rejects) for each in compile_scopes(workspace, ["j"])] == [(None, 0)]
+        assert [(each.error, each.rejects) for each in compile_scopes(workspace)] == [(None, 0)] * 3
         join_streams(workspace, "j")
+        tag_stream(workspace, "a", restart=True)
     found = {
         (row["a"]["k"], rule)
         for row in DeltaTable(str(tmp_path / "lake" / "j_tagged")).to_pyarrow_table().to_pylist()
@@ -161,11 +163,14 @@ def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> Non
         reference.read.format("delta").load(str(tmp_path / name)).createOrReplaceTempView(name)
     wanted = set()
     for rule, text in JOINED:
-        query = f"SELECT a.k FROM a JOIN b USING (k) WHERE ({text})"
-        query += "".join(f" AND greatest({name}.ts, {begin}) = {name}.ts" for name in "ab")
+        query = f"SELECT a.k FROM a JOIN b USING (k) WHERE {text}"
         wanted |= {(row[0], rule) for row in reference.sql(query).collect()}
     assert found == wanted
     assert len(wanted) > 40
+    # a stream's checks are for its own tables, not for the join's
+    kept = {row[0] for row in reference.sql(f"SELECT k FROM a WHERE {check}").collect()}
+    assert set(DeltaTable(str(tmp_path / "lake" / "a_tagged")).to_pyarrow_table()["k"].to_pylist()) == kept
+    assert 0 < len(kept) < table.num_rows
 
 
 def test_settings_that_spark_was_started_with_do_not_change_what_rules_mean(

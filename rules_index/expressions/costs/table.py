@@ -96,7 +96,6 @@ fields     | parse    | from_json from_csv
 typed      | parse    | variant_get try_variant_get
 parts      | match    | split regexp_extract_all
 parts      | parse    | json_object_keys
-parts      | match    | str_to_map
 parts      | words    | sentences
 either     | pass     | coalesce ifnull nvl elt if nvl2
 either     | read     | greatest least
@@ -114,11 +113,8 @@ inserted   | read     | array_insert
 joined-set | set      | array_union
 same-items | set      | array_intersect array_except
 zipped     | read     | arrays_zip
-concat     | build    | map_concat
 flat       | read     | flatten
-same-items | build    | map_from_entries
 entries    | build    | map_entries
-total      | build    | map_from_arrays
 same-items | read     | map_keys map_values
 copies     | read     | array_repeat
 range      | read     | sequence
@@ -438,12 +434,9 @@ def _match(call: Call, result: Size) -> Form:
     read = (call.total + result.bytes) * 50
     if call.name in ("rlike", "regexp", "regexp_like", "like", "ilike"):
         return read + call.bytes(0) * (10 * letters)
-    patterns = [size.constant for size in call.sizes[1:3]] if call.name == "str_to_map" else [pattern]
-    for each in patterns:
-        degree, factor = java_degree(each) if isinstance(each, str) else (1, 1)
-        steps = call.bytes(0) if degree < 2 else call.bytes(0) * call.bytes(0)
-        read = read + steps * float(5 * factor)
-    return read
+    degree, factor = java_degree(pattern) if isinstance(pattern, str) else (1, 1)
+    steps = call.bytes(0) if degree < 2 else call.bytes(0) * call.bytes(0)
+    return read + steps * float(5 * factor)
 
 
 def _sort(call: Call, result: Size) -> Form:
