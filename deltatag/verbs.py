@@ -103,11 +103,11 @@ def validate_verb(args: Namespace) -> int:
 
 def compile_verb(args: Namespace) -> int:
     """Compile the rules of the scopes."""
-    from pipelines.compile import compile_scopes, rules_of_no_scope
+    from pipelines.compile import compile_scopes, refusals_notice
 
     with _workspace(args) as workspace:
         results = compile_scopes(workspace, args.scopes or None, args.force)
-        lost = rules_of_no_scope(workspace)
+        lost = refusals_notice(workspace)
     _print_results(args, results, _compile_line, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
 
@@ -131,12 +131,12 @@ def _compile_line(result: ScopeResult) -> str:
 
 def lint_verb(args: Namespace) -> int:
     """Tell what is odd about the rules of the scopes."""
-    from pipelines.compile import rules_of_no_scope
+    from pipelines.compile import refusals_notice
     from pipelines.lint import lint_scopes
 
     with _workspace(args) as workspace:
         results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
-        lost = rules_of_no_scope(workspace)
+        lost = refusals_notice(workspace)
     _print_results(args, results, _lint_lines, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
 
@@ -236,7 +236,7 @@ def _join_line(result: JoinResult) -> str:
 
 def run_verb(args: Namespace) -> int:
     """Gates, compile, tag and join of whatever is due."""
-    from pipelines.compile import rules_of_no_scope
+    from pipelines.compile import refusals_notice
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
@@ -245,7 +245,7 @@ def run_verb(args: Namespace) -> int:
         # a lake that was not made yet is told as such, not as what gates miss in it
         workspace.lake.delta("rules")
         report = run_due(workspace, gates)
-        lost = "" if "rules" in report.failures else rules_of_no_scope(workspace)
+        lost = "" if "rules" in report.failures else refusals_notice(workspace)
     if args.json:
         print_json(
             {
@@ -334,12 +334,12 @@ def _print_result(result: pa.Table, style: str) -> None:
 
 def status_verb(args: Namespace) -> int:
     """Tell where each stream and each join stands."""
-    from pipelines.compile import rules_of_no_scope
+    from pipelines.compile import refusals_notice
     from pipelines.status import status
 
     with _workspace(args) as workspace:
         standing = status(workspace)
-        lost = rules_of_no_scope(workspace)
+        lost = refusals_notice(workspace)
     if args.json:
         print_json([asdict(one) for one in standing])
     elif not standing:

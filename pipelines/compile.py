@@ -17,6 +17,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
+from pipelines.clashes import KEPT, clash_notice, current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.index_store import (
     StoredIndex,
@@ -81,7 +82,7 @@ def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, fo
     """
     lake, names = workspace.lake, scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
-    rules = read_rules(lake, names)
+    rules = current_rules(workspace)
     before = _stored_rejects(lake)
     rejects, results = [rules.rejects], []
     for scope in due:
@@ -104,7 +105,7 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
     stored = newest_index(workspace.lake, name)
     if stored is None:
         return True
-    rules = read_rules(workspace.lake, scopes_of(workspace))
+    rules = current_rules(workspace)
     mine = _compile_rejects_of(_stored_rejects(workspace.lake), {name}, rules).height
     holds = _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
     return not holds or _too_many(scope, rules, mine) is not None
@@ -117,13 +118,18 @@ def refusals_are_due(workspace: Workspace) -> bool:
     return not read_rules(workspace.lake, scopes_of(workspace)).rejects.select(keys).sort(keys).equals(told.sort(keys))
 
 
-def rules_of_no_scope(workspace: Workspace) -> str:
-    """What people should know of rules that no stream and no join has; "" where there are none, or none can be read."""
+def refusals_notice(workspace: Workspace) -> str:
+    """What people should know of rules that no stream and no join has, and of ids that clash; "" where there are none,
+    or none can be read."""
     try:
-        rejects = read_rules(workspace.lake, scopes_of(workspace)).rejects
+        rules = current_rules(workspace)
     except PipelineError:
         return ""
-    lost = rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
+    return " ".join(filter(None, (_rules_of_no_scope(rules), clash_notice(rules))))
+
+
+def _rules_of_no_scope(rules: RuleSet) -> str:
+    lost = rules.rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
     if lost.is_empty():
         return ""
     first = lost.row(0, named=True)
@@ -166,7 +172,8 @@ def _bring_up_to_date(
         analyse=spark_analyser(scope),
         sample=scope.sample(schema),
     )
-    rejected = _library_rejects(compiled, name)
+    kept_ids = rules.kept_of(name)
+    rejected = _library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
     failed = _too_many(scope, rules, rejected.height)
     if failed is not None:
         return failed, rejected
@@ -181,6 +188,7 @@ def _bring_up_to_date(
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
         "rejected": rejected.height,
+        **({KEPT: kept_ids} if kept_ids else {}),
         **_implied_by(scope, rules.accepted(name, rejected), known if same else None),
     }
     if stored is not None and same:
@@ -330,7 +338,7 @@ def _stored_rejects(lake: Lake) -> pl.DataFrame:
 
 def _compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
     """Of the stored rejects those that the library gave for rules of `scopes` which are still there."""
-    mine = stored.filter(pl.col("scope").is_in(list(scopes)))
+    mine = stored.filter(pl.col("scope").is_in(list(scopes)) & ~pl.col("error").is_in(ROW_ERRORS))
     if mine.is_empty():
         return mine
     known = rules.sound.select("scope", pl.col("rule_id").cast(pl.String))

@@ -12,10 +12,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 import rules_index as ri
+from pipelines.clashes import current_rules
 from pipelines.errors import PipelineError
 from pipelines.lint_origins import origin_proposal, possible_origins
 from pipelines.origin import IndexedRules
-from pipelines.rule_set import RULE_COLUMNS, RuleSet, read_rules
+from pipelines.rule_set import RULE_COLUMNS, RuleSet
 from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.source_ranges import SourceRange, source_ranges
@@ -28,6 +29,8 @@ IMPLIED_BY_STREAM = "implied_by_stream"
 """Told of a whole stream, whose rules another stream's imply: nothing is wrong, but less could be read."""
 RUNS, NOISY_SHARE = 10, 0.5
 """Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
+_EXPLAIN_NO_MATCH = ("rejected", "contradiction", OUT_OF_RANGE)
+"""Findings that say why a rule matches nothing."""
 LEAST_ROWS = 100
 """Rows that must have been tagged before a rule is called dead or noisy."""
 
@@ -69,7 +72,7 @@ def lint_scopes(
     """
     names = scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
-    rules = read_rules(workspace.lake, names)
+    rules = current_rules(workspace)
     return [_lint_scope(scope, rules, runs, noisy) for scope in due]
 
 
@@ -83,7 +86,7 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
         found += _of_streams(scope, rules, usable)
         found += _of_rules(scope, usable)
         found += _of_source(scope, usable)
-        found += _of_runs(scope, usable, runs, noisy)
+        found += _of_runs(scope, usable, found, runs, noisy)
     except _FAILURES as error:
         return LintResult(scope.name, rules.version, count, error=str(error))
     found.sort(key=_place)
@@ -102,9 +105,13 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
     by_spark = stored.filter(
         (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
     )
-    for frame in (rules.rejects.filter(pl.col("scope") == scope.name), by_spark):
+    kept = rules.kept_of(scope.name)
+    # the rows of an id that clashes have one fault between them
+    by_row = rules.rejects.filter(pl.col("scope") == scope.name).unique(maintain_order=True)
+    for frame in (by_row, by_spark):
         for each in frame.iter_rows(named=True):
-            message = f"The rule is not compiled, so it matches nothing ({each['error']}): {each['message']}"
+            so = "" if each["rule_id"] in kept else ", so it matches nothing"
+            message = f"The rule is not compiled{so} ({each['error']}): {each['message']}"
             yield Finding(each["rule_id"], "rejected", message, position=each["position"])
 
 
@@ -170,57 +177,69 @@ def _range_message(known: SourceRange | None) -> str:
     return f"No row of the source can match the rule: its column {known.column} {values}. {advice}"
 
 
-def _of_runs(scope: Scope, rules: pl.DataFrame, runs: int, noisy: float) -> Iterable[Finding]:
-    """Rules that raised errors in the last micro-batch, and those that matched nothing, or very much, in the last."""
+def _of_runs(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding], runs: int, noisy: float) -> Iterable[Finding]:
+    """Rules that raised errors in the last micro-batch, and those that matched nothing, or very much, in the last ones
+    since they were changed. Of rules of which it is `told` why, no more is."""
     done = [each for each in batches(scope.workspace.lake, scope.name) if each.state == DONE]
     if not done:
         return
     ids = {str(each): each for each in rules["rule_id"].to_list()}
+    explained = {each.rule_id for each in told if each.kind in _EXPLAIN_NO_MATCH}
     for rule_id, rows in done[-1].errors.items():
         if rule_id in ids and rows:
+            explained.add(ids[rule_id])
             yield Finding(ids[rule_id], RUN_TIME_ERRORS, _errors_message(rows, done[-1].rows or 0))
     if not isinstance(scope, StreamScope):
         return
-    first = done[-runs:][0].rules_version
-    if first is None:
+    window = [each.rules_version for each in done[-runs:] if each.rules_version is not None]
+    if not window:
         return
-    looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= first]
-    tagged = sum((each.rows or 0) - (each.quarantined or 0) for each in looked_at)
-    if tagged < LEAST_ROWS:
-        return
-    counts = _matches(scope, first)
-    for rule_id in _unchanged_since(scope, rules, first):
-        matched = counts.get(rule_id, 0)
-        if matched == 0:
+    always = {each.rule_id for each in told if each.kind == "tautology"}
+    counts = _matches(scope, min(window))
+    for rule_id, since in _unchanged_since(scope, rules, window).items():
+        looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= since]
+        tagged = sum((each.rows or 0) - (each.quarantined or 0) for each in looked_at)
+        matched = sum(count for version, count in counts.get(rule_id, {}).items() if version >= since)
+        if tagged < LEAST_ROWS:
+            continue
+        if matched == 0 and rule_id not in explained:
             yield Finding(rule_id, DEAD, _dead_message(tagged, looked_at))
-        elif matched >= noisy * tagged:
+        elif matched >= noisy * tagged and rule_id not in always:
             yield Finding(rule_id, NOISY, _noisy_message(matched, tagged))
 
 
-def _matches(scope: StreamScope, rules_version: int) -> dict[Any, int]:
-    """How many rows that this version of `rules`, or a later one, tagged each rule matched."""
-    found: dict[Any, int] = {}
+def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]]:
+    """How many rows each rule matched, by the version of `rules` that tagged them, from this one on."""
+    found: dict[Any, dict[int, int]] = {}
     table = scope.workspace.lake.delta(tagged_table(scope.stream)).to_pyarrow_dataset()
     wanted = ds.field("rules_version") >= rules_version
-    for batch in table.to_batches(columns=["rule_ids"], filter=wanted):
-        for each in pc.value_counts(batch.column("rule_ids").flatten()):
-            rule_id = each["values"].as_py()
-            found[rule_id] = found.get(rule_id, 0) + int(each["counts"].as_py())
+    for batch in table.to_batches(columns=["rule_ids", "rules_version"], filter=wanted):
+        versions = batch.column("rules_version")
+        for version in pc.unique(versions).to_pylist():
+            ids = batch.column("rule_ids").filter(pc.equal(versions, version)).flatten()
+            for each in pc.value_counts(ids):
+                rule = found.setdefault(each["values"].as_py(), {})
+                rule[version] = rule.get(version, 0) + int(each["counts"].as_py())
     return found
 
 
-def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, version: int) -> list[Any]:
-    """The rules that stand in an older version of `rules` as they do now; none where that version is gone."""
-    try:
-        before = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rules", version=version)))
-    except PipelineError:
-        return []
-    before = before.rename(str.lower)
-    if "enabled" in before.columns:
-        before = before.filter(pl.col("enabled").fill_null(True))
-    mine = before.filter(pl.col("scope") == scope.name)
-    same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
-    return same.join(mine, on=["rule_id", "expression"], how="semi")["rule_id"].to_list()
+def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence[int]) -> dict[Any, int]:
+    """The rules that stand in the newest of these versions of `rules` as they do now, with the oldest one from which on
+    they do. A version that is gone, and those before it, tell nothing."""
+    same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null()).select("rule_id", "expression")
+    found: dict[Any, int] = {}
+    for version in sorted(set(versions), reverse=True):
+        try:
+            before = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rules", version=version)))
+        except PipelineError:
+            break
+        before = before.rename(str.lower)
+        if "enabled" in before.columns:
+            before = before.filter(pl.col("enabled").fill_null(True))
+        mine = before.filter(pl.col("scope") == scope.name)
+        same = same.join(mine, on=["rule_id", "expression"], how="semi")
+        found |= dict.fromkeys(same["rule_id"].to_list(), version)
+    return found
 
 
 def _errors_message(rows: int, of: int) -> str:

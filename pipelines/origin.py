@@ -15,13 +15,14 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.clashes import rules_of_index
 from pipelines.config import Stream
 from pipelines.delta_internals import GIVEN_UP
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
-from pipelines.rule_set import RULE_COLUMNS, read_rules
+from pipelines.rule_set import RULE_COLUMNS
 from pipelines.runs import MicroBatch, batches
-from pipelines.scopes import Scope, StreamScope, scopes_of
+from pipelines.scopes import Scope, StreamScope
 from pipelines.source import Slice, Source
 from pipelines.source_streams import not_asked
 from pipelines.tables import tagged_table
@@ -48,7 +49,7 @@ class IndexedRules:
         """Those of an index, as they stood in `rules`; SourceError where these are gone."""
         try:
             compiled = ri.load(fetch_index(workspace.lake, stored))
-            rules = read_rules(workspace.lake, scopes_of(workspace), stored.rules_version).of_scope(stored.scope)
+            rules = rules_of_index(workspace, stored)
         except (PipelineError, ri.RulesIndexError) as error:
             raise SourceError(
                 f"The rules of {stored.scope} that stood in version {stored.rules_version} of rules cannot be read any "

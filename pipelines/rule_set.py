@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from pipelines.lake import Lake
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """What is compiled of a rule."""
+KEPT_SCHEMA = {"scope": pl.String, "rule_id": pl.String, "version": pl.Int64}
 REJECT_SCHEMA = {
     "scope": pl.String,
     "rule_id": pl.String,
@@ -23,8 +24,8 @@ REJECT_SCHEMA = {
 """Columns of rejects; a rule's id as text."""
 
 
-UNKNOWN_SCOPE = "UNKNOWN_SCOPE"
-ROW_ERRORS = ("DUPLICATE_ID", "MISSING_VALUE", UNKNOWN_SCOPE)
+UNKNOWN_SCOPE, DUPLICATE_ID = "UNKNOWN_SCOPE", "DUPLICATE_ID"
+ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 """Why rules are refused for their row alone."""
 
 
@@ -33,12 +34,15 @@ class RuleSet:
     """The enabled rules of one version of `rules`.
 
     `sound` has the columns rule_id, scope, expression, valid_from, valid_to and no NULL, repeated id or
-    unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others.
+    unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others. `kept` (scope,
+    rule_id as text, version) names those of `sound` that stand in an older version of `rules` and go on, since their
+    ids clash now.
     """
 
     version: int
     sound: pl.DataFrame
     rejects: pl.DataFrame
+    kept: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=KEPT_SCHEMA))
 
     def of_scope(self, scope: str) -> pl.DataFrame:
         """The sound rules of a scope, by ascending id."""
@@ -56,7 +60,13 @@ class RuleSet:
 
     def enabled(self, scope: str) -> int:
         """How many enabled rules the scope has, sound or not."""
-        return self.sound.filter(pl.col("scope") == scope).height + self.refused(scope)
+        sound = self.sound.filter(pl.col("scope") == scope).height - len(self.kept_of(scope))
+        return sound + self.refused(scope)
+
+    def kept_of(self, scope: str) -> dict[str, int]:
+        """The ids of the scope's rules that are kept, with the version of `rules` of each."""
+        mine = self.kept.filter(pl.col("scope") == scope)
+        return dict(zip(mine["rule_id"], mine["version"], strict=True))
 
 
 def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) -> RuleSet:
@@ -98,7 +108,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
     unknown = ~pl.col("scope").is_in(list(scopes))
     error = (
         pl.when(repeated)
-        .then(pl.lit("DUPLICATE_ID"))
+        .then(pl.lit(DUPLICATE_ID))
         .when(missing)
         .then(pl.lit("MISSING_VALUE"))
         .when(unknown)
@@ -110,7 +120,7 @@ def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> Rul
     refused = judged.filter(pl.col("error").is_not_null())
     refused = refused.with_columns(listed=listed, count=pl.len().over("rule_id"))
     messages = {
-        "DUPLICATE_ID": pl.format(
+        DUPLICATE_ID: pl.format(
             "{} enabled rules have the id {}; give each its own, or disable all but one.", "count", "rule_id"
         ),
         "MISSING_VALUE": pl.format("The rule has NULL as its {}; every rule needs one.", "listed"),

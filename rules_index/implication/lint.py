@@ -108,6 +108,11 @@ def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, spli
     settled[found["rule"].to_numpy()[special]] = True
     given = alternatives_of(texts)
     bounded = enabled.bounded[place.to_numpy()]
+    never = [
+        rule
+        for rule, kind in zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)
+        if kind == CONTRADICTION
+    ]
     more, examples = _alternatives(given, texts, (settled, bounded), scope, splits, len(known))
     spoilt: dict[int, list[_Finding]] = {}
     for each in with_nulls:
@@ -115,7 +120,10 @@ def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, spli
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
     explained = {each.rule for each in more} | spoilt.keys()
     beside = _beside(given, found, explained, texts, scope, splits)
-    told = [*_whole(found, spoilt, texts, compiled.ids, scope), *with_nulls, *more, *beside]
+    reasons = {rule: spoilt[rule][0] for rule in never if rule in spoilt}
+    others = [each for each in with_nulls if reasons.get(each.rule) is not each]
+    void = _applies_never(enabled, place.to_numpy(), compiled.time_zone)
+    told = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *beside]
     table = _table(told, compiled.ids, joined_examples([known, examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
@@ -215,21 +223,34 @@ def _beside(
 
 def _whole(
     found: pa.Table,
-    spoilt: Mapping[int, Sequence[_Finding]],
+    reasons: Mapping[int, _Finding],
+    void: Mapping[int, str],
     texts: pa.LargeStringArray,
     ids: pa.Array,
     scope: Scope,
 ) -> Iterator[_Finding]:
-    """What `findings` found, without alternatives, of which their texts tell."""
+    """What `findings` found, without alternatives, of which their texts tell.
+
+    reasons: of rules that are never TRUE, the comparison with NULL that makes them so; void: what is told of rules that
+    apply at no time.
+    """
     instances = messages.example_texts(found["example"].combine_chunks(), texts.take(found["rule"]).to_pylist())
     columns = (found[name].to_pylist() for name in ("rule", "kind", "others"))
     explained = 0
     for number, (rule, kind, others) in enumerate(zip(*columns, strict=True)):
         names, instance = ids.take(pa.array(sorted(others), pa.int32())).to_pylist(), instances[number]
         if kind == CONTRADICTION:
-            explained += 1
-            conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else ()
-            message = messages.contradiction(conflict, spoilt[rule][0].text if rule in spoilt else None)
+            reason = reasons.get(rule)
+            if rule in void:
+                message = void[rule]
+            elif reason is not None:
+                message = messages.contradiction((), reason.message)
+                yield _Finding(rule, kind, message, (), reason.position, reason.text, number)
+                continue
+            else:
+                explained += 1
+                conflict = conflict_of(texts[rule].as_py(), scope) if explained <= _MOST_EXPLAINED else ()
+                message = messages.contradiction(conflict, None)
         elif kind == TAUTOLOGY:
             message = messages.tautology()
         elif kind == DUPLICATE:
@@ -241,6 +262,25 @@ def _whole(
         else:
             continue
         yield _Finding(rule, kind, message, sorted(others), example=number)
+
+
+def _applies_never(rules: RuleColumns, places: np.ndarray, time_zone: str) -> dict[int, str]:
+    """What is told of each rule, by its ordinal, whose valid_to is not after its valid_from; its row is at `places`."""
+    if rules.valid_from is None or rules.valid_to is None:
+        return {}
+    begin, end = (column.take(pa.array(places)) for column in (rules.valid_from, rules.valid_to))
+    void = np.flatnonzero(pc.fill_null(pc.less_equal(end, begin), False).to_numpy(zero_copy_only=False))
+    zoned = [
+        column.take(pa.array(void))
+        .cast(pa.timestamp("us", "UTC"))
+        .cast(pa.timestamp("us", time_zone))
+        .cast(pa.string())
+        for column in (begin, end)
+    ]
+    return {
+        rule: messages.applies_never(*texts)
+        for rule, *texts in zip(void.tolist(), *(column.to_pylist() for column in zoned), strict=True)
+    }
 
 
 def _table(told: Sequence[_Finding], ids: pa.Array, examples: pa.StructArray) -> pa.Table:

@@ -18,9 +18,9 @@ _MOST_IDS, _MOST_COLUMNS, _LONGEST = 5, 8, 120
 
 def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
     """conflict: one of the rule's comparisons that never holds, or two that exclude each other, if they are known;
-    with_null: one with NULL."""
+    with_null: what is told of one with NULL."""
     if with_null is not None:
-        return f"The rule is never TRUE. Correct {quoted(with_null)} first: a comparison with NULL is never TRUE."
+        return f"The rule is never TRUE. {with_null}"
     if len(conflict) == 1:
         return (
             f"The rule is never TRUE, because {quoted(conflict[0])} never is: look whether the ends of a BETWEEN are "
@@ -32,6 +32,14 @@ def contradiction(conflict: Sequence[str], with_null: str | None) -> str:
     return (
         f"The rule is never TRUE: {what} exclude each other. Change one of them, write OR if either will do, or remove "
         "the rule."
+    )
+
+
+def applies_never(valid_from: str, valid_to: str) -> str:
+    """The rule's bounds of validity leave no time between them."""
+    return (
+        f"The rule applies at no time, whatever it says: its valid_to, {valid_to}, is not after its valid_from, "
+        f"{valid_from}. Correct one of them."
     )
 
 

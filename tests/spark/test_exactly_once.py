@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from pipelines import attempts, tag, writing
@@ -216,7 +217,7 @@ def test_files_that_were_removed_before_they_were_tagged(new_workspace, add_rule
         append(workspace, start, start + 40)
     compile_scopes(workspace)
     source = Path(workspace.configuration.streams["s"].source)
-    (second,) = (a["path"] for a in DeltaTable(source).get_add_actions().to_pylist() if a["min"]["seq"] == 40)
+    (second,) = (a["path"] for a in pa.table(DeltaTable(source).get_add_actions()).to_pylist() if a["min"]["seq"] == 40)
     (source / second).unlink()
     for _ in range(2):
         with pytest.raises(SourceError, match=r"1 of the 3 files.*Version 1 .*40 rows.*--skip-changes.*--restart"):

@@ -106,7 +106,7 @@ def test_what_people_ask_for_has_bounds_however_many_columns_there_are(new_works
 @pytest.mark.parametrize("number", ["double", "float"])
 def test_nan_is_found_in_tagged_rows_as_the_largest_number(new_workspace, add_rules, number: str) -> None:
     workspace = new_workspace({"s": {"source": "lake/source"}})
-    rows = workspace.spark.sql(f"SELECT id, CAST(IF(id % 5 = 0, 'NaN', id) AS {number}) AS x FROM range(100)")
+    rows = workspace.spark.sql(f"SELECT id, CAST(IF(id % 5 = 0, 'NaN', string(id)) AS {number}) AS x FROM range(100)")
     rows.coalesce(1).write.format("delta").save(workspace.configuration.streams["s"].source)
     tagged(workspace, add_rules, ("large", "s", "x > 1000"))
     found = read(workspace, "s_tagged")

@@ -126,9 +126,28 @@ def test_comparisons_with_null_explain_what_they_spoil() -> None:
     assert [(each["rule_id"], each["kind"]) for each in found] == [
         ("q", "null_comparison"),
         ("r", "contradiction"),
-        ("r", "null_comparison"),
     ]
-    assert "`a = NULL`" in found[1]["message"] and "Write `a IS NULL`." in found[2]["message"]
+    assert "`a = NULL`" in found[1]["message"] and "Write `a IS NULL`." in found[1]["message"]
+    assert (found[1]["position"], found[1]["text"]) == (0, "a = NULL")
+
+
+def test_bounds_that_leave_no_time_are_told_as_such() -> None:
+    rules = pa.table(
+        {
+            "rule_id": ["never", "at once", "both", "sound"],
+            "expression": ["c", "c", "a = 1 AND a = 2", "c"],
+            "valid_from": pa.array([3_000_000, 5_000_000, 9_000_000, 1_000_000], pa.timestamp("us", tz="UTC")),
+            "valid_to": pa.array([1_000_000, 5_000_000, 8_000_000, None], pa.timestamp("us", tz="UTC")),
+        }
+    )
+    found = lint(rules, SCHEMA, event_time="t", time_zone="Asia/Kolkata").to_pylist()
+    assert [(each["rule_id"], each["kind"]) for each in found] == [
+        ("at once", "contradiction"), ("both", "contradiction"), ("never", "contradiction"),
+    ]  # fmt: skip
+    assert found[2]["message"] == (
+        "The rule applies at no time, whatever it says: its valid_to, 1970-01-01 05:30:01.000000+0530, is not after "
+        "its valid_from, 1970-01-01 05:30:03.000000+0530. Correct one of them."
+    )
 
 
 def test_validity_bounds_count() -> None:

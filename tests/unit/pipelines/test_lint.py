@@ -151,6 +151,40 @@ def test_rules_that_match_nothing_or_very_much_and_rules_that_raise(workspace, a
     assert not any(kind in ("dead", "noisy") for _, kind in lint(workspace, runs=1))
 
 
+def test_each_rule_is_judged_from_its_own_last_change_on(workspace, add_rules) -> None:
+    add_rules(workspace, ("old", "s", "x = 2"), ("changed", "s", "x = 9"))
+    run_batch(workspace, 0, 200, [["changed"]] * 200, 1)
+    workspace.lake.delta("rules").update(predicate="rule_id = 'changed'", new_values={"expression": "x = 3"})
+    add_rules(workspace, ("new", "s", "x = 4"), ("all", "s", "x > 1"))
+    run_batch(workspace, 1, 150, [["all"]] * 140, 3)
+    add_rules(workspace, ("newest", "s", "x = 5"))
+    run_batch(workspace, 2, 90, [["all"]] * 80, 4)
+    found = lint(workspace)
+    assert {rule for rule, kind in found if kind == "dead"} == {"old", "changed", "new"}
+    assert {rule for rule, kind in found if kind == "noisy"} == {"all"}
+    assert "none of the 440 rows of the last 3 micro-batches" in found["old", "dead"].message
+    assert "none of the 240 rows of the last 2 micro-batches" in found["changed", "dead"].message
+    assert "220 of the last 240 rows" in found["all", "noisy"].message
+
+
+def test_one_fault_gives_one_finding(workspace, add_rules) -> None:
+    day = datetime(2024, 1, 1, tzinfo=UTC)
+    add_rules(
+        workspace, ("syntax", "s", "x > > 1"), ("never", "s", "x > 3 AND x < 2"), ("null", "s", "x = NULL"),
+        ("far", "s", "x > 1000"), ("always", "s", "x > 1 OR x <= 1 OR x IS NULL"), ("raises", "s", "x / 0 > 1"),
+        ("twice", "s", "x = 1"), ("twice", "s", "x = 1"),
+        {"rule_id": "bounds", "scope": "s", "expression": "x = 2", "valid_from": day, "valid_to": day},
+    )  # fmt: skip
+    run_batch(workspace, 0, 200, [["always"]] * 200, 1, errors={"raises": 200})
+    result = lint_scopes(workspace)[0]
+    assert sorted((each.rule_id, each.kind) for each in result.findings if each.kind != "implied") == [
+        ("always", "tautology"), ("bounds", "contradiction"), ("far", "out_of_range"), ("never", "contradiction"),
+        ("null", "contradiction"), ("raises", "run_time_errors"), ("syntax", "rejected"), ("twice", "rejected"),
+    ]  # fmt: skip
+    (bounds,) = (each.message for each in result.findings if each.rule_id == "bounds")
+    assert "its valid_to" in bounds and "exclude each other" not in bounds
+
+
 def test_one_scope_that_fails_does_not_stop_another(new_workspace, add_rules) -> None:
     workspace = new_workspace({**STREAM, "o": {"source": "lake/none"}}, spark=False)
     ROWS.write_delta(workspace.configuration.streams["s"].source)

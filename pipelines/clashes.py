@@ -1,0 +1,90 @@
+"""Rules whose id several enabled rows have: what of them was compiled last goes on until the clash is resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from pipelines.errors import PipelineError
+from pipelines.index_store import StoredIndex, newest_index
+from pipelines.rule_set import DUPLICATE_ID, RuleSet, read_rules
+from pipelines.scopes import scopes_of
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+KEPT = "kept"
+"""Key of an index's statistics: id of each rule that clashes -> the version of `rules` from which it was taken."""
+
+
+def current_rules(workspace: Workspace) -> RuleSet:
+    """The enabled rules of the newest version of `rules`, with the last good version of each one whose id clashes.
+
+    That is the definition which the scope's newest index was compiled from. It is gone where there is no index, where
+    the index had no such rule, or where that version of `rules` cannot be read any more.
+    """
+    rules = read_rules(workspace.lake, scopes_of(workspace))
+    clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
+    for scope, ids in clashing.group_by("scope", maintain_order=True).agg(pl.col("rule_id").unique()).iter_rows():
+        if scope in scopes_of(workspace):
+            rules = _with_last_good(workspace, rules, scope, ids)
+    return rules
+
+
+def clash_notice(rules: RuleSet) -> str:
+    """What people should know of clashing ids; "" where there are none."""
+    clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
+    if clashing.is_empty():
+        return ""
+    ids = clashing["rule_id"].unique(maintain_order=True)
+    several = "1 id stands" if len(ids) == 1 else f"{len(ids):,} ids stand"
+    return f"{several} in several enabled rules (see the table rule_rejects); {ids[0]}: {clashing['message'][0]}"
+
+
+def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
+    """The sound rules that an index was compiled from, with the `version` of `rules` that each was taken from.
+
+    Raises what `read_rules` raises where one of these versions is gone.
+    """
+    kept: Mapping[str, int] = stored.statistics.get(KEPT, {})
+    found = []
+    for version in sorted({stored.rules_version, *kept.values()}):
+        rules = read_rules(workspace.lake, scopes_of(workspace), version).of_scope(stored.scope)
+        wanted = pl.col("rule_id").cast(pl.String).is_in([each for each, other in kept.items() if other == version])
+        if version != stored.rules_version:
+            rules = rules.filter(wanted)
+        found.append(rules.with_columns(pl.lit(version, pl.Int64).alias("version")))
+    return pl.concat(found).sort("rule_id")
+
+
+def _with_last_good(workspace: Workspace, rules: RuleSet, scope: str, ids: list[str]) -> RuleSet:
+    try:
+        index = newest_index(workspace.lake, scope)
+        before = None if index is None else rules_of_index(workspace, index)
+    except PipelineError:
+        return rules
+    kept = None if before is None else before.filter(pl.col("rule_id").cast(pl.String).is_in(ids))
+    return rules if kept is None or kept.is_empty() else _added(rules, kept)
+
+
+def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
+    """The rules with others that are kept, and rejects that say so."""
+    told = kept.select(
+        "scope",
+        pl.col("rule_id").cast(pl.String),
+        error=pl.lit(DUPLICATE_ID),
+        goes_on=pl.format(
+            " Until then the rule goes on as in version {} of rules: {}", "version", pl.col("expression").str.head(200)
+        ),
+    )
+    rejects = rules.rejects.join(told, on=["scope", "rule_id", "error"], how="left", maintain_order="left")
+    message = pl.col("message") + pl.col("goes_on").fill_null("")
+    return replace(
+        rules,
+        sound=pl.concat([rules.sound, kept.select(rules.sound.columns).cast(rules.sound.schema)]),
+        rejects=rejects.with_columns(message).drop("goes_on"),
+        kept=pl.concat([rules.kept, told.select("scope", "rule_id").with_columns(kept["version"])]),
+    )
