@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import zoneinfo
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -338,7 +339,7 @@ def status_verb(args: Namespace) -> int:
     from pipelines.status import status
 
     with _workspace(args) as workspace:
-        standing = status(workspace)
+        standing, zone = status(workspace), zoneinfo.ZoneInfo(workspace.configuration.rules.time_zone)
         lost = refusals_notice(workspace)
     if args.json:
         print_json([asdict(one) for one in standing])
@@ -356,7 +357,7 @@ def status_verb(args: Namespace) -> int:
                 _version(one.source_version),
                 _version(one.tagged_version),
                 _lag(one.lag_versions, one.lag_rows),
-                one.last_started_at.strftime("%Y-%m-%d %H:%M") if one.last_started_at else "never",
+                one.last_started_at.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z") if one.last_started_at else "never",
                 one.last_state or "-",
             ]
             for one in standing

@@ -188,6 +188,18 @@ def joined(folder: Path) -> Path:
     return folder
 
 
+def test_status_shows_the_last_run_in_the_zone_of_rules(folder: Path, capsys) -> None:
+    from pipelines.runs import DONE, MicroBatch, record_plan
+    from pipelines.workspace import Workspace
+
+    toml = Path("deltatag.toml")
+    toml.write_text(toml.read_text() + '[rules]\ntime_zone = "Asia/Kolkata"\n')
+    began, end = datetime.datetime(2024, 3, 1, 20, tzinfo=datetime.UTC), {"version": 0, "index": 0, "snapshot": False}
+    record_plan(Workspace.open().lake, MicroBatch("s", 0, DONE, {"end": end}, 1, "f", 1, began))
+    assert main(["status"]) == 0
+    assert "2024-03-02 01:30 IST" in capsys.readouterr().out
+
+
 def test_a_join_is_validated_and_compiled_like_a_stream(joined: Path, capsys) -> None:
     assert main(["validate", "s.x > 1 AND o.y < s.x", "--scope", "both"]) == 0
     assert "indexed: s.x" in capsys.readouterr().out
