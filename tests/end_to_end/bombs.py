@@ -10,14 +10,13 @@ import sys
 from pipelines import catalyst
 
 BOMBS = {
-    "reverse(s) = 'oom'": "length(concat(repeat(s, 150000000), repeat(s, 150000000))) > 0",
-    "reverse(s) = 'stack'": "length(regexp_replace(repeat(s, 20000), '(a|b|c)*', 'x')) > 0",
-    "reverse(s) = 'endless'": (
-        "exists(sequence(1, 100000), x -> exists(sequence(1, 100000), y -> exists(sequence(1, 100000), "
-        "z -> x + y + z + length(s) < 0)))"
+    "initcap(concat(s, 'oom'))": "string(length(concat(repeat(s, 150000000), repeat(s, 150000000))))",
+    "initcap(concat(s, 'stack'))": "regexp_replace(repeat(s, 20000), '(a|b|c)*', 'x')",
+    "initcap(concat(s, 'endless'))": (
+        "string(exists(sequence(1, 100000), x -> exists(sequence(1, 100000), y -> exists(sequence(1, 100000), "
+        "z -> x + y + z + length(s) < 0))))"
     ),
 }
-TOGETHER = "reverse(left.s) = 'oom'"
 
 _derived_column = catalyst.derived_column
 

@@ -101,7 +101,9 @@ GOOD = [("low", "first", "i < 30"), ("backwards", "first", "reverse(s) LIKE 'bac
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("bomb", ["oom", "stack", "endless"])
 def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
-    lake.write_rules(*GOOD, ("bomb", "first", f"reverse(s) = '{bomb}' OR i = 50"), ("all", "second", "i >= 0"))
+    lake.write_rules(
+        *GOOD, ("bomb", "first", f"initcap(concat(s, '{bomb}')) = 'x' OR i = 50"), ("all", "second", "i >= 0")
+    )
     done = lake.command("tag", "first", "second")
     assert done.returncode == 0, done.stderr
     assert "bomb" in done.stdout and "micro-batch 0" in done.stdout
@@ -130,7 +132,8 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
 @pytest.mark.timeout(1200)
 def test_joins_go_on(lake: Runs) -> None:
     lake.write_rules(
-        ("bomb", "both", "reverse(left.s) = 'oom' OR left.i = 50"), ("low", "both", "left.i < 30 AND right.i < 20")
+        ("bomb", "both", "initcap(concat(left.s, 'oom')) = 'x' OR left.i = 50"),
+        ("low", "both", "left.i < 30 AND right.i < 20"),
     )
     done = lake.command("join", "both")
     assert done.returncode == 0, done.stderr
