@@ -159,7 +159,7 @@ def chosen(way: str) -> Iterator[list[str]]:
         shape.replace("{v} > 1", f"({grammar.rule()})").replace("{w} > 1", f"({grammar.rule()})")
         for shape in (draw.choice(wrapped) for _ in range(40))
     ]
-    texts = ALL if os.environ.get("DELTATAG_ERROR_SHAPES") == "all" else draw.sample(ALL, 140)
+    texts = ALL if os.environ.get("DELTATAG_ERROR_SHAPES") == "all" else draw.sample(ALL, 40)
     texts = [*mixed, *texts]
     for start in range(0, len(texts), AT_ONCE):
         yield texts[start : start + AT_ONCE]
