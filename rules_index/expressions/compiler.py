@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from rules_index.expressions.analyser import Analyser
 from rules_index.expressions.formula import Formula
 from rules_index.expressions.parser import parse
-from rules_index.expressions.predicates import Splitter
+from rules_index.expressions.predicates import CONDITIONS, Splitter
 from rules_index.expressions.scope import Scope
 
 
@@ -24,14 +24,18 @@ class Compiler:
         return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
 
     def compile_clause(self, text: str) -> Formula | None:
-        """The formula of what stands between two connectives of a rule; None where that is not one clause.
+        """The formula of what stands between two connectives of a rule; None where that is not one clause, or where it
+        may be a STRING, which is a condition between connectives and none as a whole rule.
 
         Raises `RuleError` as `compile` does, with a position within the clause.
         """
         node, tokens = parse(text, self.scope.time_zone)
         if node.kind in ("and", "or", "not"):
             return None
-        return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
+        analyser = Analyser(tokens, self.scope)
+        if node.kind not in CONDITIONS and analyser.value(node).type is None:
+            return None
+        return Splitter(analyser, self._known).rule(node)
 
 
 def compile_expression(text: str, scope: Scope) -> Formula:

@@ -15,7 +15,7 @@ from rules_index.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval,
 
 _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
-_CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
+CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
 """Steps of work that a value of a list costs that has to be cast."""
@@ -49,7 +49,7 @@ class Splitter:
 
     def rule(self, node: Node) -> Formula:
         """The formula of a whole rule, which must be BOOLEAN as it stands."""
-        if node.kind not in _CONDITIONS:
+        if node.kind not in CONDITIONS:
             value = self.analyser.value(node)
             if value.type not in (BOOLEAN, None):
                 raise self.analyser.error(
@@ -318,7 +318,7 @@ class Splitter:
     def _is(self, node: Node) -> Formula:
         word, negated = node.value
         child = node.children[0]
-        if word == "NULL" and child.kind not in _CONDITIONS:
+        if word == "NULL" and child.kind not in CONDITIONS:
             formula = self._is_null(self.analyser.value(child))
             return negate(formula) if negated else formula
         inner = self.formula(child)
