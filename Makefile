@@ -7,13 +7,14 @@ BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
-# Two processes share the unit tests. The others use all cores by themselves: they are tests of Spark.
-UNIT_TESTS = $(PYTEST) --numprocesses 2 --dist worksteal tests/unit
+# Two processes share the tests. Those of Spark have a session each, which leaves much of two cores idle.
+SHARED = --numprocesses 2 --dist worksteal
+UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
 # The kernels once more as they are, with an allocator that looks for what is written beside an array, and then
 # compiled to check the bounds of all that they read and write.
-KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) --numprocesses 2 --dist worksteal tests/unit/engines
+KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) $(SHARED) tests/unit/engines
 ALLOCATOR = PYTHONMALLOC=malloc MALLOC_CHECK_=3 MALLOC_PERTURB_=165 LD_PRELOAD=libc_malloc_debug.so.0
-BOUNDS = NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/checked-kernels
+BOUNDS = NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$(CURDIR)/.venv/share/deltatag/numba/checked
 LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 
@@ -39,7 +40,7 @@ test: setup  ## run all tests, the fast ones first
 	$(UNIT_TESTS) || failed=yes; \
 	$(ALLOCATOR) $(KERNEL_TESTS) || failed=yes; \
 	$(BOUNDS) $(KERNEL_TESTS) || failed=yes; \
-	$(PYTEST) tests/spark tests/dagster tests/end_to_end || failed=yes; \
+	$(PYTEST) $(SHARED) tests/spark tests/dagster tests/end_to_end || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make test: some tests failed" >&2; exit 1; fi
 
 check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes

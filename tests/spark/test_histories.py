@@ -12,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines import tag, writing
 from pipelines.compile import compile_scopes
-from pipelines.errors import JoinChangedError, RestartedError, SourceChangedError, SourceError, TableError
+from pipelines.errors import JoinChangedError, RestartedError, SourceChangedError, SourceError
 from pipelines.join import join_streams
 from pipelines.joining import joiner
 from pipelines.runs import batches
@@ -153,7 +153,7 @@ def test_a_file_that_is_gone_is_the_failure_of_its_stream(new_workspace, add_rul
     compile_scopes(workspace)
     for file in Path(workspace.configuration.streams["s"].source).glob("*.parquet"):
         file.unlink()
-    with pytest.raises(SourceError, match="1 of the 1 files that s is to take next .* are gone"):
+    with pytest.raises(SourceError, match="1 of the 1 files that s is to take next"):
         tag_stream(workspace, "s")
 
 
