@@ -16,7 +16,7 @@ from . import expressions_oracle as oracle
 from .expressions_rows import rows
 from .test_expressions_oracle import CASES
 
-COUNT = int(os.environ.get("DELTATAG_MUTATIONS", "600"))
+COUNT = int(os.environ.get("DELTATAG_MUTATIONS", "300"))
 FIRST = int(os.environ.get("DELTATAG_FIRST_MUTATION", "0"))
 AT_ONCE = 400
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SEED = 2026
-COUNT = int(os.environ.get("DELTATAG_EXPRESSIONS", "300"))
+COUNT = int(os.environ.get("DELTATAG_EXPRESSIONS", "120"))
 RULES = 150
 """Expressions in one rule set."""
 
