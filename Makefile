@@ -7,9 +7,11 @@ BIN := .venv/bin
 CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
-# Two processes share the tests. Those of Spark have a session each, which leaves much of two cores idle.
+# Two processes share the tests. Those of Spark have a session each, which leaves much of two cores idle, and share what
+# the tests of a file make first.
 SHARED = --numprocesses 2 --dist worksteal
 UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
+SPARK_TESTS = $(PYTEST) --numprocesses 2 --dist loadfile tests/end_to_end tests/spark tests/dagster
 # The kernels once more as they are, with an allocator that looks for what is written beside an array, and then
 # compiled to check the bounds of all that they read and write.
 KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) $(SHARED) tests/unit/engines
@@ -40,7 +42,7 @@ test: setup  ## run all tests, the fast ones first
 	$(UNIT_TESTS) || failed=yes; \
 	$(ALLOCATOR) $(KERNEL_TESTS) || failed=yes; \
 	$(BOUNDS) $(KERNEL_TESTS) || failed=yes; \
-	$(PYTEST) $(SHARED) tests/spark tests/dagster tests/end_to_end || failed=yes; \
+	$(SPARK_TESTS) || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make test: some tests failed" >&2; exit 1; fi
 
 check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes

@@ -39,6 +39,22 @@ def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
         SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
+def keep_its_end_quiet() -> None:
+    """Have pyspark print no stack trace where the JVM breaks off, by ending, the connection that sends accumulators."""
+    from pyspark import SparkContext
+
+    server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
+    if server is None:
+        return
+    told = server.handle_error
+
+    def handle_error(request: Any, address: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError | OSError):
+            told(request, address)
+
+    server.handle_error = handle_error
+
+
 def is_own() -> bool:
     """Whether deltatag has started the JVM that this process talks to."""
     return bool(_own) and _gateway() is _own[0]

@@ -174,7 +174,9 @@ def _start(configuration: Configuration, quiet: bool) -> SparkSession:
             builder = SparkSession.builder.appName("deltatag")
             for name, value in settings.items():
                 builder = builder.config(name, value)
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+            jvm.keep_its_end_quiet()
+            return session
         except (PySparkException, Py4JError, OSError, RuntimeError) as error:
             where = f" Spark's own log: {log}" if log else ""
             raise SessionError(f"Spark could not be started: {first_line(error)}{where}") from error

@@ -62,10 +62,10 @@ class Splitter:
     def formula(self, node: Node) -> Formula:
         """The formula of a node that must be BOOLEAN, or a STRING or NULL that Spark casts to it."""
         kind = node.kind
-        if kind == "and":
-            return And(tuple(self.formula(child) for child in node.children))
-        if kind == "or":
-            return Or(tuple(self.formula(child) for child in node.children))
+        if kind in ("and", "or"):
+            self._require_condition(node)
+            formulas = tuple(self.formula(child) for child in node.children)
+            return And(formulas) if kind == "and" else Or(formulas)
         if kind == "not":
             return negate(self.formula(node.children[0]))
         if kind == "compare":
@@ -85,6 +85,14 @@ class Splitter:
         if kind == "call":
             return self._call(node)
         return self._whole(node)
+
+    def _require_condition(self, node: Node) -> None:
+        """Spark casts a STRING beside a condition, and not two STRINGs beside each other."""
+        first, second = node.children[:2]
+        if first.kind in CONDITIONS or second.kind in CONDITIONS:
+            return
+        if self.analyser.value(first).type == STRING and self.analyser.value(second).type == STRING:
+            raise self.analyser.error("NOT_BOOLEAN", "A condition is needed here, and this is STRING.", first)
 
     def _whole(self, node: Node) -> Formula:
         """A node as one Boolean attribute, evaluated whole."""

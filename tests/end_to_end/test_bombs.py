@@ -114,7 +114,7 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
         if i != 2
     }
     (batch,) = lake.runs("first")
-    assert {each["key"]: each["value"] for each in batch["errors"]} == {"bomb": ROWS - 1}
+    assert batch["errors"] == {"bomb": ROWS - 1}
     assert (batch["state"], batch["rows"], batch["quarantined"]) == ("done", ROWS, 1)
     assert lake.read("quarantine_first").height == 1
     assert lake.read("first_matches").height == sum(map(len, tagged.values()))
@@ -125,7 +125,7 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
     lake.write_rules(*GOOD, ("all", "second", "i >= 0"))
     lake.append(ROWS)
     assert lake.command("tag", "first").returncode == 0
-    assert lake.runs("first")[1]["errors"] == []
+    assert not lake.runs("first")[1]["errors"]
     assert lake.read("first_tagged").height == 2 * ROWS - 1
 
 
@@ -141,4 +141,4 @@ def test_joins_go_on(lake: Runs) -> None:
     joined = {row["left"]["i"]: row["rule_ids"] for row in lake.read("both_tagged").to_dicts()}
     assert joined == {i: ["low"] if i < 20 else ["bomb"] for i in [*range(20), 50] if i != 2}
     (batch,) = lake.runs("both")
-    assert [each["key"] for each in batch["errors"]] == ["bomb"] and batch["state"] == "done"
+    assert list(batch["errors"]) == ["bomb"] and batch["state"] == "done"

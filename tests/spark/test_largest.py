@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines.session import tested_column
+from pipelines import session
 from rules_index.errors import RuleError
 from rules_index.expressions import Scope
 from rules_index.expressions.analyser import Analyser
@@ -119,7 +119,7 @@ def sources(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> di
 
 def seconds(frame: DataFrame, text: str, spark: SparkSession) -> float:
     started = time.perf_counter()
-    frame.select(tested_column(spark, text, pa.bool_())).collect()
+    frame.select(session.tested_column(spark, text, pa.bool_())).collect()
     return time.perf_counter() - started
 
 

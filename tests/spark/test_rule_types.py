@@ -62,10 +62,17 @@ def test_only_conditions_are_rules(spark: SparkSession, tmp_path: Path) -> None:
             assert refused[rule]["position"] in (None, rule.find(text), rule.rfind(text)), refused[rule]
     assert {text for text in TEXTS if refused.get(text, {}).get("error") != "NOT_BOOLEAN"} == set()
     known = {*VALUES, *TEXTS, *(form.replace("{}", text) for text in VALUES for form in FORMS)}
+    known |= {FORMS[3].replace("{}", text) for text in TEXTS}
     assert {text: each["message"] for text, each in refused.items() if text not in known} == {}
     # Spark's filter is asked for whole rules, since the oracle puts them beside AND
     for text in (*VALUES, *TEXTS):
         with pytest.raises(Exception, match="DATATYPE_MISMATCH"):
             oracle.rows.filter(text)
-    differences = [each for each in tally.differences if each.text not in TEXTS]
+    # of two texts beside each other Spark casts none, of which deltatag sees those whose type it knows itself
+    beside = FORMS[3]
+    assert all(
+        refused[beside.replace("{}", text)]["error"] == "NOT_BOOLEAN" for text in ("nvl(s, s2)", "concat(s, '')")
+    )
+    let_through = {*TEXTS, *(beside.replace("{}", text) for text in ("st['y']", TEXTS[1]))}
+    differences = [each for each in tally.differences if each.text not in let_through]
     assert "\n".join(map(str, differences)) == ""
