@@ -63,10 +63,6 @@ class Matcher:
         ids: list[Any] = self._compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
         return ids
 
-    def columns(self) -> list[Column]:
-        """The columns that the index reads, in its order: plain, nested, and those that only Spark evaluates."""
-        return [self.column(leaf) for leaf in self._compiled.inputs]
-
     def column(self, leaf: Leaf) -> Column:
         """An input of the index as a column of its own name, or of no name where only Spark evaluates it."""
         if leaf.name in self._left_out:
@@ -95,7 +91,12 @@ class Matcher:
         return find
 
     def rule_ids(self, figures: Any = None) -> Column:
-        """The rule ids of a row. `figures` is an accumulator of Counts that learns what was matched, or None."""
+        """The rule ids of a row of a frame `with_inputs`. `figures`: an accumulator of Counts that learns what was
+        matched, or None.
+
+        What only Spark evaluates stands in columns of their own first: with lambdas over long arrays and a NULL of what
+        is left out among its arguments, Spark was seen to leave the function where nothing evaluates it.
+        """
         element = {"string": "string", "bigint": "bigint"}[self._id_type]
         constant = self.constant
         if constant is not None:
@@ -104,7 +105,11 @@ class Matcher:
         arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
         # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
-        return function.asNondeterministic()(*self.columns())
+        read = [
+            self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`")
+            for leaf in self._compiled.inputs
+        ]
+        return function.asNondeterministic()(*read)
 
 
 def raised_column(data_type: pa.DataType) -> Column:

@@ -263,7 +263,8 @@ class Output:
 
     def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
         """Match the rows as `write` does, and write nothing."""
-        matched = self._accepted(frame, matchable).select(self.matcher.rule_ids().alias("rule_ids"))
+        rows = self.matcher.with_inputs(self._accepted(frame, matchable))
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"))
         matched.write.format("noop").mode("overwrite").save()
 
     def _accepted(self, frame: DataFrame, matchable: DataFrame | None) -> DataFrame:
@@ -352,7 +353,7 @@ class Output:
 
     def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
         """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
-        tagged = frame.select(
+        tagged = self.matcher.with_inputs(frame).select(
             *self._source_columns(frame),
             self.matcher.rule_ids(figures).alias("rule_ids"),
             *self._versions(),
@@ -370,7 +371,8 @@ class Output:
 
     def _pairs(self, frame: DataFrame) -> DataFrame:
         keys = [functions.col(quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
-        matched = frame.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
+        rows = self.matcher.with_inputs(frame)
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
         return matched.select(
             functions.explode("rule_ids").alias("rule_id"), *keys, *self._versions(), "source_version"
         ).sortWithinPartitions("rule_id")

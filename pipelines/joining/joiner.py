@@ -386,7 +386,9 @@ class Joiner:
             for name, stream in self.streams.items()
         ]
         rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
-        return rows.withColumn("rule_ids", matcher.rule_ids()).filter(functions.size("rule_ids") > 0)
+        columns = [functions.col(quoted(name)) for name in rows.columns]
+        matched = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"))
+        return matched.filter(functions.size("rule_ids") > 0)
 
     def _quarantine(self, planned: Planned) -> tuple[int, int | None]:
         """Write the rows that came too late; their number, and the latest event time that was ever taken."""

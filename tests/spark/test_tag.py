@@ -141,6 +141,26 @@ def test_tags_matches_and_quarantine_agree_with_spark(prepared, way: str) -> Non
 
 
 @BOTH
+def test_lambdas_within_lambdas(new_workspace, add_rules) -> None:
+    """Three levels, beside a part that Spark evaluates as well, and over an array that Spark makes once."""
+    workspace = new_workspace({"flights": {"source": "lake/flights"}})
+    rows = workspace.spark.range(0, 10, 1, 1).selectExpr("id", "string(id) AS s")
+    rows.write.format("delta").save(workspace.configuration.streams["flights"].source)
+    within = "exists(sequence(1, 3), x -> exists(sequence(1, 4), y -> exists(array(id), z -> x + y + z = 3)))"
+    add_rules(
+        workspace,
+        ("within", "flights", within),
+        ("text", "flights", f"concat(string({within}), s) = 'true0'"),
+        ("beside", "flights", "reverse(s) = '7'"),
+    )
+    compile_scopes(workspace)
+    tag_stream(workspace, "flights")
+    tagged = {row["id"]: row["rule_ids"] for row in read(workspace, "flights_tagged").collect()}
+    assert tagged == {
+        id: ["text", "within"] * (id == 0) + ["within"] * (id == 1) + ["beside"] * (id == 7) for id in range(10)
+    }
+
+
 def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
