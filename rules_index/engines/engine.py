@@ -118,6 +118,8 @@ class Engine(ABC):
         the paper's terms."""
         keys, counters = self.structure.search(codes)
         held = keys[self._stored.passes(keys, codes)]
+        if "matches" in counters:
+            counters = counters | {"matches": len(held)}
         return np.unique(self._stored.rules(held)), counters
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -86,6 +86,32 @@ class Stored:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
         gates: dict[int, bool] = {}
         return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
+
+    def meets(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Which conjunctions [keys] bool an event meets: attribute -> intervals [., 2] of the codes that it offers.
+
+        A term is met by an attribute that offers one of its codes, and by none that the event does not have.
+        """
+        gates: dict[int, bool] = {}
+        return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+
+    def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
+        for attribute, intervals in terms:
+            if attribute == GATE:
+                gate = int(intervals[0, 0])
+                if gate not in gates:
+                    of = range(self._built.gate_start[gate], self._built.gate_start[gate + 1])
+                    gates[gate] = any(self._is_met(_terms(self._built, number), event, gates) for number in of)
+                if not gates[gate]:
+                    return False
+                continue
+            offered = event.get(attribute)
+            if offered is None:
+                return False
+            low, high = offered[:, :1], offered[:, 1:]
+            if not bool(((intervals[:, 0] <= high) & (low <= intervals[:, 1])).any()):
+                return False
+        return True
 
     def _holds(self, terms: Iterable[Term], codes: np.ndarray, gates: dict[int, bool]) -> bool:
         for attribute, intervals in terms:

@@ -41,6 +41,19 @@ class BETree(BoxEngine):
         super().__init__(conjunctions, kernel, sample)
         self._placement = placement
 
+    def search_event(self, event: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
+        """As `search`, for an event that is an expression: attributes [.], start [. + 1] and intervals [., 2] of codes,
+        one part of the intervals for each attribute. A rule needs every attribute that one of its conjunctions names.
+        """
+        keys, counters = self.structure.search_event(event)
+        attributes, start, intervals = event
+        offered = {
+            int(attribute): np.asarray(intervals)[start[place] : start[place + 1]]
+            for place, attribute in enumerate(attributes)
+        }
+        held = keys[self._stored.meets(keys, offered)]
+        return np.unique(self._stored.rules(held)), counters | {"matches": len(held)}
+
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
         placement, self._placement = self._placement, None
         return placement or plans(conjunctions, self._sample)[1].placement

@@ -11,6 +11,7 @@ import pytest
 import rules_index as ri
 from rules_index.artifact import dumps
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
+from rules_index.engines.flat import GATE
 from rules_index.engines.layout import Placement
 from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
@@ -82,6 +83,55 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
             for engine in engines.values():
                 engine.structure.check()
             codes = draw.codes(70)
+
+
+def event_of(offers: dict[int, list[tuple[int, int]]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """An event's attributes, start and intervals."""
+    start = np.concatenate([[0], np.cumsum([len(each) for each in offers.values()], dtype=np.int64)])
+    intervals = np.array([pair for each in offers.values() for pair in each], np.int32).reshape(-1, 2)
+    return np.array(list(offers), np.int32), start, intervals
+
+
+def met_by(conjunctions: Conjunctions, offers: dict[int, set[int]]) -> list[int]:
+    """By brute force: the rules with a conjunction of which each term has a code that the event offers."""
+    c, gates = conjunctions, len(conjunctions.gate_start) - 1
+    sets = [
+        {code for low, high in c.intervals[first:last].tolist() for code in range(low, high + 1)}
+        for first, last in zip(c.set_start[:-1], c.set_start[1:], strict=True)
+    ]
+    met: list[bool] = []
+    for first, last in zip(c.start[:-1], c.start[1:], strict=True):
+        terms = c.terms[first:last].tolist()
+        gate_met = [any(met[c.gate_start[number] : c.gate_start[number + 1]]) for number in range(gates)]
+        met.append(
+            all(gate_met[which] if a == GATE else bool(offers.get(a, set()) & sets[which]) for a, which in terms)
+        )
+    first = int(c.gate_start[-1])
+    return sorted({int(rule) for rule, is_met in zip(c.target[first:], met[first:], strict=True) if is_met})
+
+
+def test_events_are_answered_by_the_sets_of_rules() -> None:
+    """IN, NOT IN and `<>` are sets of several intervals, of which the tree knows the first and the last code alone."""
+    narrower = 0
+    for seed in range(CASES):
+        draw = Draw(seed, SIZES["few codes"])
+        conjunctions = draw.conjunctions()
+        tree = ENGINES["be_tree"].build(conjunctions)
+        sizes, codes = conjunctions.sizes, draw.codes(20)
+        for row in codes.T:
+            found, cost = tree.search_event(event_of({a: [(code, code)] for a, code in enumerate(row.tolist())}))
+            expected, among = tree.search(row)
+            assert np.array_equal(found, expected) and cost == among
+            assert found.tolist() == met_by(conjunctions, {a: {code} for a, code in enumerate(row.tolist())})
+            narrower += cost["matches"] < len(tree.structure.search(row)[0])
+        for _ in range(20):
+            named = sorted(draw.random.choice(len(sizes), draw.random.integers(0, len(sizes) + 1), replace=False))
+            ends = {int(a): np.unique(draw.random.integers(0, sizes[a], 4)).tolist() for a in named}
+            offers = {a: list(zip(e[::2], e[1::2], strict=False)) or [(e[0], e[0])] for a, e in ends.items()}
+            found, _ = tree.search_event(event_of(offers))
+            codes_of = {a: {c for low, high in pairs for c in range(low, high + 1)} for a, pairs in offers.items()}
+            assert found.tolist() == met_by(conjunctions, codes_of), (seed, offers)
+    assert narrower > 10
 
 
 @pytest.mark.timeout(6 * 3600)
