@@ -23,10 +23,10 @@ from rules_index.expressions.tree import Expression, Operation
 from rules_index.rules import read_rules
 from rules_index.work import MOST_STEPS
 
+from .clock import SECOND
 from .schemas import SCHEMA, SCOPE
 
 QUICK = bool(os.environ.get("DELTATAG_QUICK"))
-SECOND = 1.0
 
 
 @pytest.fixture(autouse=True)
