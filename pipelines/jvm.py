@@ -71,7 +71,7 @@ def is_dead(error: BaseException | None = None) -> bool:
     process = getattr(gateway, "proc", None)
     if process is None:
         return _is_network(error) and not _answers(gateway)
-    ending = error is not None and any(text in str(error) for text in ENDING)
+    ending = error is not None and (any(text in str(error) for text in ENDING) or _is_stopped())
     waited = time.monotonic() + (_WAIT_SECONDS if ending or _is_network(error) else 0.0)
     while process.poll() is None:
         if time.monotonic() >= waited or (not ending and _answers(gateway)):
@@ -123,6 +123,17 @@ def _is_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
+
+
+def _is_stopped() -> bool:
+    """Whether the JVM has stopped Spark, as it does first when it ends: what jobs then tell is any error at all."""
+    from pyspark import SparkContext
+
+    java: Any = getattr(SparkContext._active_spark_context, "_jsc", None)
+    try:
+        return java is not None and bool(java.sc().isStopped())
+    except Exception:
+        return False
 
 
 def _answers(gateway: Any) -> bool:
