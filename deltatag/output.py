@@ -104,8 +104,7 @@ def _fitting(widths: Sequence[int], whole: int) -> list[int]:
 
 def _folded(lines: Sequence[str], width: int) -> list[str]:
     """The lines with none longer than a width, broken at blanks where there are any."""
-    whole = all(len(line) <= width for line in lines)
-    return list(lines) if whole else [part for line in lines for part in textwrap.wrap(line, width) or [""]]
+    return [part for line in lines for part in ([line] if len(line) <= width else textwrap.wrap(line, width) or [""])]
 
 
 def _is_number(text: str) -> bool:

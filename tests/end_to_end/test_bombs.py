@@ -99,7 +99,7 @@ GOOD = [("low", "first", "i < 30"), ("backwards", "first", "reverse(s) LIKE 'bac
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("bomb", ["oom", "endless"])
+@pytest.mark.parametrize("bomb", ["oom", "stack", "endless"])
 def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
     lake.write_rules(
         *GOOD, ("bomb", "first", f"initcap(concat(s, '{bomb}')) = 'x' OR i = 50"), ("all", "second", "i >= 0")

@@ -59,11 +59,8 @@ STEPS = [
 
 
 @pytest.mark.usefixtures("writer")
-@pytest.mark.parametrize(
-    ("writer", "step", "edited"),
-    [*((*step, True) for step in STEPS), ("workers", "planned", False), ("spark", "s_tagged", False)],
-    indirect=["writer"],
-)
+@pytest.mark.parametrize(("writer", "step"), STEPS, indirect=["writer"])
+@pytest.mark.parametrize("edited", [False, True])
 def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
     workspace = new_workspace({"s": STREAM})
     append(workspace, 0, 40)
