@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from pipelines.runtime import numba_cache_folder
+from pipelines.spark.runtime import numba_cache_folder
 
 ROOT = Path(__file__).resolve().parent
 # Marks that follow from where a test stands, so that `-m "not spark"` never depends on somebody's memory.

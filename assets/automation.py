@@ -10,7 +10,7 @@ import dagster as dg
 from assets.joins import join_tables
 from assets.names import JOB, RESOURCE, RULES, index_key, rejects_key, runs_key, source_key, table_key
 from assets.streams import stream_tables
-from pipelines.config import Configuration
+from pipelines.settings.configuration import Configuration
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -109,7 +109,7 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, int | None]:
     """The versions of the rules table and of every source, those of unserved streams aside; None: no such table."""
     from pipelines.errors import PipelineError
-    from pipelines.source import source_standing
+    from pipelines.sources.source import source_standing
 
     versions: dict[str, int | None] = {}
     try:

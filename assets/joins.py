@@ -6,8 +6,8 @@ import dagster as dg
 
 from assets.names import index_key, source_key
 from assets.tables import BATCHES, Written, rates, written_assets
-from pipelines.config import Join
-from pipelines.tables import quarantine_table, tagged_table
+from pipelines.lake.tables import quarantine_table, tagged_table
+from pipelines.settings.configuration import Join
 
 if TYPE_CHECKING:
     from pipelines.join import JoinResult

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
-from pipelines.config import Configuration
-from pipelines.tables import RULES as RULES_TABLE
+from pipelines.lake.tables import RULES as RULES_TABLE
+from pipelines.settings.configuration import Configuration
 
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
@@ -103,7 +103,7 @@ def _held(result: "ScopeResult") -> str:
 
 
 def _rejects(workspace: Any, result: "ScopeResult") -> dg.MaterializeResult[Any]:
-    from pipelines.tables import RULE_REJECTS
+    from pipelines.lake.tables import RULE_REJECTS
     from quality.findings import markdown_table
 
     lake = workspace.lake

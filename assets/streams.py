@@ -7,8 +7,8 @@ import dagster as dg
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
 from assets.tables import BATCHES, Written, rates, written_assets
-from pipelines.config import Stream
-from pipelines.tables import matches_table, quarantine_table, tagged_table
+from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
+from pipelines.settings.configuration import Stream
 
 if TYPE_CHECKING:
     from pipelines.tag import TagResult
@@ -59,7 +59,7 @@ def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
 
 def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersion:
     from pipelines.errors import SourceError
-    from pipelines.source import source_standing
+    from pipelines.sources.source import source_standing
 
     try:
         return dg.DataVersion(str(source_standing(context.resources.lake.workspace(), stream).version))

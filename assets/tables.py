@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
-from pipelines.tables import RUNS
+from pipelines.lake.tables import RUNS
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
@@ -66,7 +66,7 @@ def table_version(workspace: "Workspace", name: str) -> dg.DataVersion:
 
 def newest_batch(workspace: "Workspace", scope: str) -> str:
     """Number and state of the newest micro-batch of a stream or a join; MISSING before the first."""
-    from pipelines.runs import last_batch
+    from pipelines.lake.runs import last_batch
 
     last = last_batch(workspace.lake, scope)
     return MISSING if last is None else f"{last.batch} {last.state}"

@@ -24,11 +24,11 @@ from typing import Literal
 import numpy as np
 
 from benchmarks.report import interleaved, machine, median, plot_bars, print_table
-from rules_index.engines.boxes import Boxes
 from rules_index.engines.r_tree import RTree, scan_evaluate
-from rules_index.implication.box_trees import BoxTrees
-from rules_index.implication.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
-from rules_index.implication.matching import Budget, Matchings, Method, match, match_each
+from rules_index.implication.matching.box_trees import BoxTrees
+from rules_index.implication.matching.intervals import Conjunctive, Disjunction, Interval, Predicates, Space
+from rules_index.implication.matching.predicate_matching import Budget, Matchings, Method, match, match_each
+from rules_index.index.boxes import Boxes
 
 SEED = 7
 BUDGET = Budget(2_000_000, 20.0)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.workload import COLUMNS, VALUES, names
-from rules_index.engines.flat import Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.kernels.bitmaps import COARSE_CODES
 
 ACCOUNTS = 1_000_000

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def session(folder: Path, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Spark on two cores, with its files below a folder."""
-    from pipelines.config import parse_configuration
-    from pipelines.session import open_session
+    from pipelines.settings.configuration import parse_configuration
+    from pipelines.spark.session import open_session
 
     spark = {"spark.master": "local[2]", "spark.local.dir": str(folder / "local"), **(settings or {})}
     document = {"lake": {"root": "lake"}, "spark": spark}
@@ -59,8 +59,8 @@ def uncompiled(
     **tables: Mapping[str, Any],
 ) -> Workspace:
     """A lake with rules of one scope that no one has compiled yet."""
-    from pipelines.lake import arrow_schema
-    from pipelines.tables import LAKE_TABLES, RULES
+    from pipelines.lake.lake import arrow_schema
+    from pipelines.lake.tables import LAKE_TABLES, RULES
 
     workspace = opened(root, spark, **tables)
     for name in LAKE_TABLES:
@@ -74,7 +74,7 @@ def uncompiled(
 
 def opened(root: Path, spark: SparkSession | None, **tables: Mapping[str, Any]) -> Workspace:
     """The workspace of a lake, which need not be there yet."""
-    from pipelines.config import parse_configuration
+    from pipelines.settings.configuration import parse_configuration
     from pipelines.workspace import Workspace
 
     configuration = parse_configuration({"lake": {"root": str(root)}, **tables}, root.parent / "deltatag.toml")

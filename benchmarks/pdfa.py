@@ -23,7 +23,7 @@ from itertools import pairwise
 import numpy as np
 
 from benchmarks.report import machine, print_table, short
-from rules_index.engines.boxes import Boxes
+from rules_index.index.boxes import Boxes
 from rules_index.join.pdfa import SelectionJoin
 
 SEED = 7

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parsed: argparse.Namespace) -> int:
     try:
         from deltatag import verbs
-        from pipelines.runtime import numba_cache_folder
+        from pipelines.spark.runtime import numba_cache_folder
 
         # before anything imports Numba, so that this process and Spark's workers share what it compiles
         os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
@@ -59,7 +59,7 @@ def _explain(error: Exception, verbose: bool) -> int:
     """Tell an error on standard error; the stack trace only where it is asked for."""
     from deltatag.output import paragraph
     from pipelines.errors import ConfigurationError, PipelineError, StatementError
-    from pipelines.runtime import RuntimeNotFoundError
+    from pipelines.spark.runtime import RuntimeNotFoundError
     from rules_index.errors import RulesIndexError
 
     if verbose:

@@ -30,7 +30,7 @@ DONE, FAILED = 0, 1
 
 @contextmanager
 def _workspace(args: Namespace) -> Iterator[Workspace]:
-    from pipelines.config import load_configuration
+    from pipelines.settings.configuration import load_configuration
     from pipelines.workspace import Workspace
 
     progress = Progress()
@@ -40,7 +40,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
     except Exception:
         if "py4j" not in sys.modules:
             raise
-        from pipelines.survival import step
+        from pipelines.recovery.survival import step
 
         with step(workspace, f"do what deltatag {args.verb} is to do"):
             raise
@@ -50,7 +50,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
 
 def _configuration(args: Namespace) -> str | None:
     """The configuration that the command line names, or else the environment; None for the one in this folder."""
-    from pipelines.config import CONFIG_VARIABLE
+    from pipelines.settings.configuration import CONFIG_VARIABLE
 
     named: str | None = args.config or os.environ.get(CONFIG_VARIABLE)
     return named
@@ -59,9 +59,9 @@ def _configuration(args: Namespace) -> str | None:
 def init_verb(args: Namespace) -> int:
     """Make deltatag.toml and the four tables of a lake."""
 
-    from pipelines.config import FILE_NAME
     from pipelines.errors import ConfigurationError
     from pipelines.initialise import initialise
+    from pipelines.settings.configuration import FILE_NAME
     from pipelines.workspace import Workspace
 
     if args.config and args.folder:
@@ -290,8 +290,8 @@ def _gate_lines(result: GateResult) -> str:
 def sql_verb(args: Namespace) -> int:
     """Execute statements in their order and print their results; the first that fails ends the command."""
     from pipelines.errors import StatementError
+    from pipelines.spark.statements import statements_of
     from pipelines.sql import statement_result
-    from pipelines.statements import statements_of
 
     texts = [Path(args.file).read_text(encoding="utf-8")] if args.file else []
     texts += [sys.stdin.read() if text == "-" else text for text in args.statements]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from pipelines.errors import PipelineError
-from pipelines.index_store import StoredIndex, newest_index
+from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.rule_set import DUPLICATE_ID, RuleSet, read_rules
 from pipelines.scopes import scopes_of
 

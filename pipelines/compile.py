@@ -16,10 +16,9 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
 from pipelines.clashes import KEPT, clash_notice, current_rules
 from pipelines.errors import PipelineError, TableError
-from pipelines.index_store import (
+from pipelines.lake.index_store import (
     StoredIndex,
     fetch_index,
     file_sha256,
@@ -28,8 +27,10 @@ from pipelines.index_store import (
     store_index,
     update_statistics,
 )
-from pipelines.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.tables import RULE_REJECTS
 from pipelines.origin import origin_of
+from pipelines.recovery.survival import step
 from pipelines.rule_set import (
     REJECT_SCHEMA,
     ROW_ERRORS,
@@ -41,10 +42,9 @@ from pipelines.rule_set import (
 )
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.scratch import indexes_folder
-from pipelines.survival import step
-from pipelines.tables import RULE_REJECTS
+from pipelines.spark.analyse import spark_analyser
 from pipelines.workspace import Workspace
-from rules_index.compile import FORMAT_VERSION
+from rules_index.compiling.compile import FORMAT_VERSION
 from rules_index.memory import release_freed_memory
 
 if TYPE_CHECKING:

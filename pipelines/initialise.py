@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from pipelines.config import FILE_NAME, Configuration, load_configuration
 from pipelines.errors import ConfigurationError
-from pipelines.lake import first_line
-from pipelines.tables import LAKE_TABLES
+from pipelines.lake.lake import first_line
+from pipelines.lake.tables import LAKE_TABLES
+from pipelines.settings.configuration import FILE_NAME, Configuration, load_configuration
 from pipelines.workspace import Workspace
 
 TEMPLATE = """\

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pipelines.attempts import notices as left_out_notices
-from pipelines.config import Join
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.joining.joiner import Joiner, Planned, definition_changes, definition_of
 from pipelines.joining.placed_rows import PlacedRows
-from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Source, has_more, open_source, position_from_plan
-from pipelines.survival import step, surviving
+from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.recovery.attempts import notices as left_out_notices
+from pipelines.recovery.survival import step, surviving
+from pipelines.settings.configuration import Join
+from pipelines.sources.source import Source, has_more, open_source, position_from_plan
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 

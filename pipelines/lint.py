@@ -14,15 +14,15 @@ import pyarrow.dataset as ds
 import rules_index as ri
 from pipelines.clashes import current_rules
 from pipelines.errors import PipelineError
+from pipelines.lake.runs import DONE, MicroBatch, batches
+from pipelines.lake.tables import tagged_table
 from pipelines.lint_origins import origin_proposal, possible_origins
 from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS, RuleSet
-from pipelines.runs import DONE, MicroBatch, batches
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
-from pipelines.source_ranges import SourceRange, source_ranges
-from pipelines.tables import tagged_table
+from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.workspace import Workspace
-from rules_index.implication.reach import out_of_reach
+from rules_index.implication.disjoint_rules import out_of_reach
 
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
 IMPLIED_BY_STREAM = "implied_by_stream"

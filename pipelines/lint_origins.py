@@ -5,12 +5,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.config import Configuration, Stream, is_catalog_name
 from pipelines.errors import PipelineError
-from pipelines.lake import open_delta, rows_in
+from pipelines.lake.lake import open_delta, rows_in
+from pipelines.lake.tables import tagged_table
 from pipelines.origin import IndexedRules, implied_by
-from pipelines.source_streams import not_asked
-from pipelines.tables import tagged_table
+from pipelines.settings.configuration import Configuration, Stream, is_catalog_name
+from pipelines.settings.source_streams import not_asked
 from pipelines.workspace import Workspace
 
 

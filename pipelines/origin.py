@@ -16,16 +16,16 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.clashes import rules_of_index
-from pipelines.config import Stream
-from pipelines.delta_internals import GIVEN_UP
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
-from pipelines.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.lake.runs import MicroBatch, batches
+from pipelines.lake.tables import tagged_table
 from pipelines.rule_set import RULE_COLUMNS
-from pipelines.runs import MicroBatch, batches
 from pipelines.scopes import Scope, StreamScope
-from pipelines.source import Slice, Source
-from pipelines.source_streams import not_asked
-from pipelines.tables import tagged_table
+from pipelines.settings.configuration import Stream
+from pipelines.settings.source_streams import not_asked
+from pipelines.sources.source import Slice, Source
+from pipelines.spark.delta_internals import GIVEN_UP
 from pipelines.workspace import Workspace
 
 _NAMED = 5

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from pipelines.errors import TableError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """What is compiled of a rule."""

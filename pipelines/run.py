@@ -8,11 +8,11 @@ from functools import partial
 from typing import Protocol
 
 from pipelines.compile import ScopeResult, compile_is_due, compile_scopes, refusals_are_due
-from pipelines.config import Join, Stream
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
+from pipelines.recovery.survival import step
 from pipelines.scopes import scopes_of
-from pipelines.survival import step
+from pipelines.settings.configuration import Join, Stream
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from pipelines.columns import check_columns, source_columns
-from pipelines.config import Join, Stream
 from pipelines.errors import ConfigurationError, SourceError
-from pipelines.sample import source_sample
-from pipelines.tables import tagged_table
+from pipelines.lake.tables import tagged_table
+from pipelines.settings.configuration import Join, Stream
+from pipelines.sources.columns import check_columns, source_columns
+from pipelines.sources.sample import source_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipelines.workspace import Workspace
-    from rules_index.code_matrix import Sample
+    from rules_index.index.code_matrix import Sample
 
 JOINED_TIME = "_event_time"
 """The event time of a joined row, the latest one among its rows, as the index of a join knows it."""
@@ -100,7 +100,7 @@ class JoinScope(Scope):
         """The sources side by side, read without their files."""
         from pyspark.sql import functions
 
-        from pipelines.quarantine import quoted
+        from pipelines.writing.quarantine import quoted
 
         joined: DataFrame | None = None
         for stream in self.streams:
@@ -169,8 +169,8 @@ def _kind(data_type: pa.DataType) -> str:
 
 
 def _without_files(workspace: Workspace, stream: Stream) -> DataFrame:
-    from pipelines.delta_internals import COMMIT_VERSION
-    from pipelines.source import open_source
+    from pipelines.sources.source import open_source
+    from pipelines.spark.delta_internals import COMMIT_VERSION
 
     if stream.source_stream is not None and not workspace.lake.exists(tagged_table(stream.source_stream)):
         return _without_files(workspace, workspace.configuration.stream(stream.source_stream))

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.runtime import temporary_folder
+from pipelines.spark.runtime import temporary_folder
 
 try:
     import fcntl

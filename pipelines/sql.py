@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 
-from pipelines.config import Configuration, LakeSettings, is_catalog_name, scope_tables
 from pipelines.errors import MissingTableError, StatementError
-from pipelines.lake import catalog_location, delta_rs_uri, first_line
-from pipelines.tables import LAKE_TABLES
+from pipelines.lake.lake import catalog_location, delta_rs_uri, first_line
+from pipelines.lake.tables import LAKE_TABLES
+from pipelines.settings.configuration import Configuration, LakeSettings, is_catalog_name, scope_tables
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:

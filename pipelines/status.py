@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pipelines.attempts import notices as left_out_notices
 from pipelines.compile import compile_is_due
-from pipelines.config import Join, Stream, is_catalog_name
 from pipelines.errors import PipelineError, SourceError
-from pipelines.index_store import StoredIndex, newest_index
 from pipelines.join import notices
 from pipelines.joining.joiner import definition_changes, definition_of
-from pipelines.lake import open_delta, rows_in
-from pipelines.only_joined import is_only_joined, told
-from pipelines.runs import DONE, MicroBatch, last_batch
-from pipelines.source import Position, position_from_plan, source_standing
+from pipelines.lake.index_store import StoredIndex, newest_index
+from pipelines.lake.lake import open_delta, rows_in
+from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.recovery.attempts import notices as left_out_notices
+from pipelines.settings.configuration import Join, Stream, is_catalog_name
+from pipelines.sources.only_joined import is_only_joined, told
+from pipelines.sources.source import Position, position_from_plan, source_standing
 from pipelines.workspace import Workspace
 
 

@@ -18,18 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import rules_index as ri
-from pipelines.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
-from pipelines.columns import check_columns
-from pipelines.config import Stream
 from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEndedError
-from pipelines.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
-from pipelines.lost_files import telling_lost_files, without_lost_files
-from pipelines.matching import Matcher, bound_batches, check_inputs
-from pipelines.only_joined import is_only_joined, told
-from pipelines.origin import Origin
-from pipelines.pushdown import Matchable
-from pipelines.quarantine import check_conditions, count_refused
-from pipelines.runs import (
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
+from pipelines.lake.runs import (
     DONE,
     PLANNED,
     RESET,
@@ -41,9 +32,17 @@ from pipelines.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.schema import arrow_schema_of
-from pipelines.session import in_time_zone
-from pipelines.source import (
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
+from pipelines.origin import Origin
+from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
+from pipelines.recovery.survival import step, surviving
+from pipelines.settings.configuration import Stream
+from pipelines.sources.columns import check_columns
+from pipelines.sources.lost_files import telling_lost_files, without_lost_files
+from pipelines.sources.only_joined import is_only_joined, told
+from pipelines.sources.pushdown import Matchable
+from pipelines.sources.source import (
     Position,
     Slice,
     Source,
@@ -55,11 +54,12 @@ from pipelines.source import (
     slice_schema,
     source_partitions,
 )
-from pipelines.source_names import followed_columns
-from pipelines.survival import step, surviving
-from pipelines.tables import matches_table, quarantine_table, tagged_table
+from pipelines.sources.source_names import followed_columns
+from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
-from pipelines.writing import Output, StreamTables, give_up
+from pipelines.writing.matching import Matcher, bound_batches, check_inputs
+from pipelines.writing.quarantine import check_conditions, count_refused
+from pipelines.writing.tables import Output, StreamTables, give_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,8 +107,8 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
 
     `restart` empties the stream's tables and begins again at its start. `skip_changes` passes over commits of
     the source that changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is
-    left out of the micro-batch in which it does (pipelines.attempts). Nothing is done of a stream that only joins need
-    (pipelines.only_joined), except with `restart`.
+    left out of the micro-batch in which it does (pipelines.recovery.attempts). Nothing is done of a stream that only
+    joins need (pipelines.sources.only_joined), except with `restart`.
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
     started = time.perf_counter()

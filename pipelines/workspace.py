@@ -7,14 +7,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.config import Configuration, load_configuration
 from pipelines.errors import SessionError
-from pipelines.lake import Lake
+from pipelines.lake.lake import Lake
+from pipelines.settings.configuration import Configuration, load_configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.source import Add
+    from pipelines.sources.source import Add
 
 Progress = Callable[[str], None]
 """Takes one short sentence on what is being done now."""
@@ -57,7 +57,7 @@ class Workspace:
                 "the same command again."
             )
         if self._spark is None:
-            from pipelines.session import open_session
+            from pipelines.spark.session import open_session
 
             self._spark = open_session(self.configuration, self._running, self._quiet)
         return self._spark
@@ -68,8 +68,8 @@ class Workspace:
 
         SessionError where a setting that decides what a rule means was changed since the session was opened.
         """
-        from pipelines.active_session import active
-        from pipelines.session import check_meaning
+        from pipelines.spark.active_session import active
+        from pipelines.spark.session import check_meaning
 
         spark = self.spark
         check_meaning(spark, self.configuration)
@@ -79,7 +79,7 @@ class Workspace:
     @property
     def owns_spark(self) -> bool:
         """True if deltatag has started the JVM of the session, and may start another one."""
-        from pipelines import jvm
+        from pipelines.spark import jvm
 
         return self._running is None and jvm.is_own()
 
@@ -88,8 +88,8 @@ class Workspace:
 
         The limit is `[rules] time_limit`, a second more for each MiB, and 10 microseconds for each row and predicate.
         """
-        from pipelines.source import rows_of
-        from pipelines.survival import time_limit
+        from pipelines.recovery.survival import time_limit
+        from pipelines.sources.source import rows_of
 
         if not predicates:
             return nullcontext()
@@ -102,7 +102,7 @@ class Workspace:
 
         False if it was given from outside and has ended, so that there can be none. One that was given and lives stays.
         """
-        from pipelines import jvm
+        from pipelines.spark import jvm
 
         if self.owns_spark:
             jvm.end()

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pipelines.errors import ConfigurationError, PipelineError, TableError
-from pipelines.lake import first_line
-from pipelines.only_joined import is_only_joined
-from pipelines.tables import tagged_table
+from pipelines.lake.lake import first_line
+from pipelines.lake.tables import tagged_table
+from pipelines.sources.only_joined import is_only_joined
 from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import Suite, validate
 
 if TYPE_CHECKING:
-    from pipelines.config import Configuration, Join, Stream
+    from pipelines.settings.configuration import Configuration, Join, Stream
     from pipelines.workspace import Workspace
 
 
@@ -135,7 +135,7 @@ class QualityGates:
 
 
 def _last_number(workspace: Workspace, scope: str) -> int:
-    from pipelines.runs import last_batch
+    from pipelines.lake.runs import last_batch
 
     last = last_batch(workspace.lake, scope)
     return -1 if last is None else last.batch
@@ -146,7 +146,7 @@ def _measuring(measure: Callable[[], _T]) -> _T:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pipelines.delta_internals import java_message
+    from pipelines.spark.delta_internals import java_message
 
     try:
         return measure()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipelines.tables import quarantine_table, tagged_table
+from pipelines.lake.tables import quarantine_table, tagged_table
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of
 from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
@@ -13,7 +13,7 @@ from quality.written import Counts, Written, by_rule, exploded, totals
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.config import Configuration, Join
+    from pipelines.settings.configuration import Configuration, Join
     from pipelines.workspace import Workspace
 
 
@@ -115,7 +115,7 @@ def _repeated(written: Written, join: Join, tagged: DataFrame) -> int:
 
 def _column(stream: str, column: str) -> str:
     """A stream's column within a joined row, as Spark SQL names it."""
-    from pipelines.quarantine import quoted
+    from pipelines.writing.quarantine import quoted
 
     return f"{quoted(stream)}.{quoted(column)}"
 

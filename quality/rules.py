@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.tables import ID_TYPES, RULES, Column
+from pipelines.lake.tables import ID_TYPES, RULES, Column
 from quality.findings import ERROR, WARNING, Expectation
 from quality.validation import Suite, between, listing, measured, none_of, nothing, one_of
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from pipelines.config import Configuration
-    from pipelines.lake import Lake
+    from pipelines.lake.lake import Lake
+    from pipelines.settings.configuration import Configuration
     from pipelines.workspace import Workspace
 
 NAME = "rules"

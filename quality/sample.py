@@ -16,7 +16,7 @@ from quality.rules import enabled_rules
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.runs import MicroBatch
+    from pipelines.lake.runs import MicroBatch
     from pipelines.workspace import Workspace
 
 ROWS = 400
@@ -72,7 +72,7 @@ def disagreements(
 def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:
     """Rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark."""
     import rules_index as ri
-    from pipelines.index_store import fetch_index, newest_index
+    from pipelines.lake.index_store import fetch_index, newest_index
 
     stored = newest_index(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
     if stored is None:
@@ -105,7 +105,7 @@ def _disagrees(workspace: Workspace, event_time: Column | None, rule: _Rule, sam
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
-    from pipelines.catalyst import derived_column
+    from pipelines.spark.catalyst import derived_column
     from rules_index import RuleError
 
     try:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.columns import check_columns, source_columns
 from pipelines.errors import CheckError, PipelineError, SourceError
+from pipelines.sources.columns import check_columns, source_columns
 from quality.findings import WARNING, Expectation
 from quality.validation import Suite, between, measured, none_of, one_of
 
 if TYPE_CHECKING:
-    from pipelines.config import Stream
+    from pipelines.settings.configuration import Stream
     from pipelines.workspace import Workspace
 
 FINE = "yes"
@@ -97,8 +97,8 @@ def _no_rows(stream: Stream) -> dict[str, Any]:
 
 def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
     """Counts over the rows that no micro-batch has taken yet: one aggregation that reads only the columns judged."""
-    from pipelines.quarantine import check_conditions
-    from pipelines.source import open_source, slice_frame
+    from pipelines.sources.source import open_source, slice_frame
+    from pipelines.writing.quarantine import check_conditions
 
     measures = _no_rows(stream)
     try:
@@ -120,7 +120,7 @@ def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
 
 def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
     """The files behind the last planned micro-batch as one slice (at most as many as a slice holds), or None."""
-    from pipelines.runs import last_batch
+    from pipelines.lake.runs import last_batch
     from pipelines.tag import next_position
 
     last = last_batch(workspace.lake, stream.name)
@@ -132,7 +132,7 @@ def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
 def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
     from pyspark.sql import functions
 
-    from pipelines.quarantine import quoted, sound
+    from pipelines.writing.quarantine import quoted, sound
 
     spark = workspace.spark
     flags = {"refused": ~sound(spark, stream.key, stream.checks)}

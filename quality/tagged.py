@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines.errors import SourceError
-from pipelines.tables import matches_table, quarantine_table, tagged_table
+from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from quality.findings import Expectation
 from quality.sample import disagreements, time_of
 from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
@@ -16,7 +16,7 @@ from quality.written import Counts, Written, by_rule, exploded, totals
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.config import Stream
+    from pipelines.settings.configuration import Stream
     from pipelines.workspace import Workspace
 
 _CHECKSUM = "decimal(38,0)"
@@ -66,7 +66,7 @@ def _nothing_written() -> dict[str, Any]:
 
 
 def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
-    from pipelines.quarantine import quoted
+    from pipelines.writing.quarantine import quoted
 
     tagged = written.frame(tagged_table(stream))
     measures: dict[str, Any] = dict(written.row_measures(tagged, {}))
@@ -91,7 +91,7 @@ def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
 
 def _source_rows(written: Written, stream: Stream) -> int:
     """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
-    from pipelines.source import open_source, rows_of
+    from pipelines.sources.source import open_source, rows_of
 
     try:
         source = open_source(written.workspace.spark, stream)
@@ -105,8 +105,8 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     """rules_version, rule_id, matches and a checksum of the rows' keys, one row for each rule."""
     from pyspark.sql import functions as f
 
-    from pipelines.quarantine import quoted
-    from pipelines.writing import matches_keys
+    from pipelines.writing.quarantine import quoted
+    from pipelines.writing.tables import matches_keys
 
     keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
     kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from pipelines.delta_internals import TableLog
-from pipelines.runs import DONE, MicroBatch, newest_first
-from pipelines.writing import app_of
+from pipelines.lake.runs import DONE, MicroBatch, newest_first
+from pipelines.spark.delta_internals import TableLog
+from pipelines.writing.tables import app_of
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:

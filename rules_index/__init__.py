@@ -1,13 +1,13 @@
 """Match rows against many rules at once: the rule language, the index over it, and its file format."""
 
-from rules_index.artifact import load, loads
-from rules_index.compile import compile_rules
-from rules_index.compiled import CompiledRules
+from rules_index.compiling.compile import compile_rules
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError
 from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
 from rules_index.implication.union import implied_by_union
 from rules_index.implication.widening import ColumnRange, WideConjunction, Widened, widen
+from rules_index.index.artifact import load, loads
+from rules_index.index.compiled import CompiledRules
 
 __all__ = [
     "ArtifactError",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from rules_index.artifact import dumps, loads
-from rules_index.compile import compile_rules
+from rules_index.compiling.compile import compile_rules
 from rules_index.implication.lint import lint
+from rules_index.index.artifact import dumps, loads
 from rules_index.join import JoinIndex, Side
 
 _TYPES = {

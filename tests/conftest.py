@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run."""
-    from pipelines.config import parse_configuration
-    from pipelines.session import open_session
+    from pipelines.settings.configuration import parse_configuration
+    from pipelines.spark.session import open_session
 
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
@@ -46,8 +46,8 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
         spark: bool = True,
         joins: Mapping[str, Any] | None = None,
     ) -> Workspace:
-        from pipelines.config import parse_configuration
-        from pipelines.tables import LAKE_TABLES
+        from pipelines.lake.tables import LAKE_TABLES
+        from pipelines.settings.configuration import parse_configuration
         from pipelines.workspace import Workspace
 
         document: dict[str, Any] = {"lake": {"root": "lake"}, "streams": streams or {}, "rules": rules or {}}
@@ -69,8 +69,8 @@ def add_rules() -> Callable[..., None]:
         import pyarrow as pa
         from deltalake import write_deltalake
 
-        from pipelines.lake import arrow_schema
-        from pipelines.tables import RULES
+        from pipelines.lake.lake import arrow_schema
+        from pipelines.lake.tables import RULES
 
         schema = arrow_schema(RULES, workspace.lake.rule_id_type())
         names = ("rule_id", "scope", "expression")

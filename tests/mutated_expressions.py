@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from rules_index.errors import RuleError
-from rules_index.expressions.tokens import tokenise
+from rules_index.language.tokens import tokenise
 
 AROUND = (
     "NOT ({})",

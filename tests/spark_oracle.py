@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column as ClassicColumn
 
 import rules_index as ri
-from pipelines.active_session import active
-from pipelines.catalyst import derived_column
+from pipelines.spark.active_session import active
+from pipelines.spark.catalyst import derived_column
 
 FALSE, TRUE, NULL, RAISED = range(4)
 AT_ONCE = 60

@@ -13,13 +13,13 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from pyspark import SparkContext
 
-from pipelines.class_archive import QUIET, archive_folder, archive_name
 from pipelines.compile import compile_scopes
-from pipelines.config import parse_configuration
 from pipelines.join import join_streams
-from pipelines.runtime import find_java
+from pipelines.lake.tables import LAKE_TABLES
+from pipelines.settings.configuration import parse_configuration
+from pipelines.spark.class_archive import QUIET, archive_folder, archive_name
+from pipelines.spark.runtime import find_java
 from pipelines.sql import run_statement
-from pipelines.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 

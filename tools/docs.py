@@ -10,9 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from pipelines import tables  # noqa: E402
-from rules_index.expressions import functions  # noqa: E402
-from rules_index.expressions.costs import limits, options  # noqa: E402
+from pipelines.lake import tables  # noqa: E402
+from rules_index.language import functions  # noqa: E402
+from rules_index.language.costs import limits, options  # noqa: E402
 
 RESULTS = {
     "string": "STRING",

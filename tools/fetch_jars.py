@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from pipelines.runtime import (
+from pipelines.spark.runtime import (
     DELTA_SPARK,
     DELTA_STORAGE,
     JavaHome,

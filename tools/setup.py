@@ -97,14 +97,14 @@ def runtime_state() -> str:
     for name in JARS:
         path = folder / name
         seen.append(f"{path.stat().st_size} {path.stat().st_mtime_ns}" if path.is_file() else "missing")
-    seen += [file_hash(ROOT / name) for name in ("pipelines/runtime.py", "tools/fetch_jars.py")]
+    seen += [file_hash(ROOT / name) for name in ("pipelines/spark/runtime.py", "tools/fetch_jars.py")]
     return hashlib.sha256("\0".join(seen).encode()).hexdigest()
 
 
 def classes_state() -> str:
     """What the archive of classes was made from, and with."""
     seen = [runtime_state()]
-    seen += [file_hash(ROOT / name) for name in ("tools/archive_classes.py", "pipelines/class_archive.py")]
+    seen += [file_hash(ROOT / name) for name in ("tools/archive_classes.py", "pipelines/spark/class_archive.py")]
     for java in (Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java", Path(shutil.which("java") or "")):
         seen.append(str(java.stat().st_mtime_ns) if java.is_file() else "missing")
     return hashlib.sha256("\0".join([*seen, file_hash(LOCK)]).encode()).hexdigest()
@@ -232,7 +232,7 @@ def compile_kernels() -> None:
 def run_with_kernels(code: str, timeout: float | None = None) -> None:
     """Run Python code where it finds, and leaves, the kernels that Numba has compiled."""
     cache = (
-        "import os; from pipelines.runtime import numba_cache_folder as folder; "
+        "import os; from pipelines.spark.runtime import numba_cache_folder as folder; "
         "os.environ['NUMBA_CACHE_DIR'] = str(folder()); "
     )
     subprocess.run([str(PYTHON), "-c", cache + code], cwd=ROOT, capture_output=True, timeout=timeout)

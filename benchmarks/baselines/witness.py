@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from rules_index.csr import offsets_of, owners, places
-from rules_index.engines.flat import GATE, Conjunctions
+from rules_index.arrays import offsets_of, owners, places
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
 
 _jit = numba.njit(nogil=True, cache=True, boundscheck=False)
 

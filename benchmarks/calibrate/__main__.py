@@ -5,9 +5,9 @@
 Each step is timed alone (`steps`), and so are whole matches of many plans, of rule sets that are in no other benchmark
 (`matches`). A plan is expected to take the sum of its steps, how often a row has each times what it costs; the costs
 are those that come nearest to the times of the plans and stray least from the times of the steps (`fit`). With --write
-the measurements replace those kept in `measurements.json`, and the costs those in rules_index/engines/costs.json; with
---kept nothing is measured, the costs are fitted to the measurements that are kept. Ratios between the steps decide, so
-a slower machine of the same kind needs no figures of its own.
+the measurements replace those kept in `measurements.json`, and the costs those in rules_index/index/planner/costs.json;
+with --kept nothing is measured, the costs are fitted to the measurements that are kept. Ratios between the steps
+decide, so a slower machine of the same kind needs no figures of its own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 from benchmarks.calibrate import fit, matches, steps
 from benchmarks.report import machine, median, print_table
-from rules_index.engines.choice import Costs
+from rules_index.index.planner import Costs
 
 KEPT = Path(__file__).with_name("measurements.json")
-COSTS_FILE = Path(__file__).parents[2] / "rules_index" / "engines" / "costs.json"
+COSTS_FILE = Path(__file__).parents[2] / "rules_index" / "index" / "planner" / "costs.json"
 
 
 def main(arguments: list[str] | None = None) -> None:

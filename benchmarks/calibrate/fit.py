@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from benchmarks.calibrate.matches import NAMES, Measured
-from rules_index.engines.choice import Costs
+from rules_index.index.planner import Costs
 
 TRUST = 0.05
 """What a step's own time weighs beside a plan's: alone, in near caches and with nothing around it, it takes half or

@@ -12,9 +12,9 @@ import numpy as np
 from benchmarks.calibrate.steps import nanoseconds
 from benchmarks.kinds import KINDS
 from rules_index.engines import SAMPLE_ROWS, Asc, BETree, Conjunctions
-from rules_index.engines.choice.costs import Costs, measured_costs
-from rules_index.engines.choice.plans import Choice, Planner, expected, placement, sampled
-from rules_index.engines.layout import BLOCK_ROWS
+from rules_index.index.layout import BLOCK_ROWS
+from rules_index.index.planner.access_plan import Choice, Planner, expected, placement, sampled
+from rules_index.index.planner.costs import Costs, measured_costs
 
 SEED = 23
 RULES = (300, 2_000, 30_000, 300_000)

@@ -16,11 +16,11 @@ import numba
 import numpy as np
 
 from benchmarks.report import median
-from rules_index.engines.choice import CHUNK_ROWS, Costs
-from rules_index.engines.flat import Conjunctions
-from rules_index.engines.layout import BLOCK_ROWS, Placement
 from rules_index.engines.trees import BETree
-from rules_index.kernels import bitmaps, fill, lists, panels, scan, sift, slices, summaries
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.layout import BLOCK_ROWS, Placement
+from rules_index.index.planner import CHUNK_ROWS, Costs
+from rules_index.kernels import bitmaps, equality_blocks, fill, lists, prefilter, scan, sorted_runs, summaries
 from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.vectors import SIGNS, SPILLED
 
@@ -49,7 +49,7 @@ def measure(repeat: int) -> Costs:
         coarsen=_coarsen(repeat, CODES, NO_BYTES),
         byte=_coarsen(repeat, CODES[:, :0], CODES.astype(np.uint8)),
         bitmap=bitmap,
-        few_rows=_bitmap(repeat, slices.SLICE_WORDS),
+        few_rows=_bitmap(repeat, sorted_runs.SLICE_WORDS),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
         summary=_summary(repeat),
@@ -63,7 +63,7 @@ def measure(repeat: int) -> Costs:
         held=candidate,
         check=candidate,
         turned=bitmap,
-        slice=_scan(repeat, share=0.05, terms=5, words=slices.SLICE_WORDS) / 5,
+        slice=_scan(repeat, share=0.05, terms=5, words=sorted_runs.SLICE_WORDS) / 5,
         survivor=survivor,
         found=found,
         dense=_match(repeat, 2_000, 1),
@@ -252,19 +252,21 @@ def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
 def _panels(repeat: int) -> tuple[float, float]:
     """A row put side by side and listed under its code, of one attribute; a row compared with a panel."""
     places = np.arange(0, ATTRIBUTES + -ATTRIBUTES % GROUP, dtype=np.uint64) % ATTRIBUTES * CHUNK_ROWS
-    stride, room = panels.WIDEST >> 1, BLOCK_ROWS + LANES
+    stride, room = equality_blocks.WIDEST >> 1, BLOCK_ROWS + LANES
     by_row = np.zeros((BLOCK_ROWS + 1) * stride + LANES, np.uint8)
-    listed, length = np.empty(panels.CODES * room, np.uint16), np.empty(panels.CODES, np.int32)
+    listed, length = np.empty(equality_blocks.CODES * room, np.uint16), np.empty(equality_blocks.CODES, np.int32)
 
     @numba.njit(nogil=True)
     def list_rows(coarse: Any, places: Any, by_row: Any, listed: Any, length: Any) -> None:
-        panels._put_side_by_side(coarse, places, BLOCK_ROWS, stride, by_row)
+        equality_blocks._put_side_by_side(coarse, places, BLOCK_ROWS, stride, by_row)
         for attribute in range(ATTRIBUTES):
-            panels._list_rows(coarse, places[attribute], BLOCK_ROWS, room, listed, length)
+            equality_blocks._list_rows(coarse, places[attribute], BLOCK_ROWS, room, listed, length)
 
     listing = nanoseconds(repeat, list_rows, COARSE, places, by_row, listed, length) / BLOCK_ROWS / ATTRIBUTES
     count, met = 20_000, BLOCK_ROWS // VALUES
-    terms = np.stack([_draw.integers(0, high, (count, panels.NAMED, LANES)) for high in (ATTRIBUTES, VALUES)], 2)
+    terms = np.stack(
+        [_draw.integers(0, high, (count, equality_blocks.NAMED, LANES)) for high in (ATTRIBUTES, VALUES)], 2
+    )
     found_rows, found_panels = np.empty((2, BLOCK_ROWS), np.int32)
     found = np.empty(BLOCK_ROWS, np.uint64)
 
@@ -273,7 +275,7 @@ def _panels(repeat: int) -> tuple[float, float]:
         total = 0
         for panel in range(count):
             begin = panel % VALUES * room
-            total += panels._compare(panel, terms, by_row, stride, listed, begin, met, rows, numbers, found, 0)
+            total += equality_blocks._compare(panel, terms, by_row, stride, listed, begin, met, rows, numbers, found, 0)
         return total
 
     some = terms.astype(np.uint8).reshape(-1)
@@ -295,18 +297,18 @@ def _survivor(repeat: int) -> tuple[float, float]:
 
 def _look_ups(repeat: int) -> tuple[float, float, float, float]:
     """A look-up in signs, and in a filter; a slot of a table without either, and of one that has the rows' lists."""
-    attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + sift.WORD_ROWS, np.uint16)
+    attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + prefilter.WORD_ROWS, np.uint16)
     signs = (_draw.random((2, SIGNS)) < 1 / 64).astype(np.uint8).reshape(-1)
     words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
 
     @numba.njit(nogil=True)
     def look_at_signs(coarse: Any, attributes: Any, signs: Any, found: Any) -> int:
-        count: int = sift._sift(coarse, CHUNK_ROWS, attributes, signs, 0, 1, CHUNK_ROWS, found)
+        count: int = prefilter._sift(coarse, CHUNK_ROWS, attributes, signs, 0, 1, CHUNK_ROWS, found)
         return count
 
     @numba.njit(nogil=True)
     def look_up(coarse: Any, attributes: Any, words: Any, found: Any) -> int:
-        count: int = sift._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
+        count: int = prefilter._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
         return count
 
     sign = nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS / 2
@@ -386,11 +388,11 @@ def _slices(repeat: int) -> tuple[float, float]:
 
     @numba.njit(nogil=True)
     def sort(coarse: Any, order: Any) -> None:
-        slices._sort(coarse[:CHUNK_ROWS], order)
+        sorted_runs._sort(coarse[:CHUNK_ROWS], order)
 
     @numba.njit(nogil=True)
     def gather(coarse: Any, shift: Any, order: Any, out: Any) -> None:
-        slices._gather(coarse, CHUNK_ROWS, shift, order[:BLOCK_ROWS], BLOCK_ROWS, out)
+        sorted_runs._gather(coarse, CHUNK_ROWS, shift, order[:BLOCK_ROWS], BLOCK_ROWS, out)
 
     sorting = nanoseconds(repeat, sort, COARSE, order) / CHUNK_ROWS
     return sorting, nanoseconds(repeat, gather, COARSE, SHIFT, order, out) / BLOCK_ROWS / ATTRIBUTES

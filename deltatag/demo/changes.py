@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.lake import Lake
+    from pipelines.lake.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)

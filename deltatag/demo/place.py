@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from deltatag.demo.statements import read_text
-from pipelines.config import FILE_NAME
+from pipelines.settings.configuration import FILE_NAME
 from pipelines.errors import ConfigurationError
 
 SQL_FILES = ("rules.sql", "edits.sql", "queries.sql")

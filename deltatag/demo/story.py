@@ -17,13 +17,13 @@ from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remem
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
-from pipelines.tables import tagged_table
+from pipelines.lake.tables import tagged_table
 
 if TYPE_CHECKING:
     import polars as pl
 
     from deltatag.demo.running import Runner, RunOutcome, Step
-    from pipelines.runs import MicroBatch
+    from pipelines.lake.runs import MicroBatch
     from pipelines.workspace import Workspace
 
 STREAM = "flights"
@@ -82,7 +82,7 @@ class Story:
     def workspace(self) -> Workspace:
         """The demonstration's configuration and lake, with a Spark session on first use."""
         if self._workspace is None:
-            from pipelines.config import FILE_NAME, load_configuration
+            from pipelines.settings.configuration import FILE_NAME, load_configuration
             from pipelines.workspace import Workspace
 
             configuration = load_configuration(self.folder / FILE_NAME)
@@ -93,7 +93,7 @@ class Story:
         """The lake: eleven months of flights and weather, and the rules."""
         import polars as pl
 
-        from pipelines.tables import LAKE_TABLES
+        from pipelines.lake.tables import LAKE_TABLES
 
         narrator = self.narrator
         narrator.chapter("A lake with flights, weather and rules")
@@ -189,12 +189,12 @@ class Story:
 
     def _newest(self, scope: str) -> list[MicroBatch]:
         """The newest micro-batch of a stream or a join that is done, if there is one."""
-        from pipelines.runs import DONE, batches
+        from pipelines.lake.runs import DONE, batches
 
         return [batch for batch in batches(self.workspace.lake, scope) if batch.state == DONE][-1:]
 
     def _tell_errors(self) -> None:
-        from pipelines.runs import batches
+        from pipelines.lake.runs import batches
 
         raised: Counter[str] = Counter()
         for batch in batches(self.workspace.lake, STREAM):
@@ -299,7 +299,7 @@ class Story:
             self._show(query.text)
 
     def _where_next(self, runner: Runner) -> None:
-        from pipelines.runs import batches
+        from pipelines.lake.runs import batches
 
         narrator, folder = self.narrator, self.folder
         done = batches(self.workspace.lake, STREAM)

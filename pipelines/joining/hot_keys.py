@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.quarantine import quoted
+from pipelines.writing.quarantine import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
 
 if TYPE_CHECKING:
-    from pipelines.config import Join
+    from pipelines.settings.configuration import Join
 
 FEW_ROWS = 1 << 14
 """Rows that are not worth a partition of their own."""

@@ -20,18 +20,13 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from pipelines.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
-from pipelines.config import Join, Stream
 from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
-from pipelines.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows, least_time
 from pipelines.joining.shuffle import joined_schema, matched
 from pipelines.joining.sides import SideFiles, side_files
-from pipelines.lost_files import telling_lost_files
-from pipelines.matching import Matcher, check_inputs
-from pipelines.quarantine import quoted
-from pipelines.runs import (
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
+from pipelines.lake.runs import (
     DONE,
     PLANNED,
     RESET,
@@ -43,22 +38,20 @@ from pipelines.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.schema import plain_schema
+from pipelines.lake.schema import plain_schema
+from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.scopes import JOINED_TIME, JoinScope
-from pipelines.session import in_time_zone
-from pipelines.source import Position, Source, position_from_plan, slice_schema
-from pipelines.source_names import followed_columns
-from pipelines.table_order import Order
-from pipelines.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.settings.configuration import Join, Stream
+from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.source import Position, Source, position_from_plan, slice_schema
+from pipelines.sources.source_names import followed_columns
+from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
-from pipelines.writing import (
-    app_of,
-    append_once,
-    fields_of,
-    give_up,
-    prepare_table,
-    written_rows,
-)
+from pipelines.writing.matching import Matcher, check_inputs
+from pipelines.writing.quarantine import quoted
+from pipelines.writing.table_order import Order
+from pipelines.writing.tables import app_of, append_once, fields_of, give_up, prepare_table, written_rows
 from rules_index.join import JoinIndex
 from rules_index.join.worker import JoinTask
 

@@ -17,21 +17,21 @@ from pyspark.storagelevel import StorageLevel
 
 from pipelines.joining.hot_keys import hot_keys
 from pipelines.joining.shuffle import flat, partitions, shuffled, united
-from pipelines.matching import bound_batches
-from pipelines.quarantine import quoted
-from pipelines.sample import source_sample
-from pipelines.schema import arrow_schema_of
-from rules_index.inputs import path_parts
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.sources.sample import source_sample
+from pipelines.writing.matching import bound_batches
+from pipelines.writing.quarantine import quoted
+from rules_index.index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 
 if TYPE_CHECKING:
-    from pipelines.config import Join
     from pipelines.joining.rows import JoinRows
     from pipelines.joining.sides import SideFiles
-    from pipelines.matching import Matcher
+    from pipelines.settings.configuration import Join
     from pipelines.workspace import Workspace
-    from rules_index.expressions.tree import Leaf
+    from pipelines.writing.matching import Matcher
     from rules_index.join import JoinIndex
+    from rules_index.language.typed import Leaf
 
 WORTH = 0.5
 """Share of a stream's rows that a filter leaves, above which it costs more than the shuffle of the others."""

@@ -27,17 +27,17 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pipelines.arrow_batches import map_batches
 from pipelines.errors import SourceError
 from pipelines.joining import hot_keys
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
-from pipelines.quarantine import quoted
-from pipelines.schema import CHAR_TYPE, plain_schema
+from pipelines.lake.schema import CHAR_TYPE, plain_schema
+from pipelines.spark.arrow_batches import map_batches
+from pipelines.writing.quarantine import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:
-    from pipelines.config import Join
     from pipelines.joining.sides import SideFiles
+    from pipelines.settings.configuration import Join
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""

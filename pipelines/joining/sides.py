@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions
 
-from pipelines.config import Join, Stream
-from pipelines.delta_internals import COMMIT_VERSION, TableLog, table_property
 from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
-from pipelines.schema import STORED_NAME, arrow_schema_of
-from pipelines.source import Add, Position, Slice, Source, rows_of, slice_schema
+from pipelines.lake.schema import STORED_NAME, arrow_schema_of
+from pipelines.settings.configuration import Join, Stream
+from pipelines.sources.source import Add, Position, Slice, Source, rows_of, slice_schema
+from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, table_property
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

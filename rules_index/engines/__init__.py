@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.asc import Asc
-from rules_index.engines.choice import plans
-from rules_index.engines.engine import Engine
-from rules_index.engines.flat import Conjunctions, InvalidArraysError
+from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.engines.trees import BETree, Cei, GridFile, RTree
+from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysError
+from rules_index.index.engine import Engine
+from rules_index.index.planner import plans
 
 ENGINES: dict[str, type[Engine] | type[Scan]] = {
     engine.name: engine for engine in (Asc, BETree, RTree, GridFile, Cei, Scan)

@@ -7,9 +7,9 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from rules_index.engines.flat import GATE, Conjunctions
-from rules_index.engines.stored import Stored, Term
-from rules_index.engines.validate import validate_conjunctions
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.editable_conjunctions import Stored, Term
+from rules_index.index.validate import validate_conjunctions
 
 
 class Scan:

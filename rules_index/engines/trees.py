@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rules_index.engines.be_tree import BETree as BETreeStructure
-from rules_index.engines.boxes import Structure, Tree
 from rules_index.engines.cei import Cei as CeiStructure
-from rules_index.engines.choice import plans
-from rules_index.engines.engine import BoxEngine
-from rules_index.engines.flat import Conjunctions
 from rules_index.engines.grid_file import GridFile as GridFileStructure
-from rules_index.engines.layout import Placement, scan_all
 from rules_index.engines.r_tree import RTree as RTreeStructure
+from rules_index.index.boxes import Structure, Tree
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.engine import BoxEngine
+from rules_index.index.layout import Placement, scan_all
+from rules_index.index.planner import plans
 
 
 class BETree(BoxEngine):

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compile import compile_rules
-from rules_index.csr import counts, owners
+from rules_index.arrays import counts, owners
+from rules_index.compiling.compile import compile_rules
 from rules_index.implication.alternatives import redundant
 from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.csr import counts, offsets_of, places
+from rules_index.arrays import counts, offsets_of, places
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.region_boxes import RegionBoxes
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rules_index.csr import counts, offsets_of, owners, places
+from rules_index.arrays import counts, offsets_of, owners, places
 from rules_index.engines import Asc, Conjunctions, Engine, Scan
 from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
-from rules_index.implication.holders import further_holders, holders
+from rules_index.implication.covering_rules import further_holders, holders
 from rules_index.implication.region_boxes import RegionBoxes
 
 ROUNDS = 64

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiled import CompiledRules
-from rules_index.csr import offsets_of, places
+from rules_index.arrays import offsets_of, places
 from rules_index.engines import Asc, Scan
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
@@ -17,6 +16,7 @@ from rules_index.implication.examples import examples
 from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
 from rules_index.implication.rows import Rows
+from rules_index.index.compiled import CompiledRules
 
 CONTRADICTION = "contradiction"
 TAUTOLOGY = "tautology"

@@ -13,15 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.conjunctions import can_raise
-from rules_index.csr import offsets_of, owners, places
-from rules_index.expressions.evaluate import Evaluated, evaluate
-from rules_index.expressions.scope import Scope
-from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
+from rules_index.arrays import offsets_of, owners, places
+from rules_index.compiling.conjunctions import can_raise
+from rules_index.domains.regions import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.needs import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes
-from rules_index.regions import Regions
+from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.scope import Scope
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 Box = Mapping[int, np.ndarray]
 """Codes, ascending, of each dimension that a box names."""

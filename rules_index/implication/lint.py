@@ -11,10 +11,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.compile import compile_rules
-from rules_index.compiled import CompiledRules
-from rules_index.csr import offsets_of, owners
-from rules_index.expressions.scope import Scope
+from rules_index.arrays import offsets_of, owners
+from rules_index.compiling.compile import compile_rules
+from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.implication import messages
 from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
 from rules_index.implication.examples import joined_examples
@@ -30,7 +29,8 @@ from rules_index.implication.findings import (
     findings,
 )
 from rules_index.implication.texts import Alternatives, alternatives_of, conflict_of, null_comparisons
-from rules_index.rules import RuleColumns, Rules, read_rules
+from rules_index.index.compiled import CompiledRules
+from rules_index.language.scope import Scope
 
 REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
 LINT_KINDS = (

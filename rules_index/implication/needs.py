@@ -8,12 +8,12 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.expressions.analyser import Analyser
-from rules_index.expressions.parser import parse
-from rules_index.expressions.scope import Scope
-from rules_index.expressions.syntax import Node
-from rules_index.expressions.tokens import words
-from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
+from rules_index.language.analyser import Analyser
+from rules_index.language.nodes import Node
+from rules_index.language.parser import parse
+from rules_index.language.scope import Scope
+from rules_index.language.tokens import words
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _NOTHING: frozenset[Leaf] = frozenset()
 _STRICT = frozenset(("add", "subtract", "multiply", "negate", "abs", "cast", "=", "<>", "<", "<=", ">", ">=", "not"))

@@ -15,16 +15,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiled import CompiledRules
-from rules_index.conjunctions import can_raise
-from rules_index.csr import counts, offsets_of, owners, places
-from rules_index.engines.flat import GATE, Conjunctions
-from rules_index.expressions.tree import Expression
-from rules_index.implication.gates import without_gates
+from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.compiling.conjunctions import can_raise
+from rules_index.domains.regions import Regions
+from rules_index.domains.value_sets import SetArrays
 from rules_index.implication.representatives import representatives
+from rules_index.implication.shared_disjunctions import without_gates
+from rules_index.index.compiled import CompiledRules
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.kernels.jit import jit
-from rules_index.regions import Regions
-from rules_index.value_sets import SetArrays
+from rules_index.language.typed import Expression
 
 
 class BoxArrays(NamedTuple):

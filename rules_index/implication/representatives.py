@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.expressions.constants import domain
-from rules_index.regions import Regions
-from rules_index.values import NAN_KEY, float_key
+from rules_index.domains.regions import Regions
+from rules_index.domains.values import NAN_KEY, float_key
+from rules_index.language.constants import domain
 
 _INFINITY_KEY = float_key(float("inf"))
 _CODE_POINTS = 0x110000

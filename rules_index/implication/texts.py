@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.csr import offsets_of
-from rules_index.expressions.analyser import Analyser
-from rules_index.expressions.constants import clamp
-from rules_index.expressions.formula import And, Fixed, Formula, Not, Predicate, Truth
-from rules_index.expressions.parser import parse
-from rules_index.expressions.predicates import Splitter
-from rules_index.expressions.scope import Scope
-from rules_index.expressions.syntax import Node
-from rules_index.expressions.tokens import END, Tokens, tokenise
-from rules_index.expressions.tree import Expression
+from rules_index.arrays import offsets_of
+from rules_index.language.analyser import Analyser
+from rules_index.language.constants import clamp
+from rules_index.language.formula import And, Fixed, Formula, Not, Predicate, Truth
+from rules_index.language.nodes import Node
+from rules_index.language.parser import parse
+from rules_index.language.predicates import Splitter
+from rules_index.language.scope import Scope
+from rules_index.language.tokens import END, Tokens, tokenise
+from rules_index.language.typed import Expression
 
 _CLOSING_OF = {"(": ")", "[": "]", "CASE": "END"}
 _CONNECTED = frozenset((")", "AND", "OR", END))

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compile import compile_rules
-from rules_index.compiled import CompiledRules
-from rules_index.csr import counts
-from rules_index.expressions.scope import Scope
+from rules_index.arrays import counts
+from rules_index.compiling.compile import compile_rules
+from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.implication.containment import Containment
 from rules_index.implication.cover import rows_held
 from rules_index.implication.impossible import impossible, possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of
 from rules_index.implication.rows import Rows
-from rules_index.rules import RuleColumns, Rules, read_rules
+from rules_index.index.compiled import CompiledRules
+from rules_index.language.scope import Scope
 
 _SPLITS = 1 << 16
 """Comparisons of a part with a box after which a rule is left undecided."""

@@ -9,17 +9,17 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compile import compile_rules
-from rules_index.compiled import CompiledRules
-from rules_index.csr import owners, places
-from rules_index.expressions.tree import Leaf
+from rules_index.arrays import owners, places
+from rules_index.compiling.compile import compile_rules
+from rules_index.compiling.rule_columns import Rules
+from rules_index.domains.regions import Regions
+from rules_index.domains.values import is_indexable
 from rules_index.implication.grouping import Shares, grouped
-from rules_index.implication.pieces import KeyRange, Pieces, pieces_of
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes, boxes_of, distinct_lists
 from rules_index.implication.sql import condition, has_end, lower, name_of, upper, value_of
-from rules_index.regions import Regions
-from rules_index.rules import Rules
-from rules_index.values import is_indexable
+from rules_index.implication.value_ranges import KeyRange, Pieces, pieces_of
+from rules_index.index.compiled import CompiledRules
+from rules_index.language.typed import Leaf
 
 MOST_RANGES = 64
 """Values and ranges of a column that a condition lists, at most."""

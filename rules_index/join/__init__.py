@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules_index.join.index import JoinIndex
-from rules_index.join.pieces import Piece
+from rules_index.join.joined_batches import Piece
 from rules_index.join.rows import Side
 
 __all__ = ["JoinIndex", "Piece", "Side"]

@@ -15,20 +15,20 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from rules_index.code_matrix import code_matrix
-from rules_index.compiled import CHUNK_ROWS, CompiledRules
-from rules_index.conjunctions import leaves_of
+from rules_index.compiling.conjunctions import leaves_of
+from rules_index.domains.regions import Regions
 from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
 from rules_index.errors import RulesIndexError
-from rules_index.expressions.tree import Expression, Leaf
-from rules_index.join.across import AcrossTests, AcrossValues
+from rules_index.index.code_matrix import code_matrix
+from rules_index.index.compiled import CHUNK_ROWS, CompiledRules
 from rules_index.join.candidates import Checks, part_checks
-from rules_index.join.parts import NOTHING, Split, split
-from rules_index.join.pieces import Matcher, Piece
+from rules_index.join.joined_batches import Matcher, Piece
+from rules_index.join.local_conjuncts import NOTHING, Split, split
 from rules_index.join.plan import Plan, make_plan
+from rules_index.join.residual_predicates import AcrossTests, AcrossValues
 from rules_index.join.rows import Rows, Side, place_rows
 from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
-from rules_index.regions import Regions
+from rules_index.language.typed import Expression, Leaf
 
 PIECE = 1 << 20
 """Pairs of a joined row and a conjunction that a piece is made from, at most, unless one joined row has more."""

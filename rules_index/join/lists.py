@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.csr import offsets_of
+from rules_index.arrays import offsets_of
 from rules_index.errors import RulesIndexError
 from rules_index.join.rows import Rows
 from rules_index.kernels.jit import inner, jit

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.csr import counts, offsets_of, owners, places
+from rules_index.arrays import counts, offsets_of, owners, places
 from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
-from rules_index.engines.flat import GATE
-from rules_index.join.parts import NOTHING, Parts, Split
+from rules_index.index.conjunction_arrays import GATE
+from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 from rules_index.join.rows import FIRST, LAST, Rows
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from rules_index.csr import offsets_of
+from rules_index.arrays import offsets_of
 from rules_index.errors import RulesIndexError
 from rules_index.kernels.jit import jit
 

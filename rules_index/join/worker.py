@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.inputs import path_parts
+from rules_index.index.inputs import path_parts
 from rules_index.join.index import JoinIndex
-from rules_index.join.pieces import Piece
+from rules_index.join.joined_batches import Piece
 from rules_index.join.rows import FARTHEST, Side
-from rules_index.spark_worker import open_index
+from rules_index.workers.spark_worker import open_index
 
 STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"
 """Columns of a partition's rows beside those of all streams (`own_column`), NULL but for the row's own stream, and the

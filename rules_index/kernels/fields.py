@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.keys import QUICK
-from rules_index.kernels.sift import MOST_PLANES
+from rules_index.kernels.hash_tables import QUICK
+from rules_index.kernels.prefilter import MOST_PLANES
 
 
 @dataclass(frozen=True)

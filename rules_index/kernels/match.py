@@ -20,18 +20,18 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
-from rules_index.kernels.dense import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
+from rules_index.kernels.equality_blocks import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
 from rules_index.kernels.fill import bitmaps_of, fill_bitmaps
+from rules_index.kernels.hash_tables import list_keyed, match_keyed
 from rules_index.kernels.jit import inner, jit
-from rules_index.kernels.keys import list_keyed, match_keyed
 from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
-from rules_index.kernels.panels import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
-from rules_index.kernels.slices import match_sliced
+from rules_index.kernels.sorted_runs import match_sliced
 from rules_index.kernels.summaries import skimmed, summarise
+from rules_index.kernels.transposed_lists import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
+from rules_index.kernels.tree_descent import walk
 from rules_index.kernels.vectors import SPILLED
-from rules_index.kernels.walk import walk
 
 
 class Index(NamedTuple):

@@ -17,8 +17,8 @@ from assets.definitions import build_definitions
 from assets.headless import run_once
 from assets.names import RESOURCE
 from assets.resources import LakeResource
-from pipelines.lake import arrow_schema
-from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 

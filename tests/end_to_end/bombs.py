@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from pipelines import catalyst
+from pipelines.spark import catalyst
 
 BOMBS = {
     "initcap(concat(s, 'oom'))": "string(length(concat(repeat(s, 150000000), repeat(s, 150000000))))",

@@ -21,8 +21,8 @@ import polars as pl
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from pipelines.lake import arrow_schema
-from pipelines.tables import RULES
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = "events"

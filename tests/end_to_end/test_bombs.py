@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.lake import arrow_schema
-from pipelines.tables import RULES
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 60

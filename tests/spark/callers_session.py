@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.meaning import MEANING, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
 
 OTHERS = {
     TIME_ZONE: "Pacific/Kiritimati",

@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import Column
 
-from pipelines.active_session import active
+from pipelines.spark.active_session import active
+from rules_index.domains.values import float_key
 from rules_index.errors import RuleError
-from rules_index.expressions import Compiler, Scope
-from rules_index.expressions.evaluate import Evaluated, evaluate
-from rules_index.expressions.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
-from rules_index.expressions.tree import Expression, Leaf, Operation
-from rules_index.values import float_key
+from rules_index.language import Compiler, Scope
+from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.typed import Expression, Leaf, Operation
 
 RAISED = 3
 _WIDE = Context(prec=60)

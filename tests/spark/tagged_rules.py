@@ -12,10 +12,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from pipelines.compile import compile_scopes
-from pipelines.config import parse_configuration
-from pipelines.lake import arrow_schema
-from pipelines.meaning import MEANING, TIME_ZONE
-from pipelines.tables import LAKE_TABLES, RULES
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import LAKE_TABLES, RULES
+from pipelines.settings.configuration import parse_configuration
+from pipelines.settings.semantic_settings import MEANING, TIME_ZONE
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipelines.lake import create_statement
-from pipelines.tables import LAKE_TABLES
+from pipelines.lake.lake import create_statement
+from pipelines.lake.tables import LAKE_TABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """

@@ -11,9 +11,9 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from pipelines import delta_internals
-from pipelines.delta_internals import TableLog
 from pipelines.errors import SessionError
+from pipelines.spark import delta_internals
+from pipelines.spark.delta_internals import TableLog
 
 APP = "deltatag/test"
 

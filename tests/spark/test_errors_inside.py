@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.catalyst import derived_column
-from pipelines.meaning import MEANING
+from pipelines.settings.semantic_settings import MEANING
+from pipelines.spark.catalyst import derived_column
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
 from tests.spark_oracle import AT_ONCE, RAISED, Oracle

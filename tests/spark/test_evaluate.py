@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.catalyst import derived_column
-from rules_index.expressions.decimals import to_decimal
-from rules_index.expressions.evaluate import Evaluated, evaluate
-from rules_index.expressions.tree import Constant, Expression, Leaf, Operation
+from pipelines.spark.catalyst import derived_column
+from rules_index.language.evaluation.decimals import to_decimal
+from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 pytestmark = pytest.mark.spark
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines import tag, writing
+from pipelines import tag
 from pipelines.compile import compile_scopes
 from pipelines.errors import JoinChangedError, RestartedError, SourceChangedError, SourceError
 from pipelines.join import join_streams
 from pipelines.joining import joiner
-from pipelines.runs import batches
+from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
+from pipelines.writing import tables
 
 STREAM = {"source": "lake/source", "max_bytes_per_batch": 1}
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
@@ -207,14 +208,14 @@ def test_a_restart_while_another_run_writes_doubles_no_row(workspace, new_worksp
     numbers(workspace, 3, 4)
     other = new_workspace({"s": STREAM})
     method = {"files": "_write_files", "enter": "_enter"}[step]
-    original = getattr(writing.Output, method)
+    original = getattr(tables.Output, method)
 
     def meanwhile(self, *arguments):
         monkeypatch.undo()
         tag_stream(other, "s", restart=True)
         return original(self, *arguments)
 
-    monkeypatch.setattr(writing.Output, method, meanwhile)
+    monkeypatch.setattr(tables.Output, method, meanwhile)
     with pytest.raises(RestartedError, match="restarted s"):
         tag_stream(workspace, "s")
     assert tagged(workspace) == list(range(5))
@@ -282,8 +283,8 @@ def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
 ) -> None:
     """A micro-batch goes on with its index where a table holds some of it, else with the newest one."""
     if written:
-        enter = writing.Output._enter
-        monkeypatch.setattr(writing.Output, "_enter", lambda *given: [enter(*given), die()])
+        enter = tables.Output._enter
+        monkeypatch.setattr(tables.Output, "_enter", lambda *given: [enter(*given), die()])
     else:
         monkeypatch.setattr(tag._Tagger, "_execute", die)
     with pytest.raises(DiedError):

@@ -14,7 +14,7 @@ from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError,
 from pipelines.join import join_is_due, join_streams, join_together
 from pipelines.joining import hot_keys, placed_rows, shuffle
 from pipelines.joining import joiner as joiner_module
-from pipelines.runs import batches
+from pipelines.lake.runs import batches
 from pipelines.status import status
 from tests.spark.random_scenarios import Scenario, counted
 

@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import DataFrame, functions
 
 from pipelines.compile import compile_scopes
-from pipelines.delta_internals import TableLog, snapshot_schema
 from pipelines.join import join_streams
 from pipelines.joining.sides import _compared_keys
 from pipelines.joining.statistics import Reach, Reaches, reach_of
+from pipelines.spark.delta_internals import TableLog, snapshot_schema
 
 LONG = "'" + "x" * 40
 LONG_DECIMALS = ("decimal(38,18)", "decimal(25,5)")

@@ -18,12 +18,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipelines import session
+from pipelines.spark import session
 from rules_index.errors import RuleError
-from rules_index.expressions import Scope
-from rules_index.expressions.analyser import Analyser
-from rules_index.expressions.costs.bounder import LARGEST_ROW, ORDINARY_ROW, Bounder
-from rules_index.expressions.parser import parse
+from rules_index.language import Scope
+from rules_index.language.analyser import Analyser
+from rules_index.language.costs.bounder import LARGEST_ROW, ORDINARY_ROW, Bounder
+from rules_index.language.parser import parse
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from rules_index.expressions.tokens import words
 from rules_index.implication.needs import _STRICT_CALLS
+from rules_index.language.tokens import words
 
 VALUES = {
     "s": "'2024-01-01'",

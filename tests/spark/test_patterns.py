@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipelines.catalyst import derived_column, self_test
+from pipelines.spark.catalyst import derived_column, self_test
 from rules_index.errors import RuleError
-from rules_index.expressions.patterns import (
+from rules_index.language.patterns import (
     check_rlike,
     is_safe_in_java,
     like_as_java_regex,
@@ -216,7 +216,7 @@ def sql(text: str) -> str:
 
 
 def test_lower_case_of_every_letter(spark: Any) -> None:
-    from rules_index.expressions.patterns.like import lower
+    from rules_index.language.patterns.like import lower
 
     values = [chr(code) for code in range(0x32000) if not 0xD800 <= code < 0xE000]
     here = lower(pa.array(values)).to_pylist()

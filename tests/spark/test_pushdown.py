@@ -8,9 +8,9 @@ import pytest
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
-from pipelines.pushdown import Matchable
-from pipelines.schema import arrow_schema_of
-from pipelines.source import open_source, slice_schema
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.sources.pushdown import Matchable
+from pipelines.sources.source import open_source, slice_schema
 from pipelines.tag import tag_stream
 
 VALUES = """

@@ -17,11 +17,11 @@ from deltatag.__main__ import main
 from pipelines.compile import compile_scopes
 from pipelines.errors import StatementError
 from pipelines.join import join_is_due, join_streams
-from pipelines.lake import arrow_schema
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status
-from pipelines.tables import LAKE_TABLES, RULES
 from pipelines.tag import tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
@@ -318,7 +318,7 @@ def test_the_command_joins_begins_anew_and_says_what_it_did(
 ) -> None:
     workspace = open_lake()
     path = str(workspace.configuration.path)
-    monkeypatch.setattr("pipelines.session._running_session", lambda: spark)
+    monkeypatch.setattr("pipelines.spark.session._running_session", lambda: spark)
     assert main(["join", "--config", path]) == 1
     assert "deltatag: paid: " in capsys.readouterr().err
     assert main(["compile", "--config", path]) == 0

@@ -7,11 +7,11 @@ import datetime
 import pytest
 
 from pipelines.compile import compile_scopes
-from pipelines.config import parse_configuration
 from pipelines.errors import StatementError
+from pipelines.lake.tables import LAKE_TABLES
+from pipelines.settings.configuration import parse_configuration
 from pipelines.sql import register_tables, run_statement, statement_result
 from pipelines.status import status
-from pipelines.tables import LAKE_TABLES
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
@@ -134,7 +134,7 @@ def test_optimize_gives_its_measures(workspace, add_rules) -> None:
 
 def test_timestamps_are_in_the_time_zone_of_rules(workspace) -> None:
     document = {"lake": {"root": "lake"}, "rules": {"time_zone": "Europe/Berlin"}}
-    from pipelines.session import open_session
+    from pipelines.spark.session import open_session
 
     configuration = parse_configuration(document, workspace.configuration.path)
     there = Workspace(configuration, open_session(configuration))

@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructType
 
 from pipelines.compile import compile_scopes
-from pipelines.direct_writing import layout_of
 from pipelines.errors import (
     CheckError,
     IndexOutdatedError,
@@ -24,10 +23,11 @@ from pipelines.errors import (
     SourceError,
     TableError,
 )
-from pipelines.runs import batches
+from pipelines.lake.runs import batches
 from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
-from rules_index.delta_files import Layout
+from pipelines.writing.direct import layout_of
+from rules_index.workers.delta_files import Layout
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 RULES = [

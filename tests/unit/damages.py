@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
-from rules_index import artifact
+from rules_index.index import artifact
 
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("b", pa.int32()), ("c", pa.int64()), ("x", pa.float64()), ("s", pa.string()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rules_index.expressions.formula import And, Fixed, Formula, Not, Predicate, Truth
+from rules_index.language.formula import And, Fixed, Formula, Not, Predicate, Truth
 
 RAISED = object()
 """Stands for the value of an attribute whose evaluation raised."""

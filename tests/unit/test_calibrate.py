@@ -11,8 +11,8 @@ from benchmarks.calibrate import __main__ as calibrate
 from benchmarks.calibrate import fit, matches
 from benchmarks.kinds import KINDS
 from benchmarks.report import median
-from rules_index.engines.choice.costs import Costs, measured_costs
-from rules_index.engines.choice.plans import Planner, expected
+from rules_index.index.planner.access_plan import Planner, expected
+from rules_index.index.planner.costs import Costs, measured_costs
 
 
 def test_the_costs_in_use_are_fitted_to_the_measurements_that_are_kept() -> None:

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.artifact import dumps
-from rules_index.expressions.tree import Leaf
+from rules_index.index.artifact import dumps
+from rules_index.language.typed import Leaf
 
 SCHEMA = pa.schema(
     [

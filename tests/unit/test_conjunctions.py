@@ -5,10 +5,10 @@ import random
 import pyarrow as pa
 import pytest
 
-from rules_index.conjunctions import Conjunction, Expansion, Gate
-from rules_index.expressions.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
-from rules_index.expressions.tree import Leaf
-from rules_index.values import interval, points
+from rules_index.compiling.conjunctions import Conjunction, Expansion, Gate
+from rules_index.domains.values import interval, points
+from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.typed import Leaf
 from tests.unit.naive import RAISED, truth
 
 ATTRIBUTES = [Leaf("a", pa.int32()), Leaf("b", pa.int32()), Leaf("derived_c", pa.bool_(), "f(c)")]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.runtime import numba_cache_folder
+from pipelines.spark.runtime import numba_cache_folder
 from rules_index.engines import ENGINES
 
 QUICK = "DELTATAG_QUICK" in os.environ

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from rules_index import delta_files, tagged_files
-from rules_index.compile import compile_rules
-from rules_index.delta_files import DeltaFile, Layout
-from rules_index.tagged_files import Task, write_files
+from rules_index.compiling.compile import compile_rules
+from rules_index.workers import delta_files, tagged_files
+from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.tagged_files import Task, write_files
 
 ROOT = Path(__file__).resolve().parents[2]
 INF, NAN = float("inf"), float("nan")

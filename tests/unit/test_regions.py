@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rules_index import regions
-from rules_index.expressions.constants import clamp
-from rules_index.literal_sets import SetColumn
-from rules_index.value_sets import SetArrays
-from rules_index.values import NOTHING, Key, ValueSet, float_key, interval, points, successor
+from rules_index.compiling.literal_sets import SetColumn
+from rules_index.domains import regions
+from rules_index.domains.value_sets import SetArrays
+from rules_index.domains.values import NOTHING, Key, ValueSet, float_key, interval, points, successor
+from rules_index.language.constants import clamp
 from tests.cases import cases
 
 EXTREMES = [-(1 << 63), (1 << 63) - 1, -1, 0, 1, 2, 3, 1 << 40]

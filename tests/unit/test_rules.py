@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.expressions.tree import Leaf
-from rules_index.fingerprint import fingerprint
-from rules_index.rules import RuleColumns, Rules, read_rules
+from rules_index.compiling.fingerprint import fingerprint
+from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
+from rules_index.language.typed import Leaf
 
 
 def read(rules: Rules, zone: str = "UTC") -> tuple[dict[Any, str], list[tuple[Any, str]]]:

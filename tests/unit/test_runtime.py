@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import runtime
-from pipelines.runtime import JarsNotFoundError, JavaNotFoundError
 from pipelines.scratch import scratch_folder
+from pipelines.spark import runtime
+from pipelines.spark.runtime import JarsNotFoundError, JavaNotFoundError
 
 INCUBATOR = "--add-modules=jdk.incubator.vector"
 

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.expressions import analyser, times
-from rules_index.expressions.syntax import Node
+from rules_index.language import analyser
+from rules_index.language.evaluation import times
+from rules_index.language.nodes import Node
 
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.int32()), ("d", pa.date32())])
 RULES = [(1, "a = 1"), (2, "abs(b) = 2 AND a = 2"), (3, "a = 3 OR b = 3"), *((k, f"a = {k}") for k in range(10, 40))]

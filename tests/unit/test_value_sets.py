@@ -7,12 +7,12 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules_index.csr import offsets_of
-from rules_index.expressions.constants import clamp
-from rules_index.keys import keys_of
-from rules_index.literal_sets import SetColumn
-from rules_index.value_sets import SetArrays, as_arrays, join, ranges, rays
-from rules_index.values import Key, ValueSet, interval, points, successor
+from rules_index.arrays import offsets_of
+from rules_index.compiling.literal_sets import SetColumn
+from rules_index.domains.interned_constants import keys_of
+from rules_index.domains.value_sets import SetArrays, as_arrays, join, ranges, rays
+from rules_index.domains.values import Key, ValueSet, interval, points, successor
+from rules_index.language.constants import clamp
 
 KEYS = st.integers(-6, 6)
 

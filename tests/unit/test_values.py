@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rules_index.values import ValueSet, float_key, interval, points, successor, union
+from rules_index.domains.values import ValueSet, float_key, interval, points, successor, union
 
 
 @st.composite

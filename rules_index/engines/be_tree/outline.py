@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.engines.be_tree.store import NO_NODE
-from rules_index.engines.boxes import Tree
+from rules_index.index.boxes import Tree
 from rules_index.kernels.jit import jit
 
 

@@ -27,8 +27,8 @@ from rules_index.engines.be_tree.store import (
     with_windows,
 )
 from rules_index.engines.be_tree.validate import require_parameters, require_predicates
-from rules_index.engines.boxes import Boxes, Tree
-from rules_index.engines.flat import require, require_offsets, require_range
+from rules_index.index.boxes import Boxes, Tree
+from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 
 GROWTH = 1.0
 """Room that a tree is laid out with once it has grown, as a share of what is in use."""

@@ -7,8 +7,6 @@ from typing import Self
 
 import numpy as np
 
-from rules_index.engines.boxes import Boxes
-from rules_index.engines.flat import require, require_range
 from rules_index.engines.grid_file.bulk import fill_pages
 from rules_index.engines.grid_file.deletion import delete_point
 from rules_index.engines.grid_file.faults import page_fault
@@ -18,6 +16,8 @@ from rules_index.engines.r_tree.box_store import BoxStore, grown, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
 from rules_index.engines.r_tree.nodes import ROOT, USED, Nodes, reserve
+from rules_index.index.boxes import Boxes
+from rules_index.index.conjunction_arrays import require, require_range
 
 
 class GridFile(BoxTree):

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from rules_index.engines.boxes import Tree
-from rules_index.engines.flat import InvalidArraysError
 from rules_index.engines.r_tree.box_store import BoxArrays, BoxStore, loaded
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions
 from rules_index.engines.r_tree.nodes import FREE, USED, Nodes, link, load_nodes, saved
 from rules_index.engines.r_tree.preorder import preorder
 from rules_index.engines.r_tree.search import find_overlapping
+from rules_index.index.boxes import Tree
+from rules_index.index.conjunction_arrays import InvalidArraysError
 
 
 class BoxTree(ABC):

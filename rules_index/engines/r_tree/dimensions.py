@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.boxes import Boxes
 from rules_index.engines.r_tree.box_store import BoxArrays
+from rules_index.index.boxes import Boxes
 from rules_index.kernels.jit import jit
 
 MOST_DIMENSIONS = 8

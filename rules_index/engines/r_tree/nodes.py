@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.flat import require, require_range
 from rules_index.engines.r_tree.box_store import BoxArrays, grown, loaded
+from rules_index.index.conjunction_arrays import require, require_range
 from rules_index.kernels.jit import jit
 
 FREE = -1

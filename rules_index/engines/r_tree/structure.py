@@ -7,8 +7,6 @@ from typing import Literal, Self
 
 import numpy as np
 
-from rules_index.engines.boxes import Boxes
-from rules_index.engines.flat import require
 from rules_index.engines.r_tree.box_store import BoxStore, loaded
 from rules_index.engines.r_tree.box_tree import BoxTree, load_parts
 from rules_index.engines.r_tree.dimensions import Dimensions, make_dimensions, most_selective
@@ -16,6 +14,8 @@ from rules_index.engines.r_tree.evaluation import evaluate_rows
 from rules_index.engines.r_tree.insertion import insert_entry, loose_node, nodes_needed, take_out
 from rules_index.engines.r_tree.nodes import FREE, ROOT, Nodes, free_node, reserve
 from rules_index.engines.r_tree.packing import pack
+from rules_index.index.boxes import Boxes
+from rules_index.index.conjunction_arrays import require
 
 Split = Literal["quadratic", "r_star"]
 

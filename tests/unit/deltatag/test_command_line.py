@@ -88,8 +88,8 @@ def test_init_makes_what_is_missing_and_leaves_the_rest(tmp_path: Path, capsys) 
 
 
 def test_the_template_is_a_whole_configuration_once_its_comments_are_taken_away(tmp_path: Path) -> None:
-    from pipelines.config import load_configuration
     from pipelines.initialise import TEMPLATE
+    from pipelines.settings.configuration import load_configuration
 
     _, *lines = TEMPLATE.splitlines()
     text = "\n".join(line.removeprefix("# ") for line in lines)
@@ -189,7 +189,7 @@ def joined(folder: Path) -> Path:
 
 
 def test_status_shows_the_last_run_in_the_zone_of_rules(folder: Path, capsys) -> None:
-    from pipelines.runs import DONE, MicroBatch, record_plan
+    from pipelines.lake.runs import DONE, MicroBatch, record_plan
     from pipelines.workspace import Workspace
 
     toml = Path("deltatag.toml")
@@ -231,7 +231,7 @@ def test_the_status_of_a_join_sums_what_its_streams_are_behind(joined: Path, cap
 
 
 def test_the_status_of_a_join_follows_its_micro_batches(joined: Path, capsys) -> None:
-    from pipelines.runs import DONE, MicroBatch, record_plan
+    from pipelines.lake.runs import DONE, MicroBatch, record_plan
     from pipelines.workspace import Workspace
 
     assert main(["compile"]) == 0
@@ -291,7 +291,7 @@ def test_a_failed_scope_is_one_and_the_others_are_done(folder: Path, capsys) -> 
 
 @pytest.mark.parametrize("missing", ["java", "jars"])
 def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys, missing: str) -> None:
-    from pipelines import runtime
+    from pipelines.spark import runtime
 
     error = runtime.JavaNotFoundError if missing == "java" else runtime.JarsNotFoundError
 
@@ -299,7 +299,7 @@ def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
         raise error(f"no {missing} here; put it there")
 
     monkeypatch.setattr(runtime, f"find_{missing}", fail)
-    monkeypatch.setattr("pipelines.session._running_session", lambda: None)
+    monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
     assert main(["tag"]) == 1
     assert f"no {missing} here; put it there" in capsys.readouterr().err
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.flat import GATE, Conjunctions
-from rules_index.engines.layout import Placement, set_widths
-from rules_index.engines.stored import Term
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.editable_conjunctions import Term
+from rules_index.index.layout import Placement, set_widths
 
 SIZES = {"few codes": [2, 3, 5, 12], "many codes": [2, 3, 103, 255, 256, 600, 20_000]}
 RULES = 60

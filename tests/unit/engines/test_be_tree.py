@@ -12,8 +12,8 @@ import pytest
 
 from rules_index.engines.be_tree import BETree, Events, interval, max_cap_for
 from rules_index.engines.be_tree.nodes import capacity_of
-from rules_index.engines.boxes import Boxes, Structure, Tree
-from rules_index.engines.flat import InvalidArraysError
+from rules_index.index.boxes import Boxes, Structure, Tree
+from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases
 
 Box = Mapping[int, tuple[int, int]]

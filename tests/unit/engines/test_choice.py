@@ -6,11 +6,11 @@ import numpy as np
 
 from benchmarks.kinds import KINDS
 from rules_index.engines import BETree, build
-from rules_index.engines.choice.costs import measured_costs
-from rules_index.engines.choice.plans import expected, sampled
-from rules_index.engines.choice.scanning import Scanning
-from rules_index.engines.layout import Placement
-from rules_index.kernels.panels import shuffles
+from rules_index.index.layout import Placement
+from rules_index.index.planner.access_plan import expected, sampled
+from rules_index.index.planner.costs import measured_costs
+from rules_index.index.planner.scan_costs import Scanning
+from rules_index.kernels.equality_blocks import shuffles
 from tests.unit.engines.test_lists import conjunctions_of
 
 ROWS = 2048

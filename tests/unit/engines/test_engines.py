@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.artifact import dumps
 from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
-from rules_index.engines.flat import GATE
-from rules_index.engines.layout import Placement
+from rules_index.index.artifact import dumps
+from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.layout import Placement
 from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
 from tests.cases import cases

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules_index.engines.boxes import Boxes
-from rules_index.engines.flat import InvalidArraysError
 from rules_index.engines.grid_file import GridFile
 from rules_index.engines.r_tree import RTree
 from rules_index.engines.r_tree.nodes import ROOT
+from rules_index.index.boxes import Boxes
+from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases
 from tests.unit.engines.test_r_tree import (
     Draw,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rules_index.engines import Asc, BETree, Conjunctions, Scan
-from rules_index.engines.flat import GATE
-from rules_index.engines.layout import Placement
+from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.layout import Placement
 
 Interval = tuple[int, int]
 

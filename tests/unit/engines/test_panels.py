@@ -7,10 +7,17 @@ import pytest
 
 from benchmarks.kinds import KINDS
 from rules_index.engines import build
-from rules_index.engines.flat import Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.kernels.equality_blocks import (
+    NAMED,
+    WIDEST,
+    add_compared,
+    add_compared_one_by_one,
+    can_shuffle,
+    side_by_side,
+)
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import LANES
-from rules_index.kernels.panels import NAMED, WIDEST, add_compared, add_compared_one_by_one, can_shuffle, side_by_side
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules_index.engines.boxes import Boxes, Tree
-from rules_index.engines.flat import InvalidArraysError
 from rules_index.engines.r_tree import RTree, scan_evaluate
 from rules_index.engines.r_tree.split import quadratic_split, r_star_split
+from rules_index.index.boxes import Boxes, Tree
+from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases
 
 Sides = dict[int, tuple[int, int]]

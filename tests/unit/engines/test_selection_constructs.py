@@ -7,8 +7,7 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from rules_index.engines.flat import GATE, Conjunctions, InvalidArraysError
-from rules_index.engines.selection_constructs import (
+from rules_index.engines.asc import (
     AdaptiveSearch,
     ConstructsTooLargeError,
     HybridSearch,
@@ -16,7 +15,8 @@ from rules_index.engines.selection_constructs import (
     Order,
     SelectionConstructs,
 )
-from rules_index.engines.selection_constructs import constructs as module
+from rules_index.engines.asc import constructs as module
+from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
 
 A1, A2, A3, A4 = range(4)
 CONSTANTS = [(30, 50), (20, 60), (10, 40), (25, 75)]

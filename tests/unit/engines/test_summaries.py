@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.kinds import KINDS
 from rules_index.engines import build
-from rules_index.engines.flat import Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import SKIMMED, summarise

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 import rules_index as ri
 from rules_index.engines import Conjunctions, Scan
-from rules_index.expressions.scope import Scope
-from rules_index.expressions.tree import Leaf
 from rules_index.implication.needs import needed
+from rules_index.language.scope import Scope
+from rules_index.language.typed import Leaf
 from tests import random_rows
 
 CASES = int(os.environ.get("DELTATAG_IMPLICATION_CASES", "60"))

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import rules_index as ri
-from rules_index.implication.reach import out_of_reach
+from rules_index.implication.disjoint_rules import out_of_reach
 from tests.unit.implication.random_pairs import Pairs
 from tests.unit.implication.test_findings import SCHEMA, truth_of
 

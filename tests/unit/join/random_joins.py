@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiled import CompiledRules
+from rules_index.index.compiled import CompiledRules
 from rules_index.join import Piece, Side
 
 STREAMS = ("alpha", "Beta", "c.d", "delta", "e", "f")

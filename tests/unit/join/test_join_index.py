@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.compiled import CompiledRules
-from rules_index.join import JoinIndex, Side, pieces
+from rules_index.index.compiled import CompiledRules
+from rules_index.join import JoinIndex, Side, joined_batches
 from tests.cases import cases
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
 
@@ -49,8 +49,8 @@ def test_a_join_equals_matching_every_combination_of_rows(
     for seed in range(CASES):
         draw, compiled, sides, windows = draw_join(seed, streams)
         if cut == "finely":
-            monkeypatch.setattr(pieces, "HITS", int(draw.random.integers(1, 100)))
-            monkeypatch.setattr(pieces, "ENTRIES", int(draw.random.integers(1, 50)))
+            monkeypatch.setattr(joined_batches, "HITS", int(draw.random.integers(1, 100)))
+            monkeypatch.setattr(joined_batches, "ENTRIES", int(draw.random.integers(1, 50)))
         index = JoinIndex.of(compiled, draw.streams)
         assert index.exact and len(index.uncertain) == 0
         for _ in range(2):

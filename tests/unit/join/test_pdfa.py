@@ -12,8 +12,8 @@ import pytest
 
 import rules_index as ri
 from rules_index.engines import Conjunctions
-from rules_index.engines.boxes import Boxes
-from rules_index.engines.stored import boxes_of
+from rules_index.index.boxes import Boxes
+from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.join.pdfa import JoinBuffer, SelectionJoin
 
 CASES = int(os.environ.get("DELTATAG_PDFA_CASES", "25"))

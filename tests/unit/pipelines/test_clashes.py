@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 import rules_index as ri
 from deltatag.__main__ import main
 from pipelines.compile import compile_is_due, compile_scopes, refusals_notice
-from pipelines.index_store import newest_index, read_index
+from pipelines.lake.index_store import newest_index, read_index
 from pipelines.lint import lint_scopes
 
 STREAMS = {name: {"source": "lake/source", "event_time": "t"} for name in ("s", "other")}

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.class_archive import QUIET, archive_name, java_options
-from pipelines.config import parse_configuration
-from pipelines.runtime import JavaHome, find_java
-from pipelines.session import start_settings
+from pipelines.settings.configuration import parse_configuration
+from pipelines.spark.class_archive import QUIET, archive_name, java_options
+from pipelines.spark.runtime import JavaHome, find_java
+from pipelines.spark.session import start_settings
 
 
 @pytest.fixture(scope="module")

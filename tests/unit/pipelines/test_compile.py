@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 import rules_index as ri
 from pipelines.compile import compile_is_due, compile_scopes
 from pipelines.errors import IndexDamagedError, TableError
-from pipelines.index_store import fetch_index, newest_index, read_index, update_statistics
-from pipelines.tables import CHUNK_BYTES
+from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
+from pipelines.lake.tables import CHUNK_BYTES
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 
@@ -300,7 +300,7 @@ def test_a_damaged_index_is_found_and_compiled_anew(workspace, add_rules, how: s
 
 
 def test_a_large_index_is_stored_in_chunks(workspace, tmp_path) -> None:
-    from pipelines.index_store import store_index
+    from pipelines.lake.index_store import store_index
 
     path = tmp_path / "index"
     data = bytes(range(256)) * (CHUNK_BYTES // 256 * 2 + 5)

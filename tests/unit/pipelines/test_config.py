@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.config import Start, load_configuration
-from pipelines.config_section import parse_duration, parse_size
 from pipelines.errors import ConfigurationError
+from pipelines.settings.configuration import Start, load_configuration
+from pipelines.settings.section import parse_duration, parse_size
 
 MINIMAL = '[lake]\nroot = "lake"\n'
 STREAM = MINIMAL + '[streams.flights]\nsource = "lake/flights"\n'

@@ -8,7 +8,7 @@ import random
 
 import pytest
 
-from pipelines.culprits import MOST_ASKED, MOST_CULPRITS, Search
+from pipelines.recovery.culprits import MOST_ASKED, MOST_CULPRITS, Search
 
 
 def found(search: Search, dies, chance: random.Random) -> tuple[Search, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
-from pipelines.index_store import fetch_index, newest_index, store_index
+from pipelines.lake.index_store import fetch_index, newest_index, store_index
 
 
 def test_runs_at_once_store_an_index_once(new_workspace, tmp_path) -> None:

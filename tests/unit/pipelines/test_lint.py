@@ -13,10 +13,10 @@ import pytest
 from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.lake.runs import DONE, MicroBatch, record_plan
 from pipelines.lint import Finding, LintResult, lint_scopes
-from pipelines.runs import DONE, MicroBatch, record_plan
 from pipelines.scopes import scope_of
-from pipelines.source_ranges import source_ranges
+from pipelines.sources.value_ranges import source_ranges
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 ROWS = pl.DataFrame(

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from pipelines.compile import ScopeResult, compile_scopes
-from pipelines.index_store import newest_index
+from pipelines.lake.index_store import newest_index
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.scopes import scope_of
 

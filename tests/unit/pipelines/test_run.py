@@ -9,10 +9,10 @@ import pytest
 
 from pipelines import run
 from pipelines.compile import ScopeResult
-from pipelines.config import parse_configuration
 from pipelines.errors import PipelineError, SourceError
 from pipelines.join import JoinResult
 from pipelines.run import OpenGates, run_due
+from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import TagResult
 from pipelines.workspace import Workspace
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
-from pipelines.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
+from pipelines.lake.runs import DONE, PLANNED, MicroBatch, batches, last_batch, record_done, record_plan
 
 
 def planned(scope: str, number: int, **plan: object) -> MicroBatch:
@@ -54,7 +54,7 @@ def test_concurrent_plans_agree(new_workspace) -> None:
 def test_the_last_one_is_found_in_the_newest_file_alone(new_workspace, monkeypatch) -> None:
     from deltalake import write_deltalake
 
-    from pipelines import runs
+    from pipelines.lake import runs
 
     lake = new_workspace(spark=False).lake
     read: list[int] = []
@@ -79,7 +79,7 @@ def test_a_plan_is_revised_once(new_workspace) -> None:
     from datetime import timedelta
 
     from pipelines.errors import RestartedError
-    from pipelines.runs import revise
+    from pipelines.lake.runs import revise
 
     lake = new_workspace(spark=False).lake
     first = record_plan(lake, planned("s", 0, by="it's one", series="x"))
@@ -98,7 +98,7 @@ def test_a_plan_is_revised_once(new_workspace) -> None:
 
 
 def test_a_reset_of_a_plan_that_was_being_planned_anew_gives_up_both(new_workspace) -> None:
-    from pipelines.runs import given_up, plan_reset, revise
+    from pipelines.lake.runs import given_up, plan_reset, revise
 
     lake = new_workspace(spark=False).lake
     first = record_plan(lake, planned("s", 0, series="x"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pipelines.config import Start
 from pipelines.errors import SourceChangedError, SourceError
-from pipelines.source import Position, Slice, Source, position_from_plan, rows_of
+from pipelines.settings.configuration import Start
+from pipelines.sources.source import Position, Slice, Source, position_from_plan, rows_of
 
 
 class FakeLog:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.statements import statements_of
+from pipelines.spark.statements import statements_of
 
 
 @pytest.mark.parametrize(

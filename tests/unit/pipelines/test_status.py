@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from pipelines.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
+from pipelines.lake.runs import DONE, PLANNED, MicroBatch, record_done, record_plan
 from pipelines.status import status
 
 

@@ -1,0 +1,269 @@
+"""Compiled rules in `rule_index`: one commit per index, chunks of 8 MiB, checked against their SHA-256."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
+from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.runs import PLANNED, last_batch
+from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
+from pipelines.scratch import indexes_folder, keep
+
+_DESCRIPTION = [c.name for c in RULE_INDEX.columns if c.name not in ("data", "chunk")]
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StoredIndex:
+    """What `rule_index` says about one index, without its bytes."""
+
+    scope: str
+    rules_version: int
+    fingerprint: str
+    engine: str
+    format_version: int
+    sha256: str
+    bytes: int
+    chunks: int
+    statistics: Mapping[str, Any]
+    created_at: datetime
+
+
+def newest_index(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex | None:
+    """The scope's newest index (or the newest of one fingerprint); None if there is none."""
+    filters: list[tuple[str, str, Any]] = [("scope", "=", scope), ("chunk", "=", 0)]
+    if fingerprint is not None:
+        filters.append(("fingerprint", "=", fingerprint))
+    with _damage(scope):
+        rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
+    if not rows:
+        return None
+    row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
+    return StoredIndex(**{**row, "statistics": json.loads(row["statistics"])})
+
+
+def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex:
+    """Like newest_index, but NoIndexError where there is none."""
+    found = newest_index(lake, scope, fingerprint)
+    if found is None:
+        which = f" with the fingerprint {fingerprint}" if fingerprint else ""
+        raise NoIndexError(
+            f"The scope {scope} has no index{which} to tag with. Make it with: deltatag compile {scope}. Where "
+            'on_reject is "hold", first correct the rules of it that rule_rejects lists.'
+        )
+    return found
+
+
+def load_planned(lake: Lake, scope: str, fingerprint: str, command: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
+    """The index of a planned micro-batch, and its file. IndexOutdatedError if it is not to be had, with the way out."""
+    try:
+        stored = index_to_tag_with(lake, scope, fingerprint)
+        path = fetch_index(lake, stored)
+        return stored, ri.load(path), path
+    except (NoIndexError, IndexDamagedError, ri.ArtifactError) as error:
+        raise IndexOutdatedError(
+            f"The unfinished micro-batch of {scope} needs the index {fingerprint[:12]} that it was planned with, which "
+            f"cannot be read: {error} If another version of deltatag has planned it, let that one finish it. Else "
+            f"compile the rules (deltatag compile {scope}): a micro-batch of which no rows are written yet then "
+            f"goes on with the new index, any other can only be taken anew with the whole source: {command} --restart"
+        ) from error
+
+
+def store_index(
+    lake: Lake,
+    scope: str,
+    rules_version: int,
+    fingerprint: str,
+    engine: str,
+    path: Path,
+    statistics: Mapping[str, Any],
+    anew: bool = False,
+) -> StoredIndex:
+    """Write the index file at `path` as the scope's newest, in one commit; gives that of another run that was first.
+
+    `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged; the one
+    of an unfinished micro-batch is kept.
+    """
+    from deltalake import (
+        ColumnProperties,
+        CommitProperties,
+        Transaction,
+        WriterProperties,
+        exceptions,
+        write_deltalake,
+    )
+
+    size = path.stat().st_size
+    stored = StoredIndex(
+        scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
+        size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
+    )  # fmt: skip
+    # nobody looks for an index by its bytes: the least and the largest would be copies of them
+    plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
+    writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
+    # of runs that store the same index at once one commits, and the others see it
+    mark = Transaction(f"deltatag/index/{scope}/{fingerprint}", time.time_ns())
+    for attempt in range(_ATTEMPTS):
+        table = lake.delta("rule_index")
+        mode: dict[str, Any] = {"mode": "append"}
+        kept = None
+        if anew:
+            kept = _unfinished(lake, scope, fingerprint)
+            mode = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
+        elif (found := newest_index(lake, scope)) is not None and found.fingerprint == fingerprint:
+            return found
+        rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
+        chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
+        marked = CommitProperties(app_transactions=[mark])
+        try:
+            write_deltalake(table, chunks, writer_properties=writer, commit_properties=marked, **mode)
+            return stored
+        except exceptions.CommitFailedError as error:
+            if attempt == _ATTEMPTS - 1:
+                raise _not_written(lake, scope, error) from error
+            time.sleep(0.05 * (attempt + 1))
+        except (exceptions.DeltaError, OSError) as error:
+            raise _not_written(lake, scope, error) from error
+    return stored
+
+
+def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | None:
+    """The index, and a file of it, that the scope's unfinished micro-batch is to be repeated with; None where there is
+    no such index but that of a fingerprint, or it is damaged."""
+    last = last_batch(lake, scope)
+    if last is None or last.state != PLANNED or last.fingerprint in (None, but):
+        return None
+    try:
+        stored = newest_index(lake, scope, last.fingerprint)
+        return None if stored is None else (stored, fetch_index(lake, stored))
+    except IndexDamagedError:
+        return None
+
+
+def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any]) -> None:
+    """Have the statistics of a stored index say `found`, in one commit; nothing is written where they do already.
+
+    Statistics that another process has changed since `stored` was read stay as that one wrote them. TableError if the
+    table cannot be written.
+    """
+    from deltalake import exceptions
+
+    if all(name in stored.statistics and stored.statistics[name] == value for name, value in found.items()):
+        return
+    before, after = _as_text(stored.statistics), _as_text({**stored.statistics, **found})
+    same = f"scope = {_literal(stored.scope)} AND created_at = '{stored.created_at.isoformat()}'"
+    for attempt in range(_ATTEMPTS):
+        try:
+            lake.delta("rule_index").update(
+                updates={"statistics": _literal(after)}, predicate=f"{same} AND statistics = {_literal(before)}"
+            )
+            return
+        except exceptions.CommitFailedError as error:
+            if attempt == _ATTEMPTS - 1:
+                raise _not_written(lake, stored.scope, error) from error
+            time.sleep(0.05 * (attempt + 1))
+        except (exceptions.DeltaError, OSError) as error:
+            raise _not_written(lake, stored.scope, error) from error
+
+
+def _not_written(lake: Lake, scope: str, error: Exception) -> TableError:
+    return TableError(f"The index of {scope} cannot be written to {lake.uri('rule_index')}: {first_line(error)}")
+
+
+def _literal(text: str) -> str:
+    """The text as a literal of SQL, as delta-rs reads it."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _as_text(statistics: Mapping[str, Any]) -> str:
+    return json.dumps(dict(statistics), sort_keys=True)
+
+
+def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
+    """The rows of `rule_index` that hold a file, one at a time, since a file may be large."""
+    schema = arrow_schema(RULE_INDEX)
+    shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
+    shared["statistics"] = _as_text(stored.statistics)
+    with path.open("rb") as file:
+        for chunk in range(stored.chunks):
+            row = pa.RecordBatch.from_pylist([{**shared, "chunk": chunk}], schema=schema)
+            yield row.set_column(schema.get_field_index("data"), "data", _binary(file.read(CHUNK_BYTES)))
+
+
+def _binary(data: bytes) -> pa.Array:
+    """An array of one value, which is not copied."""
+    offsets = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def format_version_of(statistics: Mapping[str, Any]) -> int:
+    """The version of the bytes' layout that the index's own statistics name."""
+    return int(statistics.get("format_version", 1))
+
+
+def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
+    """A local file of the index, named by its SHA-256, so that a new index is a new file; checked each time.
+
+    It stays as long as this process lives.
+    """
+    path = indexes_folder() / f"{stored.sha256}.index"
+    if keep(path) and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
+        return path
+    data = read_index(lake, stored)
+    handle, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    keep(path)
+    return path
+
+
+def read_index(lake: Lake, stored: StoredIndex) -> bytes:
+    """The index's bytes out of the table; IndexDamagedError if they are not those that were written."""
+    filters: list[tuple[str, str, Any]] = [("scope", "=", stored.scope), ("fingerprint", "=", stored.fingerprint)]
+    with _damage(stored.scope):
+        rows = lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk").to_pylist()
+    data = b"".join(row["data"] for row in rows if row["created_at"] == stored.created_at)
+    if hashlib.sha256(data).hexdigest() != stored.sha256:
+        raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))
+    return data
+
+
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _damage(scope: str) -> Any:
+    """Turn an unreadable file of `rule_index` into IndexDamagedError."""
+    try:
+        yield
+    except TableError as error:
+        raise IndexDamagedError(_advice(scope, str(error))) from error
+
+
+def _advice(scope: str, reason: str) -> str:
+    return f"The stored index of {scope} is damaged: {reason}. Compile it anew with: deltatag compile {scope} --force"

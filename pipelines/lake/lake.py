@@ -1,0 +1,232 @@
+"""Where deltatag's tables are, and how they are made, read and written: small ones by delta-rs, without a JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.tables import LAKE_TABLES, Table
+from pipelines.settings.configuration import LakeSettings
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+}
+
+
+class Lake:
+    """deltatag's own tables, below a folder or URI or in a catalog."""
+
+    def __init__(self, settings: LakeSettings, spark: Callable[[], SparkSession]) -> None:
+        """`spark` gives the session; it is called only where a catalog must be asked, or a frame is wanted."""
+        self.settings = settings
+        self._spark = spark
+        self._locations: dict[str, str] = {}
+
+    def uri(self, name: str) -> str:
+        """Path or URI of the table's folder; of a catalog's table MissingTableError if it does not exist."""
+        if self.settings.root is not None:
+            return self.settings.place(name)
+        if name not in self._locations:
+            self._locations[name] = catalog_location(self._spark(), self.sql_name(name))
+        return self._locations[name]
+
+    def sql_name(self, name: str) -> str:
+        """How a Spark SQL statement names the table."""
+        if self.settings.root is not None:
+            return f"delta.`{self.uri(name)}`"
+        return self.settings.place(name)
+
+    def exists(self, name: str) -> bool:
+        """True if the table is there."""
+        from deltalake import DeltaTable
+
+        try:
+            return bool(DeltaTable.is_deltatable(delta_rs_uri(self.uri(name))))
+        except MissingTableError:
+            return False
+
+    def delta(self, name: str, version: int | None = None) -> DeltaTable:
+        """The table as delta-rs sees it; MissingTableError says how to make it."""
+        return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
+
+    def version(self, name: str) -> int:
+        """The newest Delta version of the table."""
+        return int(self.delta(name).version())
+
+    def arrow(
+        self,
+        name: str,
+        columns: list[str] | None = None,
+        filters: list[tuple[str, str, Any]] | None = None,
+        version: int | None = None,
+    ) -> pa.Table:
+        """Rows of the table (all, or those that satisfy every (column, operator, value)), read by delta-rs."""
+        from deltalake import exceptions
+
+        table = self.delta(name, version)
+        try:
+            return table.to_pyarrow_table(columns=columns, filters=filters)
+        except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+            raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
+
+    def frame(self, name: str, version: int | None = None) -> DataFrame:
+        """The table (at `version`, or as it is) as a Spark DataFrame."""
+        if not self.exists(name):
+            raise MissingTableError(f"There is no table {name} at {self.uri(name)} yet. {_how_to_make(name)}")
+        reader = self._spark().read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.uri(name)) if self.settings.root is not None else reader.table(self.sql_name(name))
+
+    def rule_id_type(self) -> str:
+        """ "string" or "bigint": the type of `rules.rule_id`."""
+        kind = next(
+            (f.type for f in self.delta("rules").schema().fields if f.name == "rule_id"),
+            None,
+        )
+        return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
+
+    def create(self, name: str, id_type: str = "string") -> bool:
+        """Make one of the four tables of every lake; False if it was there already, and is left as it is."""
+        if self.settings.root is None:
+            return self._create_in_catalog(name, id_type)
+        if self.exists(name):
+            return False
+        from deltalake import DeltaTable
+
+        table = LAKE_TABLES[name]
+        if "://" not in self.uri(name):
+            Path(self.uri(name)).mkdir(parents=True, exist_ok=True)
+        DeltaTable.create(
+            delta_rs_uri(self.uri(name)),
+            arrow_schema(table, id_type),
+            mode="ignore",
+            partition_by=list(table.partition_by) or None,
+            configuration=dict(table.properties),
+            description=table.grain,
+        )
+        return True
+
+    def _create_in_catalog(self, name: str, id_type: str) -> bool:
+        spark, table = self._spark(), LAKE_TABLES[name]
+        if spark.catalog.tableExists(self.sql_name(name)):
+            return False
+        spark.sql(create_statement(self.sql_name(name), table, id_type))
+        return True
+
+
+def _bad_id(kind: object) -> str:
+    raise TableError(f"The column rule_id of the table rules has the type {kind}; it must be STRING or BIGINT.")
+
+
+def _how_to_make(name: str) -> str:
+    if name in LAKE_TABLES:
+        return "Make it with: deltatag init"
+    scope = re.sub(r"^quarantine_|_tagged$|_matches$", "", name)
+    return f"It is made by the first run of deltatag tag {scope}, or of deltatag join {scope} where that is a join."
+
+
+def arrow_schema(table: Table, id_type: str = "string") -> pa.Schema:
+    """The table's columns as Arrow types; `rule_id` has the type `id_type`."""
+    fields = []
+    for column in table.columns:
+        kind = id_type if column.name == "rule_id" and table.name == "rules" else column.type
+        fields.append(pa.field(column.name, _ARROW_TYPES[kind], metadata={"comment": column.comment}))
+    return pa.schema(fields)
+
+
+def create_statement(sql_name: str, table: Table, id_type: str = "string") -> str:
+    """The CREATE TABLE statement of the table, for Spark SQL."""
+    columns = ", ".join(
+        f"{c.name} {id_type if c.name == 'rule_id' and table.name == 'rules' else c.type} COMMENT {_text(c.comment)}"
+        for c in table.columns
+    )
+    partition = f" PARTITIONED BY ({', '.join(table.partition_by)})" if table.partition_by else ""
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in table.properties.items())
+    return f"CREATE TABLE IF NOT EXISTS {sql_name} ({columns}) USING DELTA{partition} TBLPROPERTIES ({properties})"
+
+
+def _text(value: str) -> str:
+    """A text as a literal of Spark SQL."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def delta_rs_uri(uri: str) -> str:
+    """The same place as delta-rs spells it."""
+    return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri))
+
+
+def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
+    """The Delta table at `uri` through delta-rs; MissingTableError or TableError, which name `what`, if it fails."""
+    from deltalake import DeltaTable, exceptions
+
+    try:
+        return DeltaTable(delta_rs_uri(uri), version=version)
+    except exceptions.TableNotFoundError:
+        if version is not None:
+            _refuse_if_version_is_gone(uri, version, what)
+        raise MissingTableError(f"There is no Delta table at {uri} ({what}). {advice}") from None
+    except (exceptions.DeltaError, OSError, ValueError) as error:
+        if version is not None:
+            _refuse_if_version_is_gone(uri, version, what)
+        raise TableError(f"{what} at {uri} cannot be opened: {first_line(error)}") from error
+
+
+def rows_in(table: DeltaTable) -> int | None:
+    """Rows of a table by its log; None where it does not say."""
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        from deltalake import QueryBuilder
+
+        # the log's counts are of rows before some were deleted
+        counted = QueryBuilder().register("rows_in", table).execute("SELECT count(*) AS n FROM rows_in").read_all()
+        return int(pa.table(counted)["n"][0].as_py())
+    files = pa.table(table.get_add_actions())
+    rows = files["num_records"] if "num_records" in files.column_names else None
+    return None if rows is None or rows.null_count else sum(rows.to_pylist())
+
+
+def _refuse_if_version_is_gone(uri: str, version: int, what: str) -> None:
+    """TableError where the table is there, and only this version of it cannot be read any more, or yet."""
+    from deltalake import DeltaTable, exceptions
+
+    try:
+        newest = int(DeltaTable(delta_rs_uri(uri)).version())
+    except (exceptions.DeltaError, OSError, ValueError):
+        return
+    when = "is newer than the newest one" if version > newest else "was removed by the table's log retention"
+    raise TableError(f"Version {version} of {what} at {uri} cannot be read: it {when} ({newest} is the newest).")
+
+
+def catalog_location(spark: SparkSession, sql_name: str) -> str:
+    """The folder of a catalog's Delta table; MissingTableError if there is none of that name."""
+    from pyspark.errors import PySparkException
+
+    try:
+        row = spark.sql(f"DESCRIBE DETAIL {sql_name}").first()
+    except PySparkException as error:
+        raise MissingTableError(f"There is no Delta table {sql_name} in the catalog: {first_line(error)}") from None
+    assert row is not None
+    return str(row["location"])
+
+
+def first_line(error: object) -> str:
+    """The first line of an error's text that says anything, for a message of one paragraph."""
+    lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)

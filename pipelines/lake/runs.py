@@ -1,0 +1,268 @@
+"""The micro-batches of each stream and join: planned before the first write, done after the last."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from pipelines.errors import RestartedError, TableError
+from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.tables import RUNS
+
+PLANNED = "planned"
+DONE = "done"
+RESET = "reset"
+
+_ATTEMPTS = 20
+_COMPACT_EVERY = 100
+_COMPACTED_BYTES = 1 << 18
+"""Size from which a file of `runs` is left alone: what a run reads and what it writes anew stay within it."""
+OF_ATTEMPTS = ("attempts", "search")
+"""What a plan says of attempts that were begun, as long as the micro-batch is not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """One row of `runs`. `plan` is what the source gave for it; the figures are None until it is done."""
+
+    scope: str
+    batch: int
+    state: str
+    plan: Mapping[str, Any]
+    rules_version: int | None
+    fingerprint: str | None
+    source_version: int | None
+    started_at: datetime
+    rows: int | None = None
+    matches: int | None = None
+    quarantined: int | None = None
+    errors: Mapping[str, int] = field(default_factory=dict)
+    seconds: float | None = None
+
+
+def last_batch(lake: Lake, scope: str) -> MicroBatch | None:
+    """The scope's micro-batch of the highest number, whatever its state; None before the first."""
+    return next(newest_first(lake, scope), None)
+
+
+def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
+    """The scope's micro-batches by descending number; of `runs` only the newest files are read that those asked for
+    are in, as the log's statistics tell."""
+    table = lake.delta("runs")
+    fragments = {_name(each.path): each for each in _reading(lake, lambda: list(_fragments(table)))}
+    waiting: list[dict[str, Any]] = []
+    files = sorted(_files_of(table, scope), key=lambda file: file[0])
+    while files or waiting:
+        # no file has a higher number than the newest that is left
+        if not files or (waiting and waiting[-1]["batch"] >= files[-1][0]):
+            yield _from_row(waiting.pop())
+            continue
+        fragment = fragments[files.pop()[1]]
+        waiting += _reading(lake, partial(_rows_in, fragment, scope))
+        waiting.sort(key=lambda row: row["batch"])
+
+
+def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
+    """The files that can have rows of a scope: the highest number in each, and its name."""
+    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    found = []
+    for action in actions:
+        low, high = action.get("min.scope"), action.get("max.scope")
+        if low is None or high is None or low <= scope <= high:
+            most = action.get("max.batch")
+            found.append((float("inf") if most is None else float(most), _name(action["path"])))
+    return found
+
+
+def _fragments(table: Any) -> Iterator[Any]:
+    found: Iterator[Any] = table.to_pyarrow_dataset().get_fragments()
+    return found
+
+
+def _rows_in(fragment: Any, scope: str) -> list[dict[str, Any]]:
+    import pyarrow.dataset as ds
+
+    rows: pa.Table = fragment.to_table(arrow_schema(RUNS), filter=ds.field("scope") == scope)
+    return rows.to_pylist()
+
+
+def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
+    """What is read of `runs`; TableError if it cannot be."""
+    from deltalake import exceptions
+
+    try:
+        return read()
+    except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+        raise TableError(f"The table runs at {lake.uri('runs')} cannot be read: {first_line(error)}") from error
+
+
+def _name(path: str) -> str:
+    """A file's own name, which no two files of a table share."""
+    return PurePosixPath(unquote(path)).name
+
+
+def batches(lake: Lake, scope: str | None = None) -> list[MicroBatch]:
+    """All micro-batches (of one scope), ascending by scope and number."""
+    rows = lake.arrow("runs", None, [("scope", "=", scope)] if scope is not None else None)
+    return [_from_row(row) for row in rows.sort_by([("scope", "ascending"), ("batch", "ascending")]).to_pylist()]
+
+
+def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:
+    """Write a plan. Where another process has planned the same number first, its plan is returned instead.
+
+    RestartedError if that process empties the tables.
+    """
+    recorded = _record(lake, batch)
+    if recorded.plan.get("reset"):
+        raise RestartedError(
+            f"Another run has restarted {batch.scope} meanwhile, and takes everything anew; this one ends here."
+        )
+    return recorded
+
+
+def _record(lake: Lake, batch: MicroBatch) -> MicroBatch:
+    _merge(lake, batch)
+    return _recorded(lake, batch)
+
+
+def _recorded(lake: Lake, batch: MicroBatch) -> MicroBatch:
+    """The micro-batch of this number as `runs` has it."""
+    return next(each for each in newest_first(lake, batch.scope) if each.batch == batch.batch)
+
+
+def record_done(lake: Lake, batch: MicroBatch) -> None:
+    """Write the state and figures of a micro-batch that has ended; one that `runs` has as ended stays as it is.
+
+    RestartedError where another process has planned it anew meanwhile.
+    """
+    plan = {key: value for key, value in batch.plan.items() if key not in OF_ATTEMPTS}
+    done = replace(batch, state=DONE, plan=plan)
+    if not _merge(lake, done, batch.started_at):
+        found = _recorded(lake, batch)
+        if found.state != DONE or found.started_at != batch.started_at:
+            raise taken_over(batch)
+    if batch.batch % _COMPACT_EVERY == _COMPACT_EVERY - 1:
+        _compact(lake)
+
+
+def taken_over(batch: MicroBatch) -> RestartedError:
+    """The error of a run whose micro-batch another one has planned anew."""
+    return RestartedError(
+        f"Another run has planned micro-batch {batch.batch} of {batch.scope} anew meanwhile, and does it; this one "
+        "ends here, and has written nothing of it."
+    )
+
+
+def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: Any) -> MicroBatch:
+    """Give an unfinished micro-batch another plan, in one atomic step; gives it as `runs` has it now.
+
+    `changes` are other columns. `started_at` tells one plan of a micro-batch from the next: what tells of attempts
+    alone leaves it as it is. RestartedError where `runs` has another plan than `planned`, or the micro-batch as done.
+    """
+    revised = replace(planned, plan=plan, **changes)
+    if not _merge(lake, revised, planned.started_at, planned.plan):
+        raise taken_over(planned)
+    return revised
+
+
+def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
+    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is thereby given up.
+
+    The plan names as `given_up` the series of the micro-batches until now: another run may be writing one of them.
+    """
+    while last.state != RESET:
+        if last.state == PLANNED:
+            try:
+                record_done(lake, replace(last, rows=0, matches=0, quarantined=0, seconds=0.0))
+            except RestartedError:
+                last = _recorded(lake, last)
+                continue
+        plan = {"reset": True, "series": uuid.uuid4().hex, "given_up": [last.plan["series"], *given_up(last.plan)]}
+        reset = MicroBatch(last.scope, last.batch + 1, RESET, plan, None, None, None, datetime.now(UTC))
+        last = _record(lake, reset)
+    return last
+
+
+def given_up(plan: Mapping[str, Any]) -> list[str]:
+    """The series that a plan gives up: none, one, or those of a plan that had given up another one."""
+    found = plan.get("given_up", [])
+    return [found] if isinstance(found, str) else list(found)
+
+
+def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
+    """Write that the tables have been emptied; gives the micro-batch as it is now."""
+    done = replace(batch, state=DONE, rows=0, matches=0, quarantined=0, seconds=0.0)
+    record_done(lake, done)
+    return done
+
+
+def _merge(
+    lake: Lake, batch: MicroBatch, before: datetime | None = None, plan: Mapping[str, Any] | None = None
+) -> bool:
+    """One atomic step: insert the row if its number is free, or, with `before`, replace the unfinished row of its
+    number that was planned then, and has this `plan`, if one is given. True if a row was written."""
+    from deltalake import exceptions
+
+    predicate = (
+        f"t.scope = s.scope AND t.batch = s.batch AND t.scope = {_literal(batch.scope)} AND t.batch = {batch.batch}"
+    )
+    same = f"t.state <> '{DONE}' AND t.started_at = '{before.isoformat()}'" if before is not None else ""
+    if plan is not None:
+        same += f" AND t.plan = {_literal(json.dumps(dict(plan)))}"
+    for attempt in range(_ATTEMPTS):
+        merger = lake.delta("runs").merge(_to_rows(batch), predicate, source_alias="s", target_alias="t")
+        if before is not None:
+            merger = merger.when_matched_update_all(predicate=same)
+        else:
+            merger = merger.when_not_matched_insert_all()
+        try:
+            done = merger.execute()
+            return bool(done["num_target_rows_inserted"] or done["num_target_rows_updated"])
+        except exceptions.CommitFailedError as error:
+            # Another process committed to `runs` meanwhile: look again, then decide anew.
+            if attempt == _ATTEMPTS - 1:
+                raise TableError(f"The table runs is being written too often by others: {first_line(error)}") from error
+            time.sleep(0.05 * (attempt + 1))
+        except (exceptions.DeltaError, OSError) as error:
+            raise TableError(f"The table runs at {lake.uri('runs')} cannot be written: {first_line(error)}") from error
+    return False
+
+
+def _literal(text: str) -> str:
+    """The text as a literal of SQL, as delta-rs reads it."""
+    escaped = text.replace("'", "''")
+    return f"'{escaped}'"
+
+
+def _compact(lake: Lake) -> None:
+    """Merge the small files that single rows leave behind; a conflict only puts it off."""
+    from deltalake import exceptions
+
+    try:
+        lake.delta("runs").optimize.compact(target_size=_COMPACTED_BYTES)
+    except exceptions.DeltaError:
+        return
+
+
+def _to_rows(batch: MicroBatch) -> pa.Table:
+    row = {name: getattr(batch, name) for name in MicroBatch.__slots__}
+    row["plan"] = json.dumps(dict(batch.plan))
+    row["errors"] = sorted(batch.errors.items())
+    return pa.Table.from_pylist([row], schema=arrow_schema(RUNS))
+
+
+def _from_row(row: Mapping[str, Any]) -> MicroBatch:
+    values = {name: row[name] for name in MicroBatch.__slots__}
+    values["plan"] = json.loads(row["plan"])
+    values["errors"] = dict(row["errors"] or ())
+    return MicroBatch(**values)

@@ -1,0 +1,265 @@
+"""The definitions of deltatag's tables, as data: columns with type and meaning, properties, partitions.
+
+Types are Spark's names. The tables of a stream take their other columns from the stream's source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from pipelines.settings.configuration import Stream
+
+CHUNK_BYTES = 8 << 20
+"""Most bytes of an index in one row of `rule_index`."""
+
+_DELTA_RS = {"delta.enableDeletionVectors": "false"}
+"""Every table stays readable by delta-rs, whatever the platform's defaults are."""
+_LONG = "interval 3650 days"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, its Spark type, what it means, and whether a row must have it."""
+
+    name: str
+    type: str
+    comment: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: `grain` says what a row is."""
+
+    name: str
+    grain: str
+    columns: tuple[Column, ...]
+    properties: dict[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+
+    def column(self, name: str) -> Column:
+        """The column of this name; KeyError if there is none."""
+        return next((c for c in self.columns if c.name == name), None) or _no_column(self.name, name)
+
+
+def _no_column(table: str, name: str) -> Column:
+    raise KeyError(f"{table}.{name}")
+
+
+RULES = Table(
+    "rules",
+    "one rule",
+    (
+        Column("rule_id", "string", "The rule's name, unique among enabled rules.", True),
+        Column(
+            "scope",
+            "string",
+            "The stream or the join whose columns the rule reads.",
+            True,
+        ),
+        Column(
+            "expression",
+            "string",
+            "A Boolean Spark SQL expression over the scope's columns.",
+            True,
+        ),
+        Column("enabled", "boolean", "FALSE switches the rule off; NULL counts as TRUE."),
+        Column(
+            "valid_from",
+            "timestamp",
+            "First event time for which the rule holds; NULL: unbounded.",
+        ),
+        Column(
+            "valid_to",
+            "timestamp",
+            "First event time for which it holds no longer; NULL: unbounded.",
+        ),
+        Column("priority", "int", "For the readers of matches; deltatag does not use it."),
+        Column(
+            "labels",
+            "map<string,string>",
+            "For the readers of matches; deltatag does not use it.",
+        ),
+        Column("owner", "string", "Who answers for the rule."),
+        Column("description", "string", "What the rule is for."),
+    ),
+    {
+        **_DELTA_RS,
+        "delta.enableChangeDataFeed": "true",
+        "delta.logRetentionDuration": _LONG,
+        "delta.deletedFileRetentionDuration": _LONG,
+    },
+)
+
+RULE_REJECTS = Table(
+    "rule_rejects",
+    "one rule of the current version that did not compile",
+    (
+        Column("scope", "string", "The rule's scope as written."),
+        Column("rule_id", "string", "The rule's id as written."),
+        Column("rules_version", "bigint", "The version of `rules` that was compiled.", True),
+        Column("error", "string", "A stable code such as SYNTAX or UNKNOWN_COLUMN.", True),
+        Column("message", "string", "What is wrong and what to do.", True),
+        Column("position", "int", "0-based offset in the expression; NULL if unknown."),
+    ),
+    _DELTA_RS,
+)
+
+RULE_INDEX = Table(
+    "rule_index",
+    "one chunk of one scope's compiled rules",
+    (
+        Column("scope", "string", "The stream or the join.", True),
+        Column("rules_version", "bigint", "The version of `rules` that was compiled.", True),
+        Column("fingerprint", "string", "SHA-256 of what decides a match.", True),
+        Column("engine", "string", "How the index organises the rules.", True),
+        Column("format_version", "int", "Version of the bytes' layout.", True),
+        Column("sha256", "string", "SHA-256 of the whole index's bytes.", True),
+        Column("bytes", "bigint", "Length of the whole index.", True),
+        Column("chunk", "int", "Number of this chunk, from 0.", True),
+        Column("chunks", "int", "How many chunks the index has.", True),
+        Column("data", "binary", "The bytes of this chunk, at most 8 MiB.", True),
+        Column(
+            "statistics",
+            "string",
+            "JSON: counts, sizes, seconds, and what was compiled.",
+            True,
+        ),
+        Column("created_at", "timestamp", "When it was compiled.", True),
+    ),
+    {**_DELTA_RS, "delta.dataSkippingNumIndexedCols": "3"},
+    ("scope",),
+)
+
+RUNS = Table(
+    "runs",
+    "one micro-batch of one stream or join",
+    (
+        Column("scope", "string", "The stream or the join.", True),
+        Column(
+            "batch",
+            "bigint",
+            "Number of the micro-batch, ascending from 0 in its scope.",
+            True,
+        ),
+        Column("state", "string", "planned, done, or reset while `--restart` empties the tables.", True),
+        Column(
+            "plan",
+            "string",
+            "JSON: which part of the source the micro-batch takes.",
+            True,
+        ),
+        Column("rules_version", "bigint", "The version of `rules` that tags it."),
+        Column("fingerprint", "string", "The index that tags it."),
+        Column(
+            "source_version",
+            "bigint",
+            "The last version of the source that it takes rows from.",
+        ),
+        Column(
+            "rows",
+            "bigint",
+            "Rows taken from the source, those in quarantine included.",
+        ),
+        Column("matches", "bigint", "(row, rule) pairs."),
+        Column("quarantined", "bigint", "Rows that went to quarantine."),
+        Column(
+            "errors",
+            "map<string,bigint>",
+            "Rows on which a predicate of the rule raised, by rule_id.",
+        ),
+        Column(
+            "seconds",
+            "double",
+            "How long the micro-batch took, in the run that ended it.",
+        ),
+        Column("started_at", "timestamp", "When it was planned.", True),
+    ),
+    _DELTA_RS,
+)
+
+LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
+"""The tables that `deltatag init` makes."""
+
+ID_TYPES = ("string", "bigint")
+
+
+def tagged_columns(id_type: str) -> tuple[Column, ...]:
+    """What `<stream>_tagged` has beside the source's columns; `id_type` is the type of `rules.rule_id`."""
+    return (
+        Column(
+            "rule_ids",
+            f"array<{id_type}>",
+            "Ids of the rules that the row satisfies, ascending.",
+            True,
+        ),
+        Column(
+            "rules_version",
+            "bigint",
+            "The version of `rules` that tagged the row.",
+            True,
+        ),
+        Column("index_fingerprint", "string", "The index that tagged the row.", True),
+        Column(
+            "source_version",
+            "bigint",
+            "The version of the source that added the row's file.",
+            True,
+        ),
+        Column("tagged_at", "timestamp", "When the row's micro-batch was planned.", True),
+    )
+
+
+def matches_columns(id_type: str) -> tuple[Column, ...]:
+    """What `<stream>_matches` has beside the stream's key and event time: `rule_id` first, the others last."""
+    return (
+        Column("rule_id", id_type, "A rule that the row satisfies.", True),
+        Column(
+            "rules_version",
+            "bigint",
+            "The version of `rules` that tagged the row.",
+            True,
+        ),
+        Column(
+            "source_version",
+            "bigint",
+            "The version of the source that added the row's file.",
+            True,
+        ),
+    )
+
+
+def joined_columns(id_type: str) -> tuple[Column, ...]:
+    """What `<join>_tagged` has beside one STRUCT column for each stream."""
+    return (
+        Column("rule_ids", f"array<{id_type}>", "Ids of the rules that the joined row satisfies, ascending.", True),
+        Column("rules_version", "bigint", "The version of `rules` that tagged the joined row.", True),
+        Column("index_fingerprint", "string", "The index that tagged the joined row.", True),
+        Column("tagged_at", "timestamp", "When the joined row's micro-batch was planned.", True),
+    )
+
+
+QUARANTINE_COLUMNS = (
+    Column("reason", "string", "Why the row was not tagged.", True),
+    Column("batch", "bigint", "The micro-batch that took the row.", True),
+)
+"""What `quarantine_<stream>` has beside the source's columns."""
+
+
+def tagged_table(stream: Stream | str) -> str:
+    """Name of the tagged table of a stream, or of a join by its name."""
+    return f"{_name(stream)}_tagged"
+
+
+def matches_table(stream: Stream | str) -> str:
+    """Name of the stream's table of (row, rule) pairs."""
+    return f"{_name(stream)}_matches"
+
+
+def quarantine_table(stream: Stream | str) -> str:
+    """Name of the quarantine of a stream, or of a join by its name."""
+    return f"quarantine_{_name(stream)}"
+
+
+def _name(stream: Stream | str) -> str:
+    return stream if isinstance(stream, str) else stream.name

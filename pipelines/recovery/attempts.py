@@ -1,0 +1,200 @@
+"""Attempts at a planned micro-batch, counted in its plan before each, and what is left out where they end Spark.
+
+A micro-batch that has ended its process twice is searched for the predicates at fault (pipelines.recovery.culprits):
+it is matched without being written, with halves of what only Spark evaluates left out. What is found is left out of
+the micro-batch's plan: there it is unknown on every row, as where it raises, and counted as errors of its rules.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipelines.errors import PipelineError, SparkEndedError
+from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
+from pipelines.recovery.culprits import MOST_ASKED, Search
+from pipelines.writing.tables import app_of, give_up, is_done
+from rules_index import RulesIndexError
+from rules_index.compiling.conjunctions import leaves_of
+
+if TYPE_CHECKING:
+    import rules_index as ri
+    from pipelines.lake.index_store import StoredIndex
+    from pipelines.lake.lake import Lake
+    from pipelines.workspace import Workspace
+
+MOST_ATTEMPTS = 2
+"""Attempts that a micro-batch has before it is searched for what ends its process."""
+_NAMED_RULES, _TEXT = 20, 300
+"""Rules that a plan names of one predicate, and characters of its text, at most."""
+
+
+class Attempts:
+    """The attempts at one unfinished micro-batch."""
+
+    def __init__(self, lake: Lake, batch: MicroBatch, compiled: ri.CompiledRules, ended: bool) -> None:
+        """compiled: the index that it is matched with; ended: an attempt at it has just ended Spark in this process."""
+        self.lake, self.batch, self.compiled = lake, batch, compiled
+        names = sorted(leaf.name for leaf in compiled.derived)
+        self._candidates = [name for name in names if name not in left_out(batch.plan)]
+        self._ended = ended
+
+    @property
+    def _search(self) -> Search | None:
+        known = self.batch.plan.get("search")
+        return None if known is None else Search.of(known, self._candidates)
+
+    def begin(self, lives: Callable[[frozenset[str]], None]) -> list[str]:
+        """Count one more attempt, after a search where it is due; gives the names of what must be left out.
+
+        `lives` matches the micro-batch without these inputs, and writes nothing.
+        """
+        begun, suspects = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
+        if self._search is None:
+            if begun < MOST_ATTEMPTS and not (suspects and self._ended):
+                self._note(attempts=begun + 1)
+                return []
+            known = tuple(name for name in suspects if name in self._candidates)
+            search = Search.begin(self._candidates, seen=self._ended and not known)
+            self._note(search=replace(search, left_out=known))
+        elif self._ended and self._search.asked:
+            self._answered(False)
+        while (open_search := self._search) is not None and open_search.state == "open":
+            if open_search.asked >= MOST_ASKED:
+                self._answered(False)
+                continue
+            self._note(search=open_search.begun())
+            with self._unless_it_fails_otherwise():
+                lives(open_search.without)
+            self._answered(True)
+        return list(open_search.left_out) if open_search is not None else []
+
+    def told(self, error: SparkEndedError) -> SparkEndedError:
+        """The error of an attempt that ended Spark, with what a search has found of it."""
+        if self._search is None or self._search.state == "open":
+            return error
+        cause = (
+            "It does so without any of the predicates that only Spark evaluates: no rule is at fault. Give Spark more "
+            'memory ("spark.driver.memory" in [spark]), or take less at once (max_bytes_per_batch).'
+            if self._search.state == "innocent"
+            else "It did not when it was matched without being written: no rule was found to be at fault."
+        )
+        where = f"Micro-batch {self.batch.batch} of {self.batch.scope} ends Spark again and again."
+        return SparkEndedError(f"{error} {where} {cause}", error.usable)
+
+    def _answered(self, lives: bool) -> None:
+        search = self._search
+        assert search is not None
+        self._note(search=search.answered(lives))
+
+    @contextmanager
+    def _unless_it_fails_otherwise(self) -> Iterator[None]:
+        """A question that fails for another reason ends the search: what fails is told, and no rule is blamed."""
+        try:
+            yield
+        except SparkEndedError:
+            raise
+        except (PipelineError, RulesIndexError):
+            assert self._search is not None
+            self._note(search=replace(self._search, left_out=(), state="done"))
+            raise
+
+    def _note(self, **changes: Any) -> None:
+        noted = {key: value.to_plan() if isinstance(value, Search) else value for key, value in changes.items()}
+        self.batch = revise(self.lake, self.batch, {**self.batch.plan, **noted})
+
+
+def holds_nothing(lake: Lake, batch: MicroBatch, names: Sequence[str]) -> bool:
+    """True if none of the tables that exist holds anything of a planned micro-batch."""
+    return "written" not in batch.plan and not any(
+        lake.exists(name) and is_done(lake, name, app_of(batch.plan, name), batch.batch) for name in names
+    )
+
+
+def plan_anew(
+    workspace: Workspace,
+    batch: MicroBatch,
+    names: Sequence[str],
+    of_rules: Sequence[str],
+    stored: StoredIndex,
+    changes: Mapping[str, Any],
+) -> MicroBatch:
+    """Plan an unfinished micro-batch anew with an index, for the same rows, unless rules have decided what some table
+    holds of it; gives it as it is then.
+
+    names: its tables, of_rules: those whose rows the rules decide; changes: to its plan. Whoever goes on writing by the
+    plan before loses: first `runs` has another series for the micro-batch, then no table takes the former one's
+    transactions any more, then `runs` has the new plan, which knows what the former one has written. A run that finds
+    the first step alone in `runs` takes the others.
+    """
+    lake = workspace.lake
+    if "given_up" not in batch.plan:
+        plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
+        batch = revise(lake, batch, plan, started_at=_later(batch.started_at))
+    former = batch.plan["given_up"]
+    held = dict.fromkeys(give_up(workspace, former, names, batch.batch), former)
+    written = {**batch.plan.get("written", {}), **held}
+    plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
+    plan |= {"written": written} if written else {}
+    later = _later(batch.started_at)
+    if any(name in written for name in of_rules):
+        # these rows stay, and the others are written as they were planned; nothing is looked for any more
+        done = Search((), state="done").to_plan()
+        return revise(lake, batch, {**plan, "attempts": MOST_ATTEMPTS, "search": done}, started_at=later)
+    index = {"rules_version": stored.rules_version, "fingerprint": stored.fingerprint}
+    return revise(lake, batch, {**plan, **changes}, started_at=later, **index)
+
+
+def _later(before: datetime) -> datetime:
+    """Now, and after a moment whatever the clock says: the time of planning tells a plan from the next."""
+    return max(datetime.now(UTC), before + timedelta(microseconds=1))
+
+
+def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the inputs that a plan leaves out."""
+    return frozenset(each["name"] for each in plan.get("left_out", []))
+
+
+def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str, Any]]:
+    """What a plan says of inputs that are left out: `name`, `text`, and the `rules` (ids as texts) that read them."""
+    texts = {leaf.name: leaf.text or "" for leaf in compiled.derived}
+    found = []
+    for name in names:
+        rules = rules_that_read(compiled, name)
+        found.append({"name": name, "text": texts[name][:_TEXT], "rules": rules[:_NAMED_RULES], "count": len(rules)})
+    return found
+
+
+def rules_that_read(compiled: ri.CompiledRules, name: str) -> list[str]:
+    """The ids, as texts, of the rules that read a derived input."""
+    attributes = [n for n, each in enumerate(compiled.attributes) if name in {leaf.name for leaf in leaves_of(each)}]
+    starts, used = compiled.raising
+    places = np.flatnonzero(np.isin(used, np.array(attributes, used.dtype)))
+    rules = np.unique(np.searchsorted(starts, places, side="right") - 1)
+    return [str(compiled.ids[int(rule)].as_py()) for rule in rules]
+
+
+def errors_of(compiled: ri.CompiledRules, plan: Mapping[str, Any], rows: int) -> dict[str, int]:
+    """Errors of the rules that read what a plan leaves out, on so many rows, where matching itself counts none."""
+    names = left_out(plan)
+    return {rule: rows for name in sorted(names) for rule in rules_that_read(compiled, name)} if rows else {}
+
+
+def notices(scope: str, batch: MicroBatch) -> list[str]:
+    """What people should know of a micro-batch that left predicates out."""
+    found = []
+    for each in batch.plan.get("left_out", []):
+        others = f" and {each['count'] - len(each['rules'])} more" if each["count"] > len(each["rules"]) else ""
+        rules = f"rule{'s' if each['count'] > 1 else ''} {', '.join(each['rules'])}{others}"
+        found.append(
+            f"{scope}: micro-batch {batch.batch} ended Spark with a predicate of the {rules}, which is left out: it is "
+            f"unknown on all rows of the micro-batch, and counted as errors of the rule. Correct or disable it: "
+            f"{each['text']}"
+        )
+    return found

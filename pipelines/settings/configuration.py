@@ -1,0 +1,433 @@
+"""deltatag.toml as typed, checked values; every mistake is reported with the file and the key."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tomllib
+import zoneinfo
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pipelines.errors import ConfigurationError
+from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
+from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
+from pipelines.settings.source_streams import refuse_circles, with_sources
+
+FILE_NAME = "deltatag.toml"
+CONFIG_VARIABLE = "DELTATAG_CONFIG"
+"""Environment variable that names the configuration to the command line and to Dagster."""
+TAGGED_COLUMNS = (
+    "rule_ids",
+    "rules_version",
+    "index_fingerprint",
+    "source_version",
+    "tagged_at",
+)
+"""Columns that deltatag adds to a tagged row, in their order."""
+MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
+"""Columns of `<stream>_matches` beside the stream's key and event time."""
+QUARANTINE_COLUMNS = ("reason", "batch")
+"""Columns that deltatag adds to a row in quarantine."""
+FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
+"""Tables that every lake has."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
+"""Names of the time zone database, but for those that Python alone finds there."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`)."""
+
+    root: str | None
+    catalog: str | None
+
+    def place(self, table: str) -> str:
+        """Path, URI or catalog name of a table."""
+        return f"{self.catalog}.{table}" if self.root is None else f"{self.root.rstrip('/')}/{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSettings:
+    """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
+
+    `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
+    rows and bytes allow for.
+    """
+
+    time_zone: str = "UTC"
+    on_reject: str = "drop"
+    max_reject_share: float = 1.0
+    time_limit: int = 600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the first run of a stream begins: `kind` is "earliest", "version" or "timestamp".
+
+    `value` is the Delta version, or the microseconds of the timestamp since 1970 in UTC, else 0.
+    """
+
+    kind: str = "earliest"
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One source table whose rows are tagged; `name` is the scope of its rules.
+
+    `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
+    another stream, the source is that one's tagged table, without what tagging added.
+    """
+
+    name: str
+    source: str
+    source_stream: str | None = None
+    start: Start = Start()
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    max_bytes_per_batch: int = 1 << 30
+    output: str = "all"
+    matches: bool = True
+    cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] | None = None
+    checks: Mapping[str, str] = field(default_factory=dict)
+    max_quarantine_share: float = 1.0
+
+    @property
+    def keeps_matches(self) -> bool:
+        """True where `<stream>_matches` is kept: the stream has a key and `matches` is not switched off."""
+        return self.matches and bool(self.key)
+
+    @property
+    def can_quarantine(self) -> bool:
+        """True where a row of the stream may go to quarantine: it has a key or a check."""
+        return bool(self.key) or bool(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds.
+
+    A row that arrives when one later than it by more than `lateness` microseconds has been joined goes to quarantine.
+    """
+
+    name: str
+    streams: tuple[str, ...]
+    on: Mapping[str, tuple[str, ...]]
+    window: Mapping[str, int]
+    lateness: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All of one deltatag.toml. `path` is the file that it was read from."""
+
+    path: Path
+    lake: LakeSettings
+    spark: Mapping[str, str]
+    rules: RulesSettings
+    streams: Mapping[str, Stream]
+    joins: Mapping[str, Join]
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.streams[name]
+        except KeyError:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no stream {name!r}; the configured streams are: {known}."
+            ) from None
+
+    def join(self, name: str) -> Join:
+        """The join of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.joins[name]
+        except KeyError:
+            known = ", ".join(sorted(self.joins)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no join {name!r}; the configured joins are: {known}."
+            ) from None
+
+
+def find_configuration(path: str | Path | None = None) -> Path:
+    """The configuration file: `path` if given, else deltatag.toml in the working directory; in a folder its
+    deltatag.toml."""
+    found = Path(path) if path is not None else Path(FILE_NAME)
+    try:
+        if found.is_dir():
+            found /= FILE_NAME
+        exists = found.is_file()
+    except ValueError:  # a path that holds the character NUL
+        exists = False
+    if not exists:
+        advice = "Give another file or folder with --config or DELTATAG_CONFIG, or make one with: deltatag init"
+        raise ConfigurationError(f"{found}: there is no such configuration file. {advice}".replace("\0", "\\0"))
+    return found
+
+
+def load_configuration(path: str | Path | None = None) -> Configuration:
+    """Read and check the configuration file; ConfigurationError names the file, the key and the mistake."""
+    found = find_configuration(path)
+    try:
+        return parse_configuration(_document(found), found)
+    except RecursionError:
+        raise ConfigurationError(f"{found}: brackets are nested too deeply here.") from None
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path}: the configuration is not text in UTF-8; save it as UTF-8.") from None
+    except ValueError as error:  # of TOML, or of a number with thousands of digits
+        raise ConfigurationError(f"{path}: this is not valid TOML: {error}.") from None
+    except OSError as error:
+        raise ConfigurationError(f"{path}: the configuration cannot be read: {error.strerror}.") from None
+
+
+def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
+    """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
+    top = Section(path, "", substituted(document, path))
+    top.expect("lake", "spark", "rules", "streams", "joins")
+    lake = _lake(top.section("lake"), path)
+    spark = {name: _spark_value(name, value, path) for name, value in flattened(top.table("spark"))}
+    rules = _rules(top.section("rules"))
+    sections = top.section("streams")
+    streams = {name: _stream(name, sections.section(name)) for name in top.table("streams")}
+    streams = with_sources(sections, lake, streams)
+    joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
+    _refuse_collisions(path, streams, joins)
+    makers = {table: name for name in (*streams, *joins) for table in scope_tables(name, is_join=name in joins)}
+    refuse_circles(sections, {lake.place(table): name for table, name in makers.items()}, streams, joins)
+    return Configuration(
+        path,
+        lake,
+        MappingProxyType(spark),
+        rules,
+        MappingProxyType(streams),
+        MappingProxyType(joins),
+    )
+
+
+def _spark_value(name: str, value: Any, path: Path) -> str:
+    if not name.startswith("spark."):
+        raise ConfigurationError(f"{path}: [spark] {name}: Spark's settings have names that begin with spark.")
+    semantic = meant(name)
+    if semantic == TIME_ZONE:
+        raise ConfigurationError(f"{path}: [spark] {name}: the time zone is set by time_zone in [rules].")
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if semantic is not None and (name != semantic or text.lower() != MEANING.get(name, "").lower()):
+        always = f'"{MEANING[semantic]}"' if semantic in MEANING else "as Spark has it by default"
+        raise ConfigurationError(
+            f"{path}: [spark] {name}: what a rule means depends on it, so it is always {always}. Leave it out."
+        )
+    if isinstance(value, (list, tuple)):
+        raise ConfigurationError(f"{path}: [spark] {name}: expected one value; several go into one text, with commas.")
+    return text
+
+
+def _resolve(path: Path, location: str) -> str:
+    """An absolute path for a path; a URI as it is."""
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
+        return location
+    return str((path.absolute().parent / Path(location).expanduser()).resolve())
+
+
+def _lake(section: Section, path: Path) -> LakeSettings:
+    section.expect("root", "catalog")
+    root, catalog = section.text("root"), section.text("catalog")
+    if (root is None) == (catalog is None):
+        raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
+    return LakeSettings(None if root is None else _resolve(path, root), catalog)
+
+
+def _rules(section: Section) -> RulesSettings:
+    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit")
+    time_zone = section.text("time_zone", "UTC")
+    assert time_zone is not None
+    try:
+        zoneinfo.ZoneInfo(time_zone)
+        known = re.fullmatch(_ZONES_JAVA_KNOWS, time_zone) is not None
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        known = False
+    if not known:
+        raise section.error("time_zone", f"there is no time zone {time_zone!r}; name one like Europe/Berlin or UTC")
+    try:
+        time_limit = parse_duration(section.values.get("time_limit", "10 min"))
+    except ValueError as error:
+        raise section.error("time_limit", str(error)) from None
+    if not time_limit:
+        raise section.error("time_limit", "expected a duration above zero")
+    return RulesSettings(
+        time_zone, section.choice("on_reject", ("drop", "hold")), section.share("max_reject_share"), time_limit
+    )
+
+
+_STREAM_KEYS = (
+    "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
+    "partition_by", "checks", "max_quarantine_share",
+)  # fmt: skip
+
+
+def _stream(name: str, section: Section) -> Stream:
+    section.expect(*_STREAM_KEYS)
+    source, source_stream = section.text("source"), section.text("source_stream")
+    if source is None and source_stream is None:
+        raise section.error("source", "the path, URI or catalog name of the source table is missing")
+    if source is not None and source_stream is not None:
+        raise section.error("source_stream", "give either source or source_stream, not both")
+    try:
+        size = parse_size(section.values.get("max_bytes_per_batch", "1g"))
+    except ValueError as error:
+        raise section.error("max_bytes_per_batch", str(error)) from None
+    checks = section.table("checks")
+    for check, condition in checks.items():
+        if not isinstance(condition, str) or not condition.strip():
+            raise section.error(f"checks.{check}", 'expected a condition such as "amount > 0"')
+    stream = Stream(
+        name=name,
+        source=_source(section.path, source) if source is not None else "",
+        source_stream=source_stream,
+        start=_start(section),
+        key=section.texts("key"),
+        event_time=section.text("event_time"),
+        max_bytes_per_batch=size,
+        output=section.choice("output", ("all", "matched")),
+        matches=section.flag("matches", True),
+        cluster_by=section.texts("cluster_by"),
+        partition_by=section.texts("partition_by") if "partition_by" in section.values else None,
+        checks=MappingProxyType(dict(checks)),
+        max_quarantine_share=section.share("max_quarantine_share"),
+    )
+    if stream.cluster_by and stream.partition_by:
+        raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")
+    for key in stream.key:
+        if key.lower() in MATCHES_COLUMNS:
+            raise section.error("key", f"the column {key} is named like one that deltatag adds")
+    return stream
+
+
+def _source(path: Path, source: str) -> str:
+    """A path made absolute, a URI or a catalog name (`catalog.schema.table`, `schema.table`) as it is.
+
+    What exists as a path is a path; otherwise dotted plain names without a slash are a catalog name.
+    """
+    located = _resolve(path, source)
+    parts = source.split(".")
+    if len(parts) in (2, 3) and all(_NAME.match(part) for part in parts) and not Path(located).exists():
+        return source
+    return located
+
+
+def is_catalog_name(source: str) -> bool:
+    """True where a stream's source is a name in Spark's catalog and not a path or URI."""
+    return "/" not in source and "\\" not in source
+
+
+def _start(section: Section) -> Start:
+    value = section.values.get("start", "earliest")
+    if value == "earliest":
+        return Start()
+    if isinstance(value, str) and re.fullmatch("[0-9]{1,19}", value):
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63:
+        return Start("version", value)
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = datetime.fromisoformat(value)
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        epoch = datetime(1970, 1, 1, tzinfo=UTC)
+        return Start("timestamp", int((moment - epoch).total_seconds() * 1_000_000))
+    raise section.error(
+        "start",
+        'expected "earliest", a version such as 12, or a timestamp (UTC unless it says so)',
+    )
+
+
+def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
+    section.expect("streams", "on", "window", "lateness")
+    members = section.texts("streams")
+    if not 2 <= len(members) <= 6:
+        raise section.error("streams", "a join has two to six streams")
+    for member in members:
+        if member not in streams:
+            raise section.error("streams", f"there is no stream {member!r}")
+        if (origin := streams[member].source_stream) is not None:
+            message = f"{member} has only what {origin} has tagged, and a join reads whole sources"
+            raise section.error("streams", f"{message}: join {origin}, or give {member} a source")
+        if streams[member].event_time is None:
+            raise section.error(
+                "streams",
+                f"the stream {member!r} has no event_time, which a window needs",
+            )
+    on = _join_keys(section, members)
+    window = _join_window(section, members)
+    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section))
+
+
+def _lateness(section: Section) -> int | None:
+    if "lateness" not in section.values:
+        return None
+    try:
+        return parse_duration(section.values["lateness"])
+    except ValueError as error:
+        raise section.error("lateness", str(error)) from None
+
+
+def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    value = section.values.get("on")
+    if isinstance(value, Mapping):
+        keys = section.section("on")
+        keys.expect(*members)
+        on = {member: keys.texts(member) for member in members}
+    else:
+        on = dict.fromkeys(members, section.texts("on"))
+    if not all(on.values()) or len({len(columns) for columns in on.values()}) != 1:
+        raise section.error("on", "every stream needs the same number of key columns, at least one")
+    return on
+
+
+def _join_window(section: Section, members: tuple[str, ...]) -> dict[str, int]:
+    value = section.values.get("window")
+    if isinstance(value, Mapping):
+        section.section("window").expect(*members)
+    texts = value if isinstance(value, Mapping) else dict.fromkeys(members, value)
+    window = {}
+    for member in members:
+        try:
+            window[member] = parse_duration(texts.get(member))  # type: ignore[arg-type]
+        except ValueError as error:
+            raise section.error("window", f"{member}: {error}") from None
+    return window
+
+
+def _refuse_collisions(path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join]) -> None:
+    """Refuse scopes whose names, or whose tables' names, are already in use in the lake (case aside)."""
+    taken = dict.fromkeys(FIXED_TABLES, "a table of deltatag's")
+    scopes = [("streams", name) for name in streams] + [("joins", name) for name in joins]
+    for kind, name in scopes:
+        if not _NAME.match(name):
+            message = "a name consists of letters, digits and underscores and starts with no digit"
+            raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
+    for kind, name in scopes:
+        own = scope_tables(name, is_join=kind == "joins")
+        for table in (name, *own):
+            if table.lower() in taken:
+                message = f"the name {table} is already taken by {taken[table.lower()]}; choose another"
+                raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
+        taken |= {table.lower(): f"[{kind}.{name}]" for table in (name, *own)}
+
+
+def scope_tables(name: str, is_join: bool = False) -> tuple[str, ...]:
+    """Names of the tables that deltatag may keep for a stream or a join."""
+    tables = (f"{name}_tagged", f"quarantine_{name}")
+    return tables if is_join else (*tables, f"{name}_matches")

@@ -1,0 +1,126 @@
+"""Streams whose source is what another stream has tagged, as the configuration has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from pipelines.settings.configuration import Join, LakeSettings, Stream
+    from pipelines.settings.section import Section
+
+
+def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Stream]) -> dict[str, Stream]:
+    """The streams, each behind the one whose tagged rows it reads, with the place of those rows as its source.
+
+    section: the one of all streams. ConfigurationError says why a stream cannot read what another one has tagged.
+    """
+    found: dict[str, Stream] = {}
+    for name in streams:
+        for each in reversed(_chain(section, streams, name)):
+            if each.name in found or each.source_stream is None:
+                found.setdefault(each.name, each)
+                continue
+            _refuse(section.section(each.name), each, found[each.source_stream])
+            found[each.name] = replace(each, source=lake.place(f"{each.source_stream}_tagged"))
+    return found
+
+
+def _chain(section: Section, streams: Mapping[str, Stream], name: str) -> list[Stream]:
+    """A stream, the one whose tagged rows it reads, and so on up to one that has a source."""
+    chain = [streams[name]]
+    while (origin := chain[-1].source_stream) is not None:
+        own = section.section(chain[-1].name)
+        if origin not in streams:
+            raise own.error("source_stream", f"there is no stream {origin!r}")
+        if any(each.name == origin for each in chain):
+            raise own.error("source_stream", "streams read each other in a circle; give one of them a source")
+        chain.append(streams[origin])
+    return chain
+
+
+def _refuse(section: Section, stream: Stream, origin: Stream) -> None:
+    """ConfigurationError where rows that the stream should have are not among those that the origin has tagged."""
+    if origin.output == "matched" and stream.output != "matched":
+        raise section.error(
+            "output",
+            f"{origin.name} writes only rows that satisfy one of its rules, so {stream.name} would lack the others: "
+            f'write output = "matched" here, or give {stream.name} a source in place of source_stream',
+        )
+    keys, checks = not_asked(stream, origin.key, origin.checks)
+    if keys:
+        raise section.error(
+            "key",
+            f"rows with NULL in the key {', '.join(keys)} of {origin.name} are in quarantine_{origin.name}, and would "
+            f"be missing here without a word: write key = [{_quoted([*stream.key, *keys])}]",
+        )
+    if checks:
+        name, condition = next(iter(checks.items()))
+        raise section.error(
+            "checks",
+            f"rows that fail the check {name} of {origin.name} are in quarantine_{origin.name}, and would be missing "
+            f"here without a word: add {name} = {_quoted([condition])} to the checks",
+        )
+
+
+def refuse_circles(
+    section: Section, tables: Mapping[str, str], streams: Mapping[str, Stream], joins: Mapping[str, Join]
+) -> None:
+    """ConfigurationError for a stream whose source is a table that deltatag makes, by whatever way, of the stream.
+
+    section: the one of all streams; tables: of each table that deltatag makes its place, with the stream or join.
+    """
+    makers = {_canonical(place): scope for place, scope in tables.items()}
+    origins = {name: makers.get(_canonical(stream.source)) for name, stream in streams.items()}
+    for name in streams:
+        waiting, seen = [name], set[str]()
+        while waiting:
+            scope = waiting.pop()
+            origin = origins.get(scope)
+            before = joins[scope].streams if scope in joins else () if origin is None else (origin,)
+            if name in before:
+                raise section.section(name).error(
+                    "source",
+                    f"{streams[name].source} is a table that deltatag makes from the rows of {name} itself, which "
+                    "would be tagged again and again; name the table whose rows are to be tagged",
+                )
+            waiting += [each for each in before if each not in seen]
+            seen.update(before)
+
+
+def _canonical(place: str) -> str:
+    """One spelling of a path, a URI or a catalog name; symbolic links are followed."""
+    if "/" not in place and "\\" not in place:
+        return place.lower().replace("`", "").removeprefix("spark_catalog.")
+    scheme, _, rest = place.partition(":/")
+    if re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme) and scheme.lower() != "file":
+        return f"{re.sub('^s3[an]$', 's3', scheme.lower())}:/{posixpath.normpath(rest)}"
+    path = unquote("/" + rest.lstrip("/")) if scheme.lower() == "file" else place
+    return os.path.realpath(path)
+
+
+def no_source(stream: str, place: str, origin: str | None) -> str:
+    """What to say of a stream whose source is not at its place; `origin` is the stream that is to tag its rows."""
+    if origin is not None:
+        return f"{stream} reads what {origin} has tagged, which is nothing yet. Run first: deltatag tag {origin}"
+    return f"The stream {stream} has no source yet: there is no Delta table at {place}."
+
+
+def not_asked(stream: Stream, key: Iterable[str], checks: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The columns of a key, and the checks, of another stream by which the stream refuses no row itself."""
+    columns = {column.lower() for column in stream.key}
+    conditions = {condition.strip() for condition in stream.checks.values()}
+    return (
+        tuple(column for column in key if column.lower() not in columns),
+        {name: condition for name, condition in checks.items() if condition.strip() not in conditions},
+    )
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join(json.dumps(text, ensure_ascii=False) for text in texts)

@@ -1,0 +1,96 @@
+"""The columns of a stream's source, as rules see them, and whether a stream can be kept over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipelines.errors import MissingTableError, SourceError, TableError
+from pipelines.lake.lake import open_delta
+from pipelines.lake.schema import arrow_schema_of, nullable
+from pipelines.lake.tables import tagged_table
+from pipelines.settings.configuration import (
+    MATCHES_COLUMNS,
+    QUARANTINE_COLUMNS,
+    TAGGED_COLUMNS,
+    Stream,
+    is_catalog_name,
+)
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+_LOG_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
+    """The source's columns as Arrow types; SourceError if there is no such table.
+
+    Read without a JVM where delta-rs knows the table's features, else through Spark. Of what another stream has tagged
+    they are its source's, also before it has tagged anything.
+    """
+    if stream.source_stream is None:
+        return _table_columns(workspace, stream)
+    if not workspace.lake.exists(tagged_table(stream.source_stream)):
+        return nullable(source_columns(workspace, workspace.configuration.stream(stream.source_stream)))
+    found = _table_columns(workspace, stream)
+    return pa.schema([field for field in found if field.name not in TAGGED_COLUMNS])
+
+
+def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
+    if not is_catalog_name(stream.source):
+        try:
+            return arrow_schema_of(open_delta(stream.source, None, "a source", "").schema().to_json())
+        except MissingTableError:
+            raise SourceError(
+                f"The stream {stream.name} has no source: there is no Delta table at {stream.source}. Write it "
+                f"first, or correct [streams.{stream.name}] source in {workspace.configuration.path}."
+            ) from None
+        except (TableError, ValueError):
+            pass
+    from pipelines.sources.source import open_source
+
+    return arrow_schema_of(str(open_source(workspace.spark, stream).log.latest().metadata().schemaString()))
+
+
+def check_columns(stream: Stream, schema: pa.Schema) -> None:
+    """SourceError if the stream names a column that the source lacks, or the source has one that deltatag adds."""
+    names = {name.lower(): name for name in schema.names}
+    for what, columns in (
+        ("key", stream.key),
+        ("cluster_by", stream.cluster_by),
+        ("partition_by", stream.partition_by or ()),
+    ):
+        for column in columns:
+            if column.lower() not in names:
+                raise SourceError(
+                    f"The stream {stream.name} has the {what} {column}, but its source has no such column."
+                )
+    if stream.event_time is not None:
+        _check_event_time(stream, schema, names)
+    added = [*TAGGED_COLUMNS, *_LOG_COLUMNS]
+    if stream.can_quarantine:
+        added += QUARANTINE_COLUMNS
+    for name in added:
+        if name in names:
+            raise SourceError(
+                f"The source of the stream {stream.name} has a column {names[name]}, a name that deltatag needs for a "
+                "column of its own. Rename it in the source, or tag a view-like copy without it."
+            )
+    if stream.event_time is not None and stream.keeps_matches and stream.event_time.lower() in MATCHES_COLUMNS:
+        raise SourceError(f"The event time of {stream.name} is named like a column that deltatag adds: rename it.")
+
+
+def _check_event_time(stream: Stream, schema: pa.Schema, names: dict[str, str]) -> None:
+    assert stream.event_time is not None
+    if stream.event_time.lower() not in names:
+        raise SourceError(
+            f"The stream {stream.name} has the event_time {stream.event_time}, but its source has no such column."
+        )
+    kind = schema.field(names[stream.event_time.lower()]).type
+    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
+        raise SourceError(
+            f"The event_time {stream.event_time} of the stream {stream.name} is {kind}; it must be TIMESTAMP, "
+            "TIMESTAMP_NTZ or DATE."
+        )

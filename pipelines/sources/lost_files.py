@@ -1,0 +1,60 @@
+"""Files of a source that were removed (by VACUUM) before their rows were taken: what was lost, and the ways out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipelines.errors import PipelineError, SourceError, SparkEndedError
+from pipelines.sources.source import Add, Slice, rows_of
+
+if TYPE_CHECKING:
+    from pipelines.sources.source import Source
+
+
+@contextmanager
+def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> Iterator[None]:
+    """While inside, an error where some of the files are gone is told as such: SourceError with what was lost."""
+    try:
+        yield
+    except SparkEndedError:
+        raise
+    except Exception as error:
+        lost = lost_files(source, files)
+        if not lost:
+            raise
+        raise lost_error(source, lost, len(files), way_out) from error
+
+
+def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
+    """Those of the files that are not there any more; none where nobody can tell."""
+    missing = getattr(source.log, "missing", None)
+    if missing is None:
+        return ()
+    gone = set(missing([add["path"] for _, add in files]))
+    return tuple((version, add) for version, add in files if add["path"] in gone)
+
+
+def without_lost_files(source: Source, taken: Slice) -> Slice:
+    """The slice without the files that are gone, whose places it keeps in mind."""
+    gone = {add["path"] for _, add in lost_files(source, taken.files)}
+    if not gone:
+        return taken
+    lost = tuple(place for place, (_, add) in enumerate(taken.files) if add["path"] in gone)
+    return replace(taken, files=tuple(each for each in taken.files if each[1]["path"] not in gone), lost=lost)
+
+
+def lost_error(source: Source, lost: tuple[Add, ...], count: int, way_out: str) -> PipelineError:
+    """What was lost: files, the versions that added them, their rows."""
+    versions = [version for version, _ in lost]
+    added = f"version {versions[0]}" if len(set(versions)) == 1 else f"versions {min(versions)} to {max(versions)}"
+    rows = rows_of(lost)
+    told = f", with {rows:,} rows," if rows is not None else ""
+    return SourceError(
+        f"{len(lost):,} of the {count:,} files that {source.name} is to take next from its source at {source.log.uri} "
+        f"are gone (the first is {lost[0][1]['path']}): VACUUM, or something else, has removed them before their rows "
+        f"were taken. {added[0].upper()}{added[1:]} of the source had added them{told} which the source may still hold "
+        f"in other files, where OPTIMIZE wrote them anew. {way_out}"
+    )

@@ -1,0 +1,37 @@
+"""Streams whose rows only joins need: without a rule of their own they are not copied into a tagged table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipelines.lake.index_store import newest_index
+from pipelines.lake.runs import last_batch
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def is_only_joined(workspace: Workspace, name: str) -> bool:
+    """True for a stream that a join reads and no other stream does, that has no rule, and of which nothing was tagged.
+
+    With its first rule it is tagged from its start. One that was tagged before goes on without rules, too.
+    """
+    configuration = workspace.configuration
+    if not joins_of(workspace, name) or any(s.source_stream == name for s in configuration.streams.values()):
+        return False
+    index = newest_index(workspace.lake, name)
+    return index is not None and not index.statistics.get("rules") and last_batch(workspace.lake, name) is None
+
+
+def joins_of(workspace: Workspace, name: str) -> list[str]:
+    """The names of the joins that read a stream."""
+    return [join.name for join in workspace.configuration.joins.values() if name in join.streams]
+
+
+def told(workspace: Workspace, name: str) -> str:
+    """What people should know of such a stream."""
+    joins = joins_of(workspace, name)
+    return (
+        f"{name} has no rule, and is read by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)} alone: it is "
+        f"not copied into a tagged table before it has one (deltatag tag {name} --restart does it nevertheless)."
+    )

@@ -1,0 +1,44 @@
+"""A few of a source's rows, by which the engine of an index is chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import open_delta
+from pipelines.settings.configuration import Stream, is_catalog_name
+from rules_index.engines import SAMPLE_ROWS
+
+if TYPE_CHECKING:
+    from rules_index.index.code_matrix import Sample
+
+SAMPLED_FILES = 4
+
+
+def source_sample(stream: Stream, schema: pa.Schema) -> Sample:
+    """Reads the first rows of some files of the stream's source, of columns `schema`, spread over its newest version.
+
+    A sample only makes tagging faster: a table that delta-rs cannot read has none.
+    """
+
+    def sample(columns: list[str]) -> pa.Table | None:
+        from deltalake import exceptions
+
+        if is_catalog_name(stream.source):
+            return None
+        try:
+            rows = open_delta(stream.source, None, "a source", "").to_pyarrow_dataset()
+            files = list(rows.get_fragments())
+            count = min(SAMPLED_FILES, len(files))
+            scans = [
+                files[i * len(files) // count].scanner(rows.schema, columns=columns, batch_size=SAMPLE_ROWS)
+                for i in range(count)
+            ]
+            heads = [scan.head(SAMPLE_ROWS // count) for scan in scans]
+            return pa.concat_tables(heads).cast(pa.schema([schema.field(name) for name in columns])) if heads else None
+        except (PipelineError, exceptions.DeltaError, OSError, ValueError, ArithmeticError, pa.ArrowException):
+            return None
+
+    return sample

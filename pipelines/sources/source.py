@@ -1,0 +1,447 @@
+"""What is new in a stream's source: slices of added files, bounded by bytes, exactly repeatable from their plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from pipelines.errors import SourceChangedError, SourceError
+from pipelines.settings.configuration import TAGGED_COLUMNS, Start, Stream, is_catalog_name
+from pipelines.settings.source_streams import no_source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from pipelines.workspace import Workspace
+
+MAX_FILES = 10_000
+"""Most files in one slice, so that a source of tiny files is planned in bounded memory."""
+
+Add = tuple[int, dict[str, Any]]
+"""A file: the version that added it, and the log's `add` action."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the source: before file `index` of `version`.
+
+    Where `snapshot` is set, the files are those that make up the version, else those that its commit added.
+    """
+
+    version: int
+    index: int = 0
+    snapshot: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The files from `start` up to `end`, read with the columns that the source has at `schema_version`.
+
+    `table_id` tells a source from another one made later at the same place. A slice that is `skipped` is a
+    commit that changed rows and that the operator told to pass over; it has no files. `lost` are the places, among the
+    files between start and end, of those that are gone and were told to be passed over.
+    """
+
+    table_id: str
+    start: Position
+    end: Position
+    schema_version: int
+    files: tuple[Add, ...]
+    skipped: bool = False
+    lost: tuple[int, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Size of the files."""
+        return sum(int(add["size"]) for _, add in self.files)
+
+    def to_plan(self) -> dict[str, Any]:
+        """What `runs` keeps of the slice, as JSON values."""
+        return {
+            "table_id": self.table_id,
+            "start": _position_to_plan(self.start),
+            "end": _position_to_plan(self.end),
+            "schema_version": self.schema_version,
+            "files": len(self.files),
+            "bytes": self.bytes,
+            "skipped": self.skipped,
+            **({"lost": list(self.lost)} if self.lost else {}),
+        }
+
+
+class Log(Protocol):
+    """What planning needs of a Delta log; pipelines.spark.delta_internals.TableLog is one."""
+
+    uri: str
+
+    def latest(self) -> Any:
+        """The newest snapshot."""
+
+    def snapshot(self, version: int) -> Any:
+        """The snapshot of a version."""
+
+    def files(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The `add` actions of a snapshot's files."""
+
+    def commit(self, version: int) -> list[dict[str, Any]] | None:
+        """The actions of a commit, None where the log does not hold it."""
+
+    def commits(self) -> range:
+        """The versions whose commits the log holds."""
+
+
+class Source:
+    """The source table of one stream, as it is when this object is made."""
+
+    def __init__(self, name: str, log: Log, command: str | None = None, origin: str | None = None) -> None:
+        """`name` is the stream's; `command` takes what is new, by default its tagging; `origin` is the stream that
+        tagged the rows, if one did. SourceError where there is no table."""
+        self.name = name
+        self.origin = origin
+        self.left_out = () if origin is None else TAGGED_COLUMNS
+        self._command = command or f"deltatag tag {name}"
+        self.log = log
+        self._newest = log.latest()
+        self.version = int(self._newest.version())
+        if self.version < 0:
+            raise SourceError(no_source(name, log.uri, origin))
+        self.table_id = str(self._newest.metadata().id())
+        self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
+        self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
+        self._added_by = lru_cache(maxsize=None)(self._added_or_skipped)
+
+    def first_position(self, start: Start) -> Position:
+        """Where the first run begins; SourceError where that lies before what the log holds."""
+        if start.kind == "version":
+            held = self.log.commits()
+            if held and start.value < held.start:
+                raise SourceError(
+                    f"The stream {self.name} starts at version {start.value} of its source at {self.log.uri}, and the "
+                    f"log holds no version before {held.start} any more. Give it a later start, or none to begin with "
+                    "the rows that are there."
+                )
+            return Position(start.value)
+        if start.kind == "timestamp":
+            return self._position_at(start.value)
+        return Position(self.version, 0, snapshot=True)
+
+    def take(
+        self, position: Position, table_id: str | None, max_bytes: int, skip_changes: bool = False
+    ) -> Slice | None:
+        """The next slice after `position`: at least one file, then as many as fit; None where nothing is new.
+
+        `table_id` is the table that the position belongs to. A slice without files moves the position past
+        commits that added no rows. SourceChangedError if the next commit is not one of appended rows alone,
+        unless `skip_changes` tells to pass over it.
+        """
+        if table_id is not None and table_id != self.table_id:
+            raise SourceChangedError(
+                f"The source of the stream {self.name} at {self.log.uri} is not the table that was tagged until now: "
+                f"it was dropped and made again. {self._retagged()}{self._way_out(skip=False)}"
+            )
+        if position.snapshot:
+            return self._take_from_snapshot(position, max_bytes)
+        if position.version > self.version:
+            return None
+        return self._take_from_commits(position, max_bytes, skip_changes)
+
+    def retake(self, plan: Mapping[str, Any]) -> Slice:
+        """The slice that `to_plan` described, file for file."""
+        start, end = position_from_plan(plan["start"]), position_from_plan(plan["end"])
+        if plan["table_id"] != self.table_id:
+            raise SourceChangedError(
+                f"The source of the stream {self.name} at {self.log.uri} was dropped and made again while a "
+                f"micro-batch was unfinished. {self._way_out(skip=False)}"
+            )
+        if start.snapshot:
+            stop = end.index if end.snapshot else None
+            files = self._files_of(start.version)[start.index : stop]
+        elif plan["skipped"]:
+            files = []
+        else:
+            files = [
+                file
+                for version in range(start.version, end.version + (1 if end.index else 0))
+                for i, file in enumerate(self._added(version))
+                if (start.version, start.index) <= (version, i) < (end.version, end.index)
+            ]
+        lost = tuple(plan.get("lost", ()))
+        files = [file for place, file in enumerate(files) if place not in set(lost)]
+        if len(files) != plan["files"]:
+            raise SourceError(
+                f"The source of the stream {self.name} no longer shows the {plan['files']} files of its unfinished "
+                f"micro-batch, but {len(files)}. {self._way_out(skip=False)}"
+            )
+        return Slice(self.table_id, start, end, plan["schema_version"], tuple(files), plan["skipped"], lost)
+
+    def files_before(self, position: Position, first: Position) -> list[Add]:
+        """The files of the rows that were taken from `first`, where the first run began, up to `position`.
+
+        Where the first run began with a snapshot these are the files of the version before, whatever a rewriting
+        commit (OPTIMIZE) has made of those that were taken; else the files that the commits have added, but for those
+        that were passed over since they changed rows.
+        """
+        if position.snapshot:
+            return self._files_of(position.version)[: position.index]
+        if first.snapshot:
+            files: list[Add] = [(0, add) for add in self._files_at(position.version - 1)]
+            return files + (self._added(position.version)[: position.index] if position.index else [])
+        return [
+            file
+            for version in range(first.version, position.version + (1 if position.index else 0))
+            for i, file in enumerate(self._added_by(version))
+            if (first.version, first.index) <= (version, i) < (position.version, position.index)
+        ]
+
+    @cached_property
+    def current_files(self) -> dict[str, dict[str, Any]]:
+        """The `add` actions of the newest version's files, by path."""
+        return {add["path"]: add for add in self.log.files(self._newest)}
+
+    def _files_at(self, version: int) -> list[dict[str, Any]]:
+        """The `add` actions of a version's files; where none was removed since, without asking for the version."""
+        later: set[str] = set()
+        for commit in range(version + 1, self.version + 1):
+            added = self._paths_added_by(commit)
+            if added is None:
+                return self.log.files(self.log.snapshot(version))
+            later |= added
+        return [add for path, add in self.current_files.items() if path not in later]
+
+    def _paths_added(self, version: int) -> frozenset[str] | None:
+        """The paths of the files that a commit added; None where it removed some or entered some again (as happens
+        where row tracking is switched on), or the log does not hold it."""
+        actions = self.log.commit(version)
+        if actions is None or any("remove" in action for action in actions):
+            return None
+        adds = [action["add"] for action in actions if "add" in action]
+        return frozenset(add["path"] for add in adds) if all(add.get("dataChange", True) for add in adds) else None
+
+    def _take_from_snapshot(self, position: Position, max_bytes: int) -> Slice:
+        files = self._files_of(position.version)
+        taken = _fit(files[position.index :], max_bytes, 0, 0)
+        index = position.index + len(taken)
+        end = Position(position.version + 1) if index >= len(files) else Position(position.version, index, True)
+        return Slice(self.table_id, position, end, position.version, tuple(taken))
+
+    def _take_from_commits(self, position: Position, max_bytes: int, skip_changes: bool) -> Slice:
+        files: list[Add] = []
+        size, end, schema_version = 0, position, position.version
+        for version in range(position.version, self.version + 1):
+            try:
+                added = self._added(version)[end.index :]
+            except SourceChangedError:
+                if end != position:
+                    break
+                if not skip_changes:
+                    raise
+                return Slice(self.table_id, position, Position(version + 1), version, (), skipped=True)
+            taken = _fit(added, max_bytes, size, len(files))
+            files += taken
+            size += sum(int(add["size"]) for _, add in taken)
+            schema_version = version if taken or not files else schema_version
+            if len(taken) < len(added):
+                end = Position(version, end.index + len(taken))
+                break
+            end = Position(version + 1)
+        return Slice(self.table_id, position, end, schema_version, tuple(files))
+
+    def _added(self, version: int) -> list[Add]:
+        """The files that a commit added with new rows, in the log's order."""
+        actions = self.log.commit(version)
+        if actions is None:
+            raise SourceError(
+                f"The log of the source of the stream {self.name} at {self.log.uri} no longer holds version {version}, "
+                f"which is still needed: it was removed by the table's log retention. {self._way_out(skip=False)}"
+            )
+        adds: list[Add] = []
+        restored = any(action.get("commitInfo", {}).get("operation") == "RESTORE" for action in actions)
+        for action in actions:
+            removed, metadata = action.get("remove"), action.get("metaData")
+            if removed is not None and removed.get("dataChange", True):
+                raise self._changed(version, actions)
+            if metadata is not None and metadata["id"] != self.table_id:
+                raise self._changed(version, actions)
+            if "add" in action and action["add"].get("dataChange", True):
+                if restored:  # what was there before, and may have been taken
+                    raise self._changed(version, actions)
+                adds.append((version, action["add"]))
+        return adds
+
+    def _added_or_skipped(self, version: int) -> list[Add]:
+        """The files that a commit added with new rows; none of one that changed rows and was passed over."""
+        try:
+            return self._added(version)
+        except SourceChangedError:
+            return []
+
+    def _changed(self, version: int, actions: list[dict[str, Any]]) -> SourceChangedError:
+        operation = next((a["commitInfo"].get("operation") for a in actions if "commitInfo" in a), None)
+        return SourceChangedError(
+            f"Version {version} of the source of the stream {self.name} at {self.log.uri} is no plain append: "
+            f"{operation or 'a commit'} changed or removed rows that are already there. {self._retagged()}"
+            f"{self._way_out()}"
+        )
+
+    def _retagged(self) -> str:
+        """Who may have changed the rows, where another stream has tagged them."""
+        if self.origin is None:
+            return ""
+        return f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. "
+
+    def _way_out(self, skip: bool = True) -> str:
+        go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""
+        return f"Take everything anew with: {self._command} --restart{go_on}"
+
+    def _snapshot_files(self, version: int) -> list[Add]:
+        """The files of a version, oldest first, in an order that depends on nothing but the files."""
+        files = sorted(self._files_at(version), key=lambda add: (add["modificationTime"], add["path"]))
+        versions = self._versions_of({add["path"] for add in files}, version)
+        return [(versions[add["path"]], add) for add in files]
+
+    def _versions_of(self, paths: set[str], version: int) -> dict[str, int]:
+        """For each file of a snapshot the version that added it; a file older than the log's rest: the one before."""
+        held = self.log.commits()
+        versions: dict[str, int] = {}
+        for commit in range(min(version, held.stop - 1), held.start - 1, -1):
+            for action in self.log.commit(commit) or ():
+                add = action.get("add")
+                if add is not None and add["path"] in paths:
+                    versions.setdefault(add["path"], commit)
+            if len(versions) == len(paths):
+                break
+        before = max(held.start - 1, 0)
+        return {path: versions.get(path, before) for path in paths}
+
+    def _position_at(self, microseconds: int) -> Position:
+        """The first commit at or after a moment; the newest snapshot where the moment lies before the log's rest."""
+        held = self.log.commits()
+        for version in held:
+            committed = _committed_at(self.log.commit(version) or [])
+            if committed is not None and committed * 1000 >= microseconds:
+                if version == held.start and version > 0:
+                    return Position(self.version, 0, snapshot=True)
+                return Position(version)
+        return Position(self.version + 1)
+
+
+def _committed_at(actions: list[dict[str, Any]]) -> int | None:
+    """Milliseconds of a commit; where its writer left them out, those of its newest file; None where there is none."""
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    told = info.get("inCommitTimestamp", info.get("timestamp"))
+    if told is not None:
+        return int(told)
+    return max((int(a["add"]["modificationTime"]) for a in actions if "add" in a), default=None)
+
+
+def _fit(files: list[Add], max_bytes: int, size: int, count: int) -> list[Add]:
+    """The leading files that fit beside `count` files of `size` bytes; one always fits where there is none yet."""
+    taken = 0
+    for _, add in files:
+        size += int(add["size"])
+        count += 1
+        if count > 1 and (size > max_bytes or count > MAX_FILES):
+            break
+        taken += 1
+    return files[:taken]
+
+
+def _position_to_plan(position: Position) -> dict[str, Any]:
+    return {"version": position.version, "index": position.index, "snapshot": position.snapshot}
+
+
+def position_from_plan(plan: Mapping[str, Any]) -> Position:
+    """The position that a plan names as its `start` or `end`."""
+    return Position(int(plan["version"]), int(plan["index"]), bool(plan["snapshot"]))
+
+
+def source_uri(spark: SparkSession, stream: Stream) -> str:
+    """The folder of the stream's source; SourceError if a catalog has no Delta table of that name."""
+    if not is_catalog_name(stream.source):
+        return stream.source
+    from pipelines.errors import MissingTableError
+    from pipelines.lake.lake import catalog_location
+
+    try:
+        return catalog_location(spark, stream.source)
+    except MissingTableError as error:
+        raise SourceError(f"The stream {stream.name} has no source: {error}") from None
+
+
+def open_source(spark: SparkSession, stream: Stream, command: str | None = None) -> Source:
+    """The stream's source through Spark, taken by a command; SourceError says what is missing."""
+    from pipelines.spark.delta_internals import TableLog
+
+    return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
+
+
+class Standing(NamedTuple):
+    """The newest version of a source, and which table it is of."""
+
+    version: int
+    table_id: str
+
+
+def source_standing(workspace: Workspace, stream: Stream) -> Standing:
+    """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
+    from pipelines.errors import MissingTableError, TableError
+    from pipelines.lake.lake import open_delta
+
+    if not is_catalog_name(stream.source):
+        try:
+            table = open_delta(stream.source, None, "a source", "")
+            return Standing(int(table.version()), str(table.metadata().id))
+        except MissingTableError:
+            raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
+        except TableError:
+            pass
+    source = open_source(workspace.spark, stream)
+    return Standing(source.version, source.table_id)
+
+
+def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
+    """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
+    another table now."""
+    now = source_standing(workspace, stream)
+    return now.table_id != table_id or now.version >= position.version
+
+
+def slice_schema(source: Source, schema_version: int) -> StructType:
+    """The source's columns at a version."""
+    from pyspark.sql.types import StructType
+
+    from pipelines.spark.delta_internals import snapshot_schema
+
+    fields = snapshot_schema(source.log.snapshot(schema_version)).fields
+    return StructType([field for field in fields if field.name not in source.left_out])
+
+
+def source_partitions(source: Source) -> list[str]:
+    """The columns by which the source is partitioned now."""
+    from pipelines.spark.delta_internals import partition_columns
+
+    return partition_columns(source.log.latest())
+
+
+def slice_frame(source: Source, taken: Slice) -> DataFrame:
+    """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
+    from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
+
+    assert isinstance(source.log, TableLog)
+    frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
+    return frame.drop(*source.left_out).withColumnRenamed(COMMIT_VERSION, "source_version")
+
+
+def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:
+    """Rows in the files by the log's statistics; None where a writer kept none."""
+    rows = 0
+    for _, add in files:
+        stats = json.loads(add.get("stats") or "{}")
+        if "numRecords" not in stats:
+            return None
+        rows += int(stats["numRecords"]) - int((add.get("deletionVector") or {}).get("cardinality", 0))
+    return rows

@@ -1,0 +1,149 @@
+"""Columns that a source with column mapping renames: the tables made of it must not mix what they mean.
+
+Column mapping keeps for each column the name under which files store it. The plan of each micro-batch has these, so
+that the next one sees which column goes by which name now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from pipelines.errors import SourceChangedError, SourceError
+from pipelines.lake.schema import STORED_NAME
+from pipelines.sources.source import slice_schema
+from pipelines.writing.quarantine import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+    from pipelines.sources.source import Source
+    from pipelines.workspace import Workspace
+
+COLUMNS = "columns"
+"""Where a plan has the paths, by names and by stored names, of all columns that the tables were given."""
+
+Path: TypeAlias = tuple[str, ...]
+Names: TypeAlias = dict[Path, Path]
+"""The path of each column, and of each field within, by the names that files have; to it that by the names of users."""
+
+
+def followed_columns(
+    workspace: Workspace,
+    source: Source,
+    schema_version: int,
+    before: Mapping[str, Any] | None,
+    tables: Sequence[str],
+    command: str,
+    within: Path = (),
+) -> dict[str, Any]:
+    """What a plan has to keep of the names of a source's columns; nothing where the source has no column mapping.
+
+    before: the plan of the last micro-batch, if there was one; tables: those that `command` makes of the rows, which
+    have the columns below the path `within`. SourceChangedError if a name means another column now.
+    """
+    schema = slice_schema(source, schema_version)
+    if not any(STORED_NAME in field.metadata for field in schema.fields):
+        return {}
+    now = names_of(schema)
+    known = {} if before is None else _known(source, before)
+    renamed, replaced = changed_names(known, now)
+    schemas = [workspace.lake.frame(name).schema for name in tables if workspace.lake.exists(name)] if renamed else []
+    renamed = [(old, new) for old, new in renamed if not _is_followed(schemas, (*within, *old), (*within, *new))]
+    if renamed or replaced:
+        raise SourceChangedError(_explained(source, renamed, replaced, tables[0], command, within))
+    return {COLUMNS: [[list(stored), list(path)] for stored, path in {**known, **now}.items()]}
+
+
+def names_of(kind: DataType, stored: Path = (), path: Path = ()) -> Names:
+    """The names of the columns and fields of a type."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    found: Names = {}
+    if isinstance(kind, StructType):
+        for field in kind.fields:
+            below = (*stored, field.metadata.get(STORED_NAME, field.name)), (*path, field.name)
+            found |= {below[0]: below[1], **names_of(field.dataType, *below)}
+    elif isinstance(kind, ArrayType):
+        found = names_of(kind.elementType, (*stored, "element"), (*path, "element"))
+    elif isinstance(kind, MapType):
+        found = names_of(kind.keyType, (*stored, "key"), (*path, "key"))
+        found |= names_of(kind.valueType, (*stored, "value"), (*path, "value"))
+    return found
+
+
+def changed_names(before: Names, now: Names) -> tuple[list[tuple[Path, Path]], list[Path]]:
+    """The columns that have another name than before, as pairs, and those that took the name of another one, which is
+    gone or has been renamed. A name's case does not matter."""
+    renamed = [
+        (before[stored], path)
+        for stored, path in now.items()
+        if stored in before and before[stored][-1].lower() != path[-1].lower()
+    ]
+    taken = {(stored[:-1], path[-1].lower()): stored for stored, path in before.items()}
+    moved = {old for old, _ in renamed} | {new for _, new in renamed}
+    replaced = [
+        path
+        for stored, path in now.items()
+        if stored not in before and (stored[:-1], path[-1].lower()) in taken and path not in moved
+    ]
+    return renamed, replaced
+
+
+def _known(source: Source, plan: Mapping[str, Any]) -> Names:
+    """The names that the tables' columns had when a plan was made; none where nobody knows any more."""
+    if COLUMNS in plan:
+        return {tuple(stored): tuple(path) for stored, path in plan[COLUMNS]}
+    try:
+        return names_of(slice_schema(source, plan["schema_version"]))
+    except SourceError:
+        return {}
+
+
+def _is_followed(schemas: Sequence[StructType], old: Path, new: Path) -> bool:
+    """Whether the operator has renamed a column in all tables alike."""
+    return not any(_has(schema, old) for schema in schemas) and any(_has(schema, new) for schema in schemas)
+
+
+def _has(kind: DataType, path: Path) -> bool:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if not path:
+        return True
+    if isinstance(kind, StructType):
+        found = next((field for field in kind.fields if field.name.lower() == path[0].lower()), None)
+        return found is not None and _has(found.dataType, path[1:])
+    if isinstance(kind, ArrayType):
+        return _has(kind.elementType, path[1:])
+    return isinstance(kind, MapType) and _has(kind.keyType if path[0] == "key" else kind.valueType, path[1:])
+
+
+def _explained(
+    source: Source,
+    renamed: Sequence[tuple[Path, Path]],
+    replaced: Sequence[Path],
+    table: str,
+    command: str,
+    within: Path,
+) -> str:
+    listed = [f"{_text(old)} is {_text(new)} now" for old, new in renamed]
+    listed += [f"{_text(path)} is another column of that name now" for path in replaced]
+    swapped = {old for old, _ in renamed} & {new for _, new in renamed}
+    ways = ["Give the columns their old names back"]
+    if renamed and not replaced and not swapped:
+        old, new = renamed[0]
+        ways.append(
+            f"or rename them in {table} alike, and in what else is kept beside it: ALTER TABLE {table} RENAME COLUMN "
+            f"{_text((*within, *old))} TO {quoted(new[-1])} (if it has no column mapping yet, first SET TBLPROPERTIES "
+            "('delta.columnMapping.mode' = 'name'), after which fewer programs can read it)"
+        )
+    ways.append(f"or take everything anew: deltatag {command} --restart")
+    return (
+        f"Columns of the source of the stream {source.name} at {source.log.uri} were renamed or replaced since "
+        f"rows of it were taken: {'; '.join(listed)}. In {table} one name would mean two columns, or two names one. "
+        f"{', '.join(ways)}."
+    )
+
+
+def _text(path: Path) -> str:
+    return ".".join(map(quoted, path))

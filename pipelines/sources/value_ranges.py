@@ -1,0 +1,137 @@
+"""What a source's Delta statistics tell of its columns: the least and greatest value, and whether there are NULLs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import open_delta
+from pipelines.lake.schema import STORED_NAME
+from pipelines.settings.configuration import is_catalog_name
+from rules_index.implication.sql import literal_of, name_of
+from rules_index.language.constants import key_of
+from rules_index.language.scope import quote
+from rules_index.language.typed import Constant
+
+if TYPE_CHECKING:
+    from pipelines.settings.configuration import Stream
+
+Path: TypeAlias = tuple[str, ...]
+
+_MILLISECOND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """A column's values: `low` and `high` as SQL literals, both None where it has only NULLs; `null`: whether it may be
+    NULL; `nan`: whether it may be NaN, which statistics leave out."""
+
+    column: str
+    low: str | None
+    high: str | None
+    null: bool
+    nan: bool
+
+    @property
+    def condition(self) -> str:
+        """TRUE on every row of the source."""
+        name = name_of(self.column)
+        parts = [f"{name} BETWEEN {self.low} AND {self.high}"] if self.low is not None else []
+        parts += [f"{name} IS NULL"] if self.null else []
+        parts += [f"{name} > double('Infinity')"] if self.nan else []
+        return f"({' OR '.join(parts)})"
+
+
+def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
+    """The ranges of the source's columns by name, a struct's fields among them; of those that have statistics in every
+    file. None for a source in a catalog, without files, or that delta-rs cannot read."""
+    from deltalake import exceptions
+
+    if is_catalog_name(stream.source):
+        return {}
+    try:
+        table = open_delta(stream.source, None, "a source", "")
+        files = pa.table(table.get_add_actions())
+        stored = _stored_paths(json.loads(table.schema().to_json()))
+    except (PipelineError, exceptions.DeltaError, OSError, ValueError, pa.ArrowException):
+        return {}
+    found = {}
+    for path, data_type in _leaves(schema):
+        column = ".".join(map(quote, path))
+        one = _range(files, column, stored.get(path, path), data_type) if files.num_rows else None
+        if one is not None:
+            found[column] = one
+    return found
+
+
+def _leaves(fields: Any, parents: Path = ()) -> list[tuple[Path, pa.DataType]]:
+    """The paths and types of the columns and the fields of structs."""
+    found: list[tuple[Path, pa.DataType]] = []
+    for each in fields:
+        path = (*parents, each.name)
+        found += _leaves(each.type, path) if pa.types.is_struct(each.type) else [(path, each.type)]
+    return found
+
+
+def _stored_paths(kind: Any, path: Path = (), stored: Path = ()) -> dict[Path, Path]:
+    """The paths by which statistics know the columns of a table's schema (as the log has it), by their own."""
+    found = {}
+    for field in kind["fields"]:
+        own = (*path, field["name"])
+        found[own] = (*stored, field["metadata"].get(STORED_NAME, field["name"]))
+        if isinstance(field["type"], dict) and field["type"]["type"] == "struct":
+            found |= _stored_paths(field["type"], own, found[own])
+    return found
+
+
+def _statistic(files: pa.Table, what: str, path: Path) -> pa.ChunkedArray | None:
+    """What the log keeps of a column in each file; None where it keeps nothing."""
+    column = files[what] if what in files.column_names else None
+    for name in path:
+        if column is None or not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
+            return None
+        column = pc.struct_field(column, [column.type.get_field_index(name)])
+    return column
+
+
+def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> SourceRange | None:
+    """The range of one column, None where some file tells nothing of it."""
+    least, greatest, nulls = (_statistic(files, what, path) for what in ("min", "max", "null_count"))
+    if least is None or greatest is None or nulls is None or "num_records" not in files.column_names:
+        return None
+    empty = pc.fill_null(pc.equal(nulls, files["num_records"]), False)
+    if pc.any(pc.and_(pc.invert(empty), pc.or_(pc.is_null(least), pc.is_null(greatest)))).as_py():
+        return None
+    null = nulls.null_count > 0 or bool(pc.sum(nulls).as_py())
+    low, high = pc.min(least.filter(pc.invert(empty))), pc.max(greatest.filter(pc.invert(empty)))
+    if not low.is_valid:
+        return SourceRange(column, None, None, True, False) if null else None
+    # statistics of timestamps leave out what is finer than a millisecond
+    more = _MILLISECOND if pa.types.is_timestamp(data_type) else 0
+    ends = [_literal(low, data_type, 0), _literal(high, data_type, more)]
+    if None in ends:
+        return None
+    return SourceRange(column, ends[0], ends[1], null, pa.types.is_floating(data_type))
+
+
+def _literal(value: pa.Scalar, data_type: pa.DataType, more: int) -> str | None:
+    """A value as a literal of the column's type, `more` microseconds later; None for a type that has none."""
+    t = pa.types
+    try:
+        cast = value.cast(data_type)
+        if t.is_timestamp(data_type) or t.is_date32(data_type):
+            key: Any = cast.cast(pa.int64() if t.is_timestamp(data_type) else pa.int32()).as_py() + more
+        elif t.is_decimal(data_type):
+            key = int(cast.as_py().scaleb(data_type.scale))
+        elif t.is_integer(data_type) or t.is_floating(data_type) or t.is_string(data_type) or t.is_boolean(data_type):
+            key = key_of(Constant(cast.as_py(), data_type))
+        else:
+            return None
+    except (pa.ArrowException, ValueError, ArithmeticError):
+        return None
+    return literal_of(key, data_type)

@@ -1,0 +1,1 @@
+"""Everything that is private to one Spark, one Delta and one JVM."""

@@ -1,0 +1,322 @@
+"""The parts of Delta Lake that have no public name in Python: a table's snapshots, and frames over chosen files.
+
+A frame over chosen files is what Delta's own streaming source reads; it honours partition values, column
+mapping and deletion vectors. Only this module calls these internals, and it says so where they are missing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructType
+
+from pipelines.errors import SessionError, SourceError
+from pipelines.lake.lake import first_line
+from pipelines.spark.active_session import active
+
+GIVEN_UP = 1 << 62
+"""The transaction of a series of micro-batches that is given up; one more where the last of them was written."""
+KNOWN_DELTA = "4.4"
+_DELTA = "org.apache.spark.sql.delta."
+_SESSION = "org.apache.spark.sql.SparkSession"
+_SEQ = "scala.collection.immutable.Seq"
+_ENTRY_POINTS = {
+    "DeltaLog$": ["forTable(org.apache.spark.sql.SparkSession,java.lang.String)"],
+    "DeltaLog": [
+        "update(boolean,scala.Option,scala.Option)",
+        "getSnapshotAt(long,scala.Option,scala.Option,boolean)",
+        "createDataFrame(SnapshotDescriptor,scala.collection.immutable.Seq,boolean,scala.Option)",
+        "startTransaction(scala.Option,scala.Option)",
+        "logPath()",
+        "dataPath()",
+    ],
+    "Snapshot": ["version()", "metadata()", "allFiles()", "checksumOpt()"],
+    "VersionChecksum": ["allFiles()", "setTransactions()"],
+    "OptimisticTransaction": [
+        "commit(scala.collection.immutable.Seq,DeltaOperations$Operation)",
+        "writeFiles(org.apache.spark.sql.Dataset)",
+        "txnVersion(java.lang.String)",
+        "readTxn()",
+        "snapshot()",
+    ],
+    "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
+    "actions.Action$": ["fromJson(java.lang.String)"],
+    "commands.cdc.CDCReader$CDCDataSpec": [
+        "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
+    ],
+    "commands.cdc.CDCReader$": [
+        "scanIndex(org.apache.spark.sql.SparkSession,files.TahoeFileIndexWithSnapshotDescriptor,boolean)"
+    ],
+    "files.CdcAddFileIndex": [
+        f"CdcAddFileIndex({_SESSION},{_SEQ},DeltaLog,org.apache.hadoop.fs.Path,SnapshotDescriptor,scala.Option)"
+    ],
+}
+"""The methods and constructors that are called here, by their classes; Delta's own classes without its package."""
+
+COMMIT_VERSION = "_commit_version"
+"""The column of a frame over chosen files that holds the version given for the row's file."""
+
+
+class TableLog:
+    """The log of one Delta table, through the session's own Delta library and credentials."""
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        """SourceError if there is no Delta table at `uri`, SessionError if Delta is unknown or missing."""
+        self.uri = uri
+        self._spark = spark
+        self._session: Any = spark._jsparkSession
+        jvm: Any = spark._jvm
+        self._jvm = jvm
+        know_delta(spark)
+        try:
+            self._log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._session, uri)
+        except Py4JJavaError as error:
+            raise SourceError(f"The Delta table at {uri} cannot be opened: {java_message(error)}") from None
+        self._none: Any = jvm.scala.Option.empty()
+
+    def latest(self) -> Any:
+        """The newest snapshot; its `version()` is -1 where there is no table."""
+        return self._log.update(False, self._none, self._none)
+
+    def snapshot(self, version: int) -> Any:
+        """The snapshot of one version; SourceError where the log no longer holds it."""
+        try:
+            return self._log.getSnapshotAt(version, self._none, self._none, False)
+        except Py4JJavaError as error:
+            raise SourceError(
+                f"Version {version} of the Delta table at {self.uri} cannot be read: {java_message(error)}"
+            ) from None
+
+    def files(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The `add` actions of a snapshot's files, as the log writes them."""
+        known = _in_checksum(snapshot, "allFiles")
+        if known is not None:
+            return [json.loads(add.json())["add"] for add in known]
+        return [json.loads(row) for row in snapshot.allFiles().toJSON().collectAsList()]
+
+    def commit(self, version: int) -> list[dict[str, Any]] | None:
+        """The actions of one commit; None where the log holds (or no longer holds) no such commit."""
+        path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), f"{version:020d}.json")
+        try:
+            stream = path.getFileSystem(self._session.sessionState().newHadoopConf()).open(path)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getSimpleName() == "FileNotFoundException":
+                return None
+            raise SourceError(
+                f"The log of the Delta table at {self.uri} cannot be read: {java_message(error)}"
+            ) from None
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        # not splitlines(), which also cuts at characters that JSON may have inside of its strings
+        return [json.loads(line) for line in text.split("\n") if line.strip()]
+
+    def commits(self) -> range:
+        """The versions whose commits the log still holds, up to the newest one."""
+        path = self._log.logPath()
+        system = path.getFileSystem(self._session.sessionState().newHadoopConf())
+        names = (status.getPath().getName() for status in system.listStatus(path))
+        versions = sorted(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))
+        return range(versions[0], versions[-1] + 1) if versions else range(0)
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the table's files, by their names in the log, that are not there any more."""
+        if not paths:
+            return []
+        hadoop = self._jvm.org.apache.hadoop.fs
+        system = self._log.dataPath().getFileSystem(self._session.sessionState().newHadoopConf())
+        found = []
+        for path in paths:
+            named = hadoop.Path(self._jvm.java.net.URI(path))
+            if not system.exists(named if named.isAbsolute() else hadoop.Path(self._log.dataPath(), named)):
+                found.append(path)
+        return found
+
+    def frame(self, snapshot: Any, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> DataFrame:
+        """The rows of the files `adds` (version, add action) with the snapshot's schema and `_commit_version`.
+
+        Where the files have one version it is a constant, which is cheaper than reading it as a column.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        by_version: dict[int, list[Any]] = {}
+        for version, add in adds:
+            by_version.setdefault(version, []).append(from_json(json.dumps({"add": add})))
+        if len(by_version) > 1:
+            return self._frame_of_versions(snapshot, by_version)
+        version, files = next(iter(by_version.items()), (0, []))
+        with active(self._spark):
+            rows = self._log.createDataFrame(snapshot, self._sequence(files), False, self._none)
+        return DataFrame(rows, self._spark).withColumn(COMMIT_VERSION, functions.lit(version).cast("bigint"))
+
+    def _frame_of_versions(self, snapshot: Any, by_version: Mapping[int, list[Any]]) -> DataFrame:
+        cdc = self._jvm.org.apache.spark.sql.delta.commands.cdc
+        epoch = self._jvm.java.sql.Timestamp(0)
+        specs = [
+            getattr(cdc, "CDCReader$CDCDataSpec")(version, epoch, self._sequence(files), self._none)
+            for version, files in sorted(by_version.items())
+        ]
+        index = self._jvm.org.apache.spark.sql.delta.files.CdcAddFileIndex(
+            self._session, self._sequence(specs), self._log, self._log.dataPath(), snapshot, self._none
+        )
+        reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
+        rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
+        return rows.drop("_change_type", "_commit_timestamp")
+
+    def append(self, entries: Sequence[str], app: str, version: int) -> bool:
+        """Put written files (`add` entries as JSON) into the log in one commit, as transaction `version` of `app`.
+
+        False if the table holds this or a later one of `app` already. Py4JJavaError, or Spark's own error for it, where
+        another writer interferes.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
+
+    def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
+        """Write rows with just the table's columns, in one commit as `append` does.
+
+        Spark's own writer with `txnAppId` replays the table's log for the transactions that its commits tell.
+        """
+        as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
+
+    def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        with active(self._spark):
+            transaction = self._log.startTransaction(self._none, self._none)
+            if _last_of(transaction, app) >= version:
+                return False
+            mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
+            done = self._list([from_json(json.dumps(mark))])
+            done.addAll(actions(transaction))
+            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
+            transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
+        return True
+
+    def give_up(self, app: str, number: int) -> bool:
+        """Have every later transaction of `app` taken for written; True if the table held that of this number by then.
+
+        Py4JJavaError, or Spark's own error for it, where another writer interferes.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        with active(self._spark):
+            transaction = self._log.startTransaction(self._none, self._none)
+            last = _last_of(transaction, app)
+            if last >= GIVEN_UP:
+                return last > GIVEN_UP
+            held = last >= number
+            mark = {"txn": {"appId": app, "version": GIVEN_UP + held, "lastUpdated": int(time.time() * 1000)}}
+            mode = self._jvm.org.apache.spark.sql.SaveMode.Append
+            actions = self._jvm.PythonUtils.toSeq(self._list([from_json(json.dumps(mark))]))
+            transaction.commit(actions, operations.Write(mode, *([self._none] * 8)))
+        return held
+
+    def _sequence(self, items: Iterable[Any]) -> Any:
+        return self._jvm.PythonUtils.toSeq(self._list(items))
+
+    def _list(self, items: Iterable[Any]) -> Any:
+        java_list = self._jvm.java.util.ArrayList()
+        for item in items:
+            java_list.add(item)
+        return java_list
+
+
+def _last_of(transaction: Any, app: str) -> int:
+    """The newest transaction of `app` that the table holds, -1 where there is none; a later one is a conflict then."""
+    known = _in_checksum(transaction.snapshot(), "setTransactions")
+    if known is None:
+        return int(transaction.txnVersion(app))
+    transaction.readTxn().addOne(app)
+    return next((int(done.version()) for done in known if done.appId() == app), -1)
+
+
+def _in_checksum(snapshot: Any, part: str) -> list[Any] | None:
+    """What the checksum file of a snapshot's commit tells of the table, where it does: it spares replaying the log."""
+    checksum = snapshot.checksumOpt()
+    found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
+    return [found.get().apply(i) for i in range(found.get().size())] if found.isDefined() else None
+
+
+def snapshot_schema(snapshot: Any) -> StructType:
+    """The columns of a snapshot."""
+    return StructType.fromJson(json.loads(snapshot.metadata().schemaString()))
+
+
+_tested: set[str] = set()
+
+
+def know_delta(spark: SparkSession) -> None:
+    """SessionError where Delta Lake is missing or not as it is known here; asked once in an application."""
+    application = str(spark.sparkContext.applicationId)
+    if application in _tested:
+        return
+    absent = missing_entry_points(spark._jvm, _ENTRY_POINTS)
+    if len(absent) == sum(map(len, _ENTRY_POINTS.values())):
+        raise SessionError(
+            f"The running Spark session has no Delta Lake. Start it with the jars of delta-spark {KNOWN_DELTA}.0, or "
+            "let deltatag start its own session."
+        )
+    if absent:
+        raise SessionError(
+            f"deltatag does not know the internals of this Delta Lake, {_delta_version(spark._jvm)} on Spark "
+            f"{spark.version} (it knows {KNOWN_DELTA}): there is no {absent[0]}. Use delta-spark {KNOWN_DELTA}, or a "
+            "version of deltatag that knows this one."
+        )
+    _tested.add(application)
+
+
+def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of the methods and constructors that this Delta Lake has not, each with its class."""
+    absent = []
+    for name, signatures in known.items():
+        try:
+            found = jvm.py4j.reflection.ReflectionUtil.classForName(_DELTA + name)
+        except Py4JJavaError:
+            absent += [f"{name}.{signature}" for signature in signatures]
+            continue
+        # one text for each class, since each question is a turn to the JVM
+        text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
+        text = text.replace(_DELTA, "")
+        absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
+    return absent
+
+
+def _delta_version(jvm: Any) -> str:
+    try:
+        return str(_module(jvm, "io.delta.package$").VERSION())
+    except (Py4JError, TypeError):
+        return "of an unknown version"
+
+
+def partition_columns(snapshot: Any) -> list[str]:
+    """The columns by which a snapshot's table is partitioned."""
+    found = snapshot.metadata().partitionColumns()
+    return [str(found.apply(i)) for i in range(found.size())]
+
+
+def table_property(snapshot: Any, name: str) -> str | None:
+    """A property of a snapshot's table."""
+    found = snapshot.metadata().configuration().get(name)
+    return str(found.get()) if found.isDefined() else None
+
+
+def _module(jvm: Any, name: str) -> Any:
+    """The one instance of a Scala object."""
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
+
+
+def java_message(error: Py4JError) -> str:
+    """The first line of a Java exception's own message."""
+    exception = getattr(error, "java_exception", None)
+    return first_line(exception.getMessage() or exception.toString()) if exception is not None else first_line(error)

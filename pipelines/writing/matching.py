@@ -1,0 +1,177 @@
+"""The column of rule ids: an `arrow_udf` over just the columns that an index reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from pipelines.errors import IndexOutdatedError
+from pipelines.sources.source import Add, rows_of
+from pipelines.spark.session import BATCH_BYTES, UNWATCHED, tested_column
+from rules_index.index.inputs import path_parts
+from rules_index.names import column_key, field_key, spelled
+from rules_index.workers.spark_worker import Figures
+
+if TYPE_CHECKING:
+    import rules_index as ri
+    from pipelines.workspace import Workspace
+    from rules_index.language.typed import Leaf
+
+
+RAISED = 3
+"""The truth code of a derived Boolean on a row on which evaluating it raised."""
+_NARROW_ROW = 512
+"""Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
+_MOST_BATCH_BYTES = 64 << 20
+
+
+class Matcher:
+    """One index, ready to be applied to frames of a stream."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        compiled: ri.CompiledRules,
+        path: Path,
+        id_type: str,
+        left_out: frozenset[str] = frozenset(),
+    ) -> None:
+        """`path` is a local file of the index that `compiled` was loaded from, named by its content; `left_out` names
+        the inputs that Spark does not evaluate: they are as where evaluating them raises."""
+        self._spark = spark
+        self._left_out = left_out
+        self._compiled = compiled
+        self._path = path
+        self._id_type = id_type
+        context = spark.sparkContext
+        if not re.fullmatch(r"local(\[.*\])?", str(context.master)):
+            # A name is shipped once per session; it tells the content, so a newer index has a newer name.
+            context.addFile(str(path))
+
+    @property
+    def constant(self) -> list[Any] | None:
+        """The rule ids of every row, where the index reads no column; else None."""
+        if self._compiled.inputs:
+            return None
+        ids: list[Any] = self._compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
+        return ids
+
+    def column(self, leaf: Leaf) -> Column:
+        """An input of the index as a column of its own name, or of no name where only Spark evaluates it."""
+        if leaf.name in self._left_out:
+            return raised_column(leaf.type)
+        if leaf.text is not None:
+            return tested_column(self._spark, leaf.text, leaf.type)
+        return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
+
+    def with_inputs(self, frame: DataFrame) -> DataFrame:
+        """The frame with the columns that only Spark evaluates beside its own, named as the index knows them."""
+        derived = [self.column(leaf).alias(leaf.name) for leaf in self._compiled.inputs if leaf.text is not None]
+        return frame.select("*", *derived) if derived else frame
+
+    @property
+    def file(self) -> Callable[[], str]:
+        """A function for workers that tells where they find the index; it travels by value."""
+        name, path = self._path.name, str(self._path)
+
+        def find() -> str:
+            import os
+
+            from pyspark import SparkFiles
+
+            return path if os.path.isfile(path) else SparkFiles.get(name)
+
+        return find
+
+    def rule_ids(self, figures: Any = None) -> Column:
+        """The rule ids of a row of a frame `with_inputs`. `figures`: an accumulator of Counts that learns what was
+        matched, or None.
+
+        What only Spark evaluates stands in columns of their own first: with lambdas over long arrays and a NULL of what
+        is left out among its arguments, Spark was seen to leave the function where nothing evaluates it.
+        """
+        element = {"string": "string", "bigint": "bigint"}[self._id_type]
+        constant = self.constant
+        if constant is not None:
+            return functions.array(*(functions.lit(i) for i in constant)).cast(f"array<{element}>")
+        names = tuple(leaf.name for leaf in self._compiled.inputs)
+        arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
+        function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
+        # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
+        read = [
+            self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`")
+            for leaf in self._compiled.inputs
+        ]
+        return function.asNondeterministic()(*read)
+
+
+def raised_column(data_type: pa.DataType) -> Column:
+    """What `catalyst.derived_column` gives on a row on which evaluating it raises."""
+    if pa.types.is_boolean(data_type):
+        return functions.lit(RAISED).cast("tinyint")
+    value = StructField("value", from_arrow_type(data_type))
+    return functions.lit(None).cast(StructType([value]))
+
+
+def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
+    """Have Spark watch the memory of each batch of rows of these files that it hands to Python, where rows are long."""
+    rows = rows_of(files)
+    if BATCH_BYTES not in workspace.configuration.spark:
+        narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
+        workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
+
+
+def _tagger(
+    file: Callable[[], str], names: tuple[str, ...], id_type: str, figures: Any
+) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
+    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+
+    def tag(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        import pyarrow as pa
+
+        from rules_index.workers import spark_worker
+
+        ids = {"string": pa.string(), "bigint": pa.int64()}[id_type]
+        compiled = spark_worker.open_index(file())
+        for batch in batches:
+            columns = (batch,) if len(names) == 1 else batch
+            matched, errors = spark_worker.match(compiled, names, columns, ids)
+            if figures is not None:
+                counts: Figures = {"rows": len(matched), "matches": len(matched.flatten())}
+                counts.update({("error", rule): rows for rule, rows in errors.items() if rows})
+                figures.add(counts)
+            yield matched
+
+    kinds = Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]]
+    tag.__annotations__ = {"batches": kinds, "return": Iterator[pa.Array]}
+    return tag
+
+
+def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> None:
+    """IndexOutdatedError if a column that the index reads is gone from `schema`, or has another type there."""
+    for leaf in compiled.inputs:
+        if leaf.text is not None:
+            continue
+        found = _find(schema, path_parts(leaf.name))
+        if found != leaf.type:
+            now = f"is {found} now" if found is not None else "is gone"
+            raise IndexOutdatedError(
+                f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
+                f"Compile them again with: deltatag compile {scope}"
+            )
+
+
+def _find(fields: Any, parts: list[str]) -> pa.DataType | None:
+    key = column_key if isinstance(fields, pa.Schema) else field_key
+    name = spelled([field.name for field in fields], parts[0], key)
+    if name is None or len(parts) == 1:
+        return None if name is None else fields.field(name).type
+    inner = fields.field(name).type
+    return _find(inner, parts[1:]) if pa.types.is_struct(inner) else None

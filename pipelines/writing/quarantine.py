@@ -1,0 +1,84 @@
+"""Which rows of a stream are not tagged, and why: a NULL in the key, or a check that is not TRUE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from pipelines.errors import CheckError
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.settings.configuration import Stream
+from pipelines.spark.analyse import spark_message
+from pipelines.spark.session import tested_column
+from rules_index.errors import RuleError
+from rules_index.language import Compiler, Scope
+
+
+def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
+    """Why a row goes to quarantine, several reasons joined by "; "; an empty text for a sound row."""
+    reasons = [
+        functions.when(functions.col(quoted(name)).isNull(), functions.lit(f"the key {name} is NULL")) for name in key
+    ]
+    for name, condition in checks.items():
+        code = _truth(spark, condition)
+        reasons.append(
+            functions.when(code == 3, functions.lit(f"the check {name} raised an error"))
+            .when(code == 2, functions.lit(f"the check {name} is NULL"))
+            .when(code == 0, functions.lit(f"the check {name} is FALSE"))
+        )
+    return functions.concat_ws("; ", *reasons)
+
+
+def sound(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
+    """TRUE for a row that is tagged, FALSE for one that goes to quarantine; never NULL."""
+    conditions = [functions.col(quoted(name)).isNotNull() for name in key]
+    conditions += [_truth(spark, condition) == 1 for condition in checks.values()]
+    kept = functions.lit(True)
+    for condition in conditions:
+        kept = kept & condition
+    return kept
+
+
+def count_refused(
+    spark: SparkSession, frame: DataFrame, key: Sequence[str], checks: Mapping[str, str]
+) -> tuple[int, int]:
+    """Rows of the frame, and how many of them go to quarantine; reads only the key and what the checks name."""
+    # Spark takes no condition that it must not evaluate twice inside of an aggregate, so it becomes a column first.
+    judged = frame.select((~sound(spark, key, checks)).alias("refused"))
+    row = judged.agg(functions.count(functions.lit(1)).alias("rows"), functions.count_if("refused")).first()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> None:
+    """CheckError for a check that is no repeatable Boolean expression over the source's columns.
+
+    Checks follow the same rules of what may be said as rules do: what a repeat could answer differently, or
+    what reaches beyond the row, is refused.
+    """
+    columns = arrow_schema_of(frame.drop("source_version").schema.json())
+    for name, condition in stream.checks.items():
+        try:
+            Compiler(Scope(columns)).compile(condition)
+            frame.select(_truth(spark, condition))
+        except RuleError as error:
+            where = f" at position {error.position}" if error.position is not None else ""
+            message = f"{error.message}{where}"
+        except PySparkException as error:
+            message = spark_message(error)
+        else:
+            continue
+        raise CheckError(f"The check {name} of the stream {stream.name} cannot be used: {message}")
+
+
+def _truth(spark: SparkSession, condition: str) -> Column:
+    """0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
+    return tested_column(spark, condition, pa.bool_())
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark's column resolution takes it literally."""
+    return f"`{name.replace('`', '``')}`"

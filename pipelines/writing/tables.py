@@ -1,0 +1,438 @@
+"""The tables of one stream: how they are made, and how a micro-batch's rows get into them exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructField, StructType
+
+from pipelines.errors import PipelineError, SourceChangedError, TableError
+from pipelines.lake.lake import first_line
+from pipelines.lake.schema import changed_types, needs_mapping, plain_schema, same_columns
+from pipelines.lake.tables import (
+    QUARANTINE_COLUMNS,
+    Column,
+    matches_columns,
+    matches_table,
+    quarantine_table,
+    tagged_columns,
+    tagged_table,
+)
+from pipelines.settings.configuration import Stream
+from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
+from pipelines.writing.direct import Written, codec, discard, folder_of, layout_of, write_files
+from pipelines.writing.matching import Matcher
+from pipelines.writing.quarantine import quoted, reason, sound
+from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
+from rules_index.workers.delta_files import Layout
+from rules_index.workers.spark_worker import Counts
+from rules_index.workers.tagged_files import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipelines.lake.index_store import StoredIndex
+    from pipelines.lake.lake import Lake
+    from pipelines.lake.runs import MicroBatch
+    from pipelines.workspace import Workspace
+
+_PROPERTIES = {"delta.enableDeletionVectors": "false"}
+_MAPPING = "delta.columnMapping.mode"
+_ATTEMPTS = 5
+
+
+class StreamTables:
+    """`<stream>_tagged`, `<stream>_matches` and `quarantine_<stream>`."""
+
+    def __init__(self, workspace: Workspace, stream: Stream, id_type: str) -> None:
+        """`id_type` is the type of rule ids: "string" or "bigint"."""
+        self.workspace, self.stream, self.id_type = workspace, stream, id_type
+        self.lake, self.spark = workspace.lake, workspace.spark
+
+    def prepare(self, source: StructType, partitions: Sequence[str], anew: bool = False) -> None:
+        """Make the tables that are missing; SourceChangedError if the source's columns no longer fit them.
+
+        `partitions` are the columns by which the source is partitioned: a new `<stream>_tagged` is by them, too, where
+        the stream does not say otherwise. `anew` empties those that are there and gives them the source's columns as
+        they are now; their history keeps what they held.
+        """
+        columns = plain_schema(source)
+        keys = matches_keys(self.stream.key, self.stream.event_time)
+        by = Order(self.stream.cluster_by, partition_columns_for(self.stream, columns, partitions), keys)
+        tables = [
+            (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), by, True),
+            (
+                matches_table(self.stream),
+                matches_schema(columns, keys, self.id_type),
+                Order(("rule_id",)),
+                self.stream.keeps_matches,
+            ),
+            (quarantine_table(self.stream), _with(columns, QUARANTINE_COLUMNS), Order(), self.stream.can_quarantine),
+        ]
+        for name, wanted, order, kept in tables:
+            prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
+
+
+def prepare_table(
+    workspace: Workspace, name: str, wanted: StructType, order: Order, kept: bool, anew: bool, command: str
+) -> None:
+    """Make a table that `command` writes if it is missing and `kept`; empty it where it is there, if `anew`.
+
+    One that is there gets column mapping where a new column's name asks for it. Raises SourceChangedError if its
+    columns no longer fit.
+    """
+    exists = workspace.lake.exists(name)
+    if (exists and anew) or (kept and not exists):
+        create_table(workspace, name, wanted, order, replace=exists)
+    elif exists and kept and (changes := changed_types(workspace.lake.frame(name).schema, wanted)):
+        raise SourceChangedError(
+            f"A column of a source changed its type, and the table {name} cannot hold both: {'; '.join(changes)}. Give "
+            f"the source its old type back, or take everything anew with its new types: {command} --restart"
+        )
+    elif exists and kept and needs_mapping(wanted):
+        _map_columns(workspace, name)
+
+
+def _map_columns(workspace: Workspace, name: str) -> None:
+    """Have a table map columns, as names with blanks and the like need it."""
+    log = TableLog(workspace.spark, workspace.lake.uri(name))
+    if table_property(log.latest(), _MAPPING) in (None, "none"):
+        statement = f"ALTER TABLE {workspace.lake.sql_name(name)} SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
+        run(lambda: workspace.spark.sql(statement), f"give the table {name} column mapping for its new columns' names")
+
+
+def create_table(
+    workspace: Workspace, name: str, columns: StructType, order: Order | None = None, replace: bool = False
+) -> None:
+    """Make a table of the lake, or, with `replace`, empty it and give it these columns."""
+    from delta.tables import DeltaTable
+
+    lake, spark, order = workspace.lake, workspace.spark, order or Order()
+    builder = DeltaTable.replace(spark) if replace else DeltaTable.createIfNotExists(spark)
+    if lake.settings.root is not None:
+        builder = builder.location(lake.uri(name))
+    else:
+        builder = builder.tableName(lake.sql_name(name))
+    builder = builder.addColumns(columns)
+    mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
+    for key, value in {**_PROPERTIES, **mapping, **statistics_property(columns, order)}.items():
+        builder = builder.property(key, value)
+    if order.cluster_by:
+        builder = builder.clusterBy(*map(quoted, order.cluster_by))
+    if order.partition_by:
+        builder = builder.partitionedBy(*order.partition_by)  # takes names as they are, unlike clusterBy
+    try:
+        run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
+    except TableError:
+        # Two runs of one scope at once: whoever came first has made the table for both.
+        if replace or not lake.exists(name):
+            raise
+
+
+def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:
+    """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
+    if resumed and is_done(lake, name, app, number):
+        return False
+    try:
+        return bool(run(partial(_append, lake, name, frame, app, number), f"write micro-batch {number} to {name}"))
+    except PipelineError as error:
+        # Two runs of one scope at once: whoever commits first has written the micro-batch for both.
+        if not _is_conflict(error.__cause__) or not is_done(lake, name, app, number):
+            raise
+        return False
+
+
+def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> bool:
+    """True where Spark's writer was left to decide, which does not tell whether it had anything to do."""
+    if lake.settings.root is not None:
+        log = TableLog(frame.sparkSession, lake.uri(name))
+        if same_columns(snapshot_schema(log.latest()), frame.schema):
+            return log.append_rows(frame, app, number)
+    writer = frame.write.format("delta").mode("append").option("mergeSchema", "true")
+    writer = writer.option("txnAppId", app).option("txnVersion", number)
+    if lake.settings.root is not None:
+        writer.save(lake.uri(name))
+    else:
+        writer.saveAsTable(lake.sql_name(name))
+    return True
+
+
+def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: int) -> DataFrame | None:
+    """The rows that a micro-batch of an application put into a table; None where the log no longer holds its commit."""
+    log = TableLog(spark, lake.uri(name))
+    for version in reversed(log.commits()):
+        actions = log.commit(version) or []
+        numbers = [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]
+        if number in numbers:
+            return log.frame(log.snapshot(version), [(version, a["add"]) for a in actions if "add" in a])
+    return None
+
+
+def is_done(lake: Lake, name: str, app: str, number: int) -> bool:
+    """True if the table holds this micro-batch of an application."""
+    version = lake.delta(name).transaction_version(app)
+    return version is not None and version >= number
+
+
+def application(series: str, name: str) -> str:
+    """Whose transactions the micro-batches of a series are in the log of one table."""
+    return f"deltatag/{series}/{name}"
+
+
+def app_of(plan: Mapping[str, Any], name: str) -> str:
+    """Whose transaction a planned micro-batch is in the log of one table: where an earlier plan of it has written the
+    table, that plan's."""
+    return application(plan.get("written", {}).get(name, plan["series"]), name)
+
+
+def give_up(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
+    """Have no run write a micro-batch of a series to these tables any more: each takes it for written.
+
+    Gives those of them that hold the series' micro-batch of this number, and go on holding it.
+    """
+    held = []
+    for name in filter(workspace.lake.exists, names):
+        log = TableLog(workspace.spark, workspace.lake.uri(name))
+        mark = partial(log.give_up, application(series, name), number)
+        for attempt in range(_ATTEMPTS):
+            try:
+                held += [name] if run(mark, f"give up what is being written to {name}") else []
+                break
+            except TableError as error:
+                # a run that wrote its micro-batch first: what it wrote counts
+                if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
+                    raise
+    return held
+
+
+def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
+    """The columns of the source that `<stream>_matches` has: the key, and the event time if it is not part of it."""
+    keys = list(key)
+    if event_time is not None and event_time.lower() not in {name.lower() for name in keys}:
+        keys.append(event_time)
+    return keys
+
+
+def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> StructType:
+    """The columns of `<stream>_matches`: the rule's id, the keys as the source has them, the versions."""
+    first, *last = matches_columns(id_type)
+    named = {field.name.lower(): field for field in columns.fields}
+    return StructType([*fields_of([first]), *(named[key.lower()] for key in keys), *fields_of(last)])
+
+
+class Output:
+    """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
+
+    def __init__(self, tables: StreamTables, batch: MicroBatch, matcher: Matcher, index: StoredIndex) -> None:
+        """`batch` is the recorded plan; `matcher` applies the index that it names."""
+        self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
+        self.plan = batch.plan
+
+    def write(self, frame: DataFrame, matchable: DataFrame | None, resumed: bool) -> dict[str, Any]:
+        """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
+
+        `matchable`: those of them that a rule can match, if only matched rows are written. `resumed`: an earlier run
+        may have written some of it already. Its commits are found and left alone.
+        """
+        spark, plan = self.tables.spark, self.plan
+        stream = self.tables.stream
+        if plan["quarantined"]:
+            refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
+            refused = refused.filter(functions.col("reason") != "").drop("source_version")
+            refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
+            self._append(quarantine_table(stream), refused, resumed)
+        accepted = self._accepted(frame, matchable)
+        layouts = self._layouts(frame)
+        if layouts is not None:
+            return self._write_files(accepted, layouts, resumed)
+        return self._write_rows(accepted, resumed)
+
+    def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
+        """Match the rows as `write` does, and write nothing."""
+        rows = self.matcher.with_inputs(self._accepted(frame, matchable))
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"))
+        matched.write.format("noop").mode("overwrite").save()
+
+    def _accepted(self, frame: DataFrame, matchable: DataFrame | None) -> DataFrame:
+        """The rows that do not go to quarantine."""
+        accepted = frame if matchable is None else matchable
+        if not self.plan["quarantined"]:
+            return accepted
+        return accepted.filter(sound(self.tables.spark, self.plan["key"], self.plan["checks"]))
+
+    def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
+        """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
+        tables, lake = self.tables, self.tables.lake
+        if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
+            return None
+        columns = StructType([field for field in frame.schema if field.name != "source_version"])
+        found = {name: layout_of(lake, name, each) for name, each in self._schemas(plain_schema(columns)).items()}
+        known = {name: layout for name, layout in found.items() if layout is not None}
+        return known if len(known) == len(found) else None
+
+    def _schemas(self, columns: StructType) -> dict[str, StructType]:
+        """The columns of the tables to be written, by the tables' names; `columns` are the source's."""
+        stream = self.tables.stream
+        found = {tagged_table(stream): _with(columns, tagged_columns(self.tables.id_type))}
+        if self.plan["matches"]:
+            keys = matches_keys(self.plan["key"], self.plan["event_time"])
+            found[matches_table(stream)] = matches_schema(columns, keys, self.tables.id_type)
+        return found
+
+    def _write_files(self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool) -> dict[str, Any]:
+        """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
+        lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
+        kinds = {"tagged": tagged_table(self.tables.stream)}
+        if plan["matches"]:
+            kinds["matches"] = matches_table(self.tables.stream)
+        spelled = {name.lower(): name for name in accepted.columns}
+        due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
+        folders = {kind: str(folder_of(lake, name)) for kind, name in due.items()}
+        task = Task(
+            id_type={"string": pa.string(), "bigint": pa.int64()}[self.tables.id_type],
+            columns=tuple(name for name in accepted.columns if name != "source_version"),
+            keys=tuple(spelled[key.lower()] for key in matches_keys(plan["key"], plan["event_time"])),
+            stamps={
+                "rules_version": pa.scalar(self.index.rules_version, pa.int64()),
+                "index_fingerprint": pa.scalar(self.index.fingerprint),
+                "tagged_at": pa.scalar(self.batch.started_at, pa.timestamp("us", "UTC")),
+            },
+            only_matched=plan["output"] == "matched",
+            codec=str(codec(spark)),
+            footer={"org.apache.spark.version": str(spark.version)},
+            folders=folders,
+            layouts={kind: layouts[name] for kind, name in due.items()},
+        )
+        what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
+        written = run(lambda: write_files(accepted, self.matcher, task), what)
+        for kind in ("matches", "tagged"):
+            if kind in due:
+                self._enter(due[kind], kind, task, written)
+        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+
+    def _enter(self, name: str, kind: str, task: Task, written: Written) -> None:
+        """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
+        tables, entries = self.tables, written.entries[kind]
+        log = TableLog(tables.spark, tables.lake.uri(name))
+        append = partial(log.append, entries, self._app(name), self.batch.batch)
+        try:
+            if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
+                discard(task, {kind: entries})
+        except PipelineError as error:
+            # Two runs of one stream at once: whoever commits first has written the micro-batch for both. Our files
+            # stay, for a commit that failed in its last moment may be the one that the log has.
+            if not _is_conflict(error.__cause__) or not self._is_done(name):
+                raise
+
+    def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
+        """Let Spark write the rows: the matches first, the tagged rows last."""
+        spark, stream = self.tables.spark, self.tables.stream
+        if self.plan["matches"]:
+            self._append(matches_table(stream), self._pairs(accepted), resumed)
+        figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
+        written = self._append(tagged_table(stream), self._tagged(accepted, figures), resumed)
+        if not written or (not figures.value and self.matcher.constant is None):
+            # Another run wrote these rows, and Delta passed over ours: match again for the figures, write nothing.
+            figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
+            self._tagged(accepted, figures).select("rule_ids").write.format("noop").mode("overwrite").save()
+        return self._figures(figures.value, accepted)
+
+    def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
+        """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
+        tagged = self.matcher.with_inputs(frame).select(
+            *self._source_columns(frame),
+            self.matcher.rule_ids(figures).alias("rule_ids"),
+            *self._versions(),
+            functions.lit(self.index.fingerprint).alias("index_fingerprint"),
+            "source_version",
+            functions.lit(self.batch.started_at).alias("tagged_at"),
+        )
+        return tagged.filter(functions.size("rule_ids") > 0) if self.plan["output"] == "matched" else tagged
+
+    def _source_columns(self, frame: DataFrame) -> list[Any]:
+        return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]
+
+    def _versions(self) -> list[Any]:
+        return [functions.lit(self.index.rules_version).cast("bigint").alias("rules_version")]
+
+    def _pairs(self, frame: DataFrame) -> DataFrame:
+        keys = [functions.col(quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
+        rows = self.matcher.with_inputs(frame)
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
+        return matched.select(
+            functions.explode("rule_ids").alias("rule_id"), *keys, *self._versions(), "source_version"
+        ).sortWithinPartitions("rule_id")
+
+    def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
+        return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
+
+    def _app(self, name: str) -> str:
+        return app_of(self.plan, name)
+
+    def _is_done(self, name: str) -> bool:
+        """True if the table holds this micro-batch."""
+        return is_done(self.tables.lake, name, self._app(name), self.batch.batch)
+
+    def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:
+        constant = self.matcher.constant
+        if constant is not None:
+            rows = accepted.count()
+            counted = {"rows": rows, "matches": rows * len(constant)}
+        errors = {str(key[1]): count for key, count in counted.items() if isinstance(key, tuple)}
+        rows = counted.get("rows", 0) + self.plan["quarantined"]
+        return {"rows": rows, "matches": counted.get("matches", 0), "errors": errors}
+
+
+def fields_of(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
+    """Columns of deltatag's as Spark's fields, with their comments."""
+    schema = ", ".join(f"{column.name} {column.type}" for column in columns)
+    parsed = StructType.fromDDL(schema)
+    assert isinstance(parsed, StructType)
+    types = {field.name: field.dataType for field in parsed.fields}
+    return [StructField(c.name, types[c.name], True, {"comment": c.comment}) for c in columns]
+
+
+def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
+    return StructType([*columns.fields, *fields_of(added)])
+
+
+def run(action: Callable[[], Any], what: str) -> Any:
+    """Do something in Spark; TableError, in one sentence, if it fails."""
+    with explained(what):
+        return action()
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn an error of Spark's into TableError, in one sentence."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        text = str(error)
+        if "No space left on device" in text or "Disk quota exceeded" in text:
+            raise TableError(
+                f"Could not {what}: the disk is full. Make room and run the same command again: it goes on where it "
+                "stopped."
+            ) from error
+        raise TableError(f"Could not {what}: {_root_cause(error)}") from error
+
+
+def _root_cause(error: Exception) -> str:
+    """The message of the innermost Java exception, else the first line of the Python one."""
+    cause = getattr(error, "java_exception", None)
+    if cause is None:
+        return first_line(error)
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return first_line(cause.getMessage() or cause.toString())
+
+
+def _is_conflict(error: BaseException | None) -> bool:
+    return error is not None and "Concurrent" in f"{type(error).__name__} {error}"

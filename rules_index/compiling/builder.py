@@ -1,0 +1,239 @@
+"""Rules to the flat arrays of conjunctions over region codes that an engine is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import offsets_of, places
+from rules_index.compiling.attribute_order import AttributeUses
+from rules_index.compiling.conjunctions import (
+    Conjunction,
+    Expansion,
+    Gate,
+    Literal,
+    can_raise,
+    leaves_of,
+    predicates_of,
+)
+from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
+from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
+from rules_index.compiling.rule_columns import Rejects, RuleColumns
+from rules_index.compiling.templates.instances import Instances
+from rules_index.domains import regions as regions_module
+from rules_index.domains.interned_constants import IntegerKeys
+from rules_index.domains.regions import Regions
+from rules_index.errors import RuleError
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.kernels.sets import number_literals
+from rules_index.language.formula import Formula
+from rules_index.language.typed import Expression, Leaf, authors_text
+
+Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]
+"""Given derived leaves, tells for each None or why Spark refuses it: a sentence, or an error with its own code."""
+_MOST_KNOWN = 1 << 16
+"""How many literals are remembered, so that one that many rules share is not added for each."""
+
+
+class Flattener:
+    """Takes rules and keeps only numbers of them: of literals, gates and attributes.
+
+    `kept` [rules] bool are the rules that were added and not refused since.
+    """
+
+    def __init__(self, rules: RuleColumns) -> None:
+        self.expansion = Expansion()
+        self.literals = LiteralSets()
+        self.kept = np.zeros(len(rules), bool)
+        self._rules = rules
+        self._parts: list[Terms] = []
+        self._single = GrowingTerms()
+        self._known: dict[Literal, int] = {}
+        self._uses = AttributeUses(self.expansion.attributes)
+
+    def add(self, rule: int, conjunctions: Iterable[Conjunction], attributes: Iterable[int]) -> None:
+        """Adds a rule that names these attributes, in its order, and holds where one of the conjunctions does."""
+        self.literals.grow(self.expansion.attributes)
+        self._uses.add(rule, attributes)
+        for conjunction in conjunctions:
+            self._single.add(rule, self._numbers(conjunction))
+        self.kept[rule] = True
+
+    def add_formula(self, rule: int, formula: Formula) -> None:
+        """Adds a rule; raises `RuleError` where its formula is nested too deeply, or takes too much work."""
+        self.expansion.begin()
+        try:
+            conjunctions = self.expansion.conjunctions_of(formula)
+        except RecursionError:
+            raise RuleError("TOO_DEEP", "The expression is nested too deeply; write it with fewer brackets.") from None
+        self.add(rule, conjunctions, [self.expansion.number_of(p.attribute) for p in predicates_of(formula)])
+
+    def extend(self, instances: Instances) -> None:
+        """Adds rules whose conjunctions are known."""
+        self._uses.extend(instances)
+        self._parts.append(Terms(instances.target, instances.start, instances.terms))
+        self.kept[instances.rules] = True
+
+    def _numbers(self, conjunction: Conjunction) -> list[int]:
+        return [-1 - term.number if isinstance(term, Gate) else self._number_of(term) for term in conjunction]
+
+    def _number_of(self, literal: Literal) -> int:
+        number = self._known.get(literal)
+        if number is None:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            number = self._known[literal] = self.literals.add(literal)
+        return number
+
+    def refuse(self, analyse: Analyse, rejects: Rejects) -> None:
+        """Rejects the rules that name a derived leaf which Spark refuses."""
+        order = self._uses.order()
+        leaves: dict[Leaf, list[int]] = {}
+        for place, number in enumerate(order.tolist()):
+            for leaf in leaves_of(self.expansion.attributes[number]):
+                if leaf.text is not None:
+                    leaves.setdefault(leaf, []).append(place)
+        refused: dict[int, tuple[Leaf, RuleError | str]] = {}
+        for leaf, message in zip(leaves, analyse(list(leaves)) if leaves else (), strict=True):
+            if message is not None:
+                refused.update((place, (leaf, message)) for place in leaves[leaf])
+        rules, attributes = self._uses.computed(self._rank(order))
+        chosen = np.isin(attributes, list(refused))
+        rules, first = np.unique(rules[chosen], return_index=True)
+        for rule, attribute in zip(rules.tolist(), attributes[chosen][first].tolist(), strict=True):
+            leaf, message = refused[attribute]
+            found = message if isinstance(message, RuleError) else RuleError("ANALYSIS", message)
+            position = self._rules.text(rule).find(authors_text(leaf))
+            error = RuleError(found.error, found.message, position if position >= 0 else None)
+            rejects.add(self._rules.rule_id(rule), error)
+        self.kept[rules] = False
+
+    def finish(self) -> Flattened:
+        """The conjunctions of the rules that are kept, over region codes, and no attribute, gate or set that only
+        others would need."""
+        order = self._uses.order()
+        rank = self._rank(order)
+        settled, gates, rules, literals = self._settled(rank)
+        raising_start, raising = self._raising(order, rank)
+        used = np.zeros(len(order), bool)
+        used[rank[settled.attribute[literals]]] = True
+        used[raising] = True
+        attributes = order[used]
+        place = self._rank(attributes)
+        expressions = tuple(self.expansion.attributes[attribute] for attribute in attributes)
+        regions, set_start, intervals = _lay_out(expressions, attributes, literals, settled)
+        terms = join([gates, rules])
+        gate_start = np.searchsorted(gates.owner, np.arange(int(gates.owner.max(initial=-1)) + 2))
+        conjunctions = Conjunctions(
+            sizes=np.array([region.size for region in regions], np.int32),
+            set_start=set_start,
+            intervals=intervals,
+            start=terms.start,
+            terms=_pairs(terms.terms, place[settled.attribute[literals]]),
+            target=np.concatenate([gates.owner, (np.cumsum(self.kept) - 1)[rules.owner].astype(np.int32)]),
+            gate_start=gate_start.astype(np.int32),
+        )
+        return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
+
+    def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, Terms, Terms, np.ndarray]:
+        """All literals, the conjunctions of the gates and of the rules that are kept, and the literals that these
+        name, which their terms refer to by place."""
+        growing = GrowingTerms()
+        for gate in self.expansion.gates:
+            for conjunction in gate.conjunctions:
+                growing.add(gate.number, self._numbers(conjunction))
+        settled = self.literals.settle(
+            np.array([can_raise(attribute) for attribute in self.expansion.attributes], bool)
+        )
+        parts = [part.renumbered(settled.number).resolved() for part in self._parts]
+        self._parts.clear()
+        rules = join([*parts, self._single.terms().renumbered(settled.number)]).by_owner()
+        of_literal = rank[settled.attribute]
+        number = np.full(len(of_literal), -1, np.int32)
+        count = number_literals(rules.start, rules.terms, of_literal, number, 0)
+        gates, rules = reached(
+            growing.terms().renumbered(settled.number), len(self.expansion.gates), rules.only(self.kept[rules.owner])
+        )
+        count = number_literals(gates.start, gates.terms, of_literal, number, count)
+        literals = np.empty(count, np.int64)
+        literals[number[number >= 0]] = np.flatnonzero(number >= 0)
+        used = np.zeros(count, bool)
+        for part in (gates, rules):
+            used[part.terms[part.terms >= 0]] = True
+        places = np.cumsum(used, dtype=np.int32) - 1
+        return settled, gates.renumbered(places), rules.renumbered(places), literals[used]
+
+    def _rank(self, order: np.ndarray) -> np.ndarray:
+        """The place of each attribute in an order, -1 for one that is not in it."""
+        rank = np.full(len(self.expansion.attributes), -1, np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        return rank
+
+    def _raising(self, order: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """CSR arrays: for each rule that is kept the ranks of the attributes it uses whose evaluation may fail on a
+        row."""
+        failing = np.array([can_raise(self.expansion.attributes[attribute]) for attribute in order.tolist()], bool)
+        rules, attributes = self._uses.computed(rank)
+        chosen = failing[attributes] & self.kept[rules]
+        lengths = np.bincount(rules[chosen], minlength=len(self.kept))[self.kept]
+        return offsets_of(lengths), attributes[chosen]
+
+
+@dataclass(frozen=True)
+class Flattened:
+    """All that an index is made of but its engine; `raising` as in `CompiledRules`."""
+
+    conjunctions: Conjunctions
+    attributes: tuple[Expression, ...]
+    regions: tuple[Regions, ...]
+    raising: tuple[np.ndarray, np.ndarray]
+
+
+def _pairs(terms: np.ndarray, attribute_of: np.ndarray) -> np.ndarray:
+    """Terms as [terms, 2] int32: (attribute, literal), or (`GATE`, gate)."""
+    pairs = np.empty((len(terms), 2), np.int32)
+    literal = terms >= 0
+    pairs[:, 0] = GATE
+    pairs[literal, 0] = attribute_of[terms[literal]]
+    pairs[:, 1] = np.where(literal, terms, -1 - terms)
+    return pairs
+
+
+def _lay_out(
+    expressions: Sequence[Expression], attributes: np.ndarray, literals: np.ndarray, settled: SettledLiterals
+) -> tuple[tuple[Regions, ...], np.ndarray, np.ndarray]:
+    """The regions of attributes, and the codes of literals as CSR intervals."""
+    order = np.argsort(literals, kind="stable")
+    bounds = np.searchsorted(literals[order], settled.begin)
+    regions: list[Regions] = []
+    lengths = np.empty(len(literals), np.int64)
+    found: list[np.ndarray] = []
+    known: dict[object, tuple[Regions, np.ndarray, np.ndarray]] = {}
+    for expression, attribute in zip(expressions, attributes.tolist(), strict=True):
+        mine = order[bounds[attribute] : bounds[attribute + 1]]
+        sets = settled.sets[attribute].take(literals[mine] - settled.begin[attribute])
+        # the conditions that only Spark evaluates may be many, and are all alike
+        alike = len(sets) <= 2 and isinstance(settled.keys[attribute], IntegerKeys)
+        arrays = (sets.start, sets.null, sets.offsets, sets.cuts) if alike else ()
+        key = (expression.type, *(array.tobytes() for array in arrays)) if alike else attribute
+        coded = known.get(key)
+        if coded is None:
+            layout = regions_module.lay_out(sets)
+            region = regions_module.build(layout, settled.keys[attribute], expression.type)
+            coded = (region, *regions_module.intervals(layout, sets))
+            if alike:
+                known[key] = coded
+        regions.append(coded[0])
+        lengths[mine] = np.diff(coded[1])
+        found.append(coded[2])
+    start = offsets_of(lengths)
+    intervals = np.empty((int(start[-1]), 2), np.int32)
+    if found:
+        by_attribute = np.concatenate([order[bounds[a] : bounds[a + 1]] for a in attributes.tolist()])
+        intervals[places(start, by_attribute)[0]] = np.concatenate(found)
+    for region in regions:
+        for each in region.arrays.values():
+            each.setflags(write=False)
+    return tuple(regions), start, intervals

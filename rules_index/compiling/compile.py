@@ -1,0 +1,149 @@
+"""Rules to an index: texts to formulae, formulae to conjunctions, conjunctions to an engine's arrays."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compiling.builder import Analyse, Flattener
+from rules_index.compiling.conjunctions import leaves_of
+from rules_index.compiling.fingerprint import fingerprint
+from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
+from rules_index.compiling.templates.template_compiler import RulesTogether
+from rules_index.compiling.validity import validity
+from rules_index.engines import ENGINES, build
+from rules_index.errors import RuleError, RulesIndexError, unforeseen
+from rules_index.index.code_matrix import Sample, sample_codes
+from rules_index.index.compiled import CompiledRules
+from rules_index.language import Compiler, Scope
+from rules_index.language.evaluation.times import has_region, zone_offset
+from rules_index.language.formula import And, Formula
+from rules_index.language.typed import Expression, Leaf
+from rules_index.memory import release_freed_memory
+from rules_index.names import column_key, spelled
+
+FORMAT_VERSION = 4
+"""Of the artifact; it is part of every fingerprint."""
+
+
+def compile_rules(
+    rules: Rules,
+    schema: pa.Schema,
+    engine: str = "auto",
+    event_time: str | None = None,
+    time_zone: str = "UTC",
+    analyse: Analyse | None = None,
+    sample: Sample | None = None,
+) -> CompiledRules:
+    """Compiles rules over rows of `schema` into an index.
+
+    rules: a pyarrow or Polars table with rule_id and expression (and, where present, enabled, valid_from and
+    valid_to), or pairs (rule_id, expression); ids all str or all int. event_time: the column that validity
+    bounds are compared with. time_zone: of timestamp literals and functions. analyse: given the derived
+    leaves that only Spark can evaluate, tells for each None or why Spark refuses it. sample: given the names of the
+    columns that the rules read, some typical rows (of a table in memory: `table.select`), by which `auto` chooses;
+    without it how often values occur is guessed.
+
+    A rule that does not compile is in `rejects` and touches no other. Raises `RulesIndexError` where the
+    rules as a whole cannot be read.
+    """
+    started = time.perf_counter()
+    if engine != "auto" and engine not in ENGINES:
+        raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
+    if zone_offset(time_zone) is None and not has_region(time_zone):
+        raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
+    enabled, rejects = read_rules(rules, time_zone)
+    flattener = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
+    if analyse is not None:
+        flattener.refuse(analyse, rejects)
+    flattened = flattener.finish()
+    accepted = enabled.chosen(np.flatnonzero(flattener.kept))
+    conjunctions = flattened.conjunctions
+    inputs = inputs_of(flattened.attributes)
+    ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
+    # a million texts take more memory than the index of them
+    del rules, enabled, accepted, flattener
+    release_freed_memory()
+    codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
+    built, reason = build(conjunctions, engine, codes)
+    for array in built.arrays.values():
+        array.setflags(write=False)
+    return CompiledRules(
+        ids=ids,
+        inputs=inputs,
+        attributes=flattened.attributes,
+        regions=flattened.regions,
+        index=built,
+        raising=flattened.raising,
+        rejects=rejects.table(ids.type),
+        fingerprint=digest,
+        time_zone=time_zone,
+        event_time=event_time,
+        stats={
+            "rules": len(ids),
+            "rejected": len(rejects.rows),
+            "conjunctions": len(conjunctions.target),
+            "gates": conjunctions.gates,
+            "terms": len(conjunctions.terms),
+            "attributes": len(flattened.regions),
+            "derived": sum(leaf.text is not None for leaf in inputs),
+            "codes": int(conjunctions.sizes.sum()),
+            "sampled_rows": 0 if codes is None else codes.shape[1],
+            "engine": built.name,
+            "engine_reason": reason,
+            "build_seconds": round(time.perf_counter() - started, 6),
+        },
+    )
+
+
+def flatten(
+    rules: RuleColumns, scope: Scope, event_time: str | None, rejects: Rejects, together: bool = True
+) -> Flattener:
+    """The conjunctions of all rules that compile: `together`, then one by one, so that no tree outlives its rule."""
+    compiler = Compiler(scope)
+    clock = _event_time_leaf(scope.schema, event_time)
+    flattener = Flattener(rules)
+    alike = RulesTogether(rules, compiler, clock, flattener) if together else None
+    for rule in np.flatnonzero(~flattener.kept).tolist():
+        try:
+            if alike is None or not alike.add(rule):
+                flattener.add_formula(rule, _formula(rules, rule, compiler, clock))
+        except RuleError as error:
+            rejects.add(rules.rule_id(rule), error)
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+            rejects.add(rules.rule_id(rule), unforeseen(error))
+    return flattener
+
+
+def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | None) -> Formula:
+    formula = compiler.compile(rules.text(rule))
+    valid_from, valid_to = rules.validity(rule)
+    if valid_from is None and valid_to is None:
+        return formula
+    if clock is None:
+        message = "The rule has valid_from or valid_to, but its scope has no event time to compare with."
+        raise RuleError("NO_EVENT_TIME", message)
+    return And((formula, validity(clock, valid_from, valid_to, compiler.scope.time_zone)))
+
+
+def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
+    if event_time is None:
+        return None
+    name = spelled(schema.names, event_time, column_key)
+    if name is None:
+        raise RulesIndexError(f"The event-time column {event_time} is not in the schema.")
+    data_type = schema.field(name).type
+    if not (pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)):
+        raise RulesIndexError(f"The event-time column {name} is {data_type}; it must be a timestamp or a date.")
+    return Leaf(name, data_type)
+
+
+def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
+    """The leaves that attributes read, by name."""
+    leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
+    return tuple(leaves[name] for name in sorted(leaves))

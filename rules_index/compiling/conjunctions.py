@@ -1,0 +1,240 @@
+"""A rule's formula as conjunctions of literals: where is the rule TRUE?
+
+NOT is pushed down by asking of every sub-formula where it is TRUE and where it is FALSE, so that NULL needs
+no third value below. OR multiplies conjunctions only while their number stays within `DISTRIBUTION_LIMIT`
+for one AND; beyond it the OR becomes a *gate*: a disjunction evaluated once a batch as a row bitmap and
+shared by all rules that contain it. Compiling so takes time and memory in proportion to the rules' text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from rules_index.domains.values import ValueSet, union
+from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.work import Work
+
+DISTRIBUTION_LIMIT = 32
+"""Most conjunctions that one AND may become by distributing it over its ORs."""
+
+_TERMS_A_STEP = 8
+"""Terms of conjunctions, or cuts of values, that are brought together in one step of work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """The rows where an attribute's value is in `values`, or is NULL and `null` is set.
+
+    `attribute` is the attribute's number in `Expansion.attributes`.
+    """
+
+    attribute: int
+    values: ValueSet
+    null: bool
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # sets of literals ask for it again and again, and the values may be many
+        object.__setattr__(self, "_hash", hash((self.attribute, self.values, self.null)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """A disjunction of conjunctions, evaluated once a batch. Equal gates are one gate, of one number."""
+
+    number: int
+    conjunctions: tuple[Conjunction, ...] = field(compare=False)
+
+
+Conjunction = frozenset[Literal | Gate]
+
+ALWAYS: tuple[Conjunction, ...] = (frozenset(),)
+NEVER: tuple[Conjunction, ...] = ()
+
+
+def can_raise(attribute: Expression) -> bool:
+    """True where evaluating the attribute may fail on a row, so that it is in no literal there."""
+    if isinstance(attribute, Leaf):
+        return attribute.text is not None
+    if isinstance(attribute, Constant):
+        return False
+    return attribute.name in _RAISING or any(can_raise(operand) for operand in attribute.operands)
+
+
+_RAISING = frozenset({"add", "subtract", "multiply", "negate", "abs", "cast"})
+
+
+class Expansion:
+    """Turns formulae into conjunctions and numbers the attributes that they name."""
+
+    def __init__(self) -> None:
+        self.attributes: list[Expression] = []
+        self._raising: list[bool] = []
+        self._numbers: dict[Expression, int] = {}
+        self._by_identity: dict[int, int] = {}
+        self._gates: dict[tuple[Conjunction, ...], Gate] = {}
+        self._work = Work()
+
+    def begin(self) -> None:
+        """Gives the next rule its share of work."""
+        self._work = Work()
+
+    def conjunctions_of(self, formula: Formula, wanted: bool = True) -> tuple[Conjunction, ...]:
+        """The conjunctions whose union is where `formula` is TRUE, or, if not `wanted`, where it is FALSE; `ALWAYS` and
+        `NEVER` are the extremes."""
+        return self._expand(formula, wanted)
+
+    @property
+    def gates(self) -> tuple[Gate, ...]:
+        """All gates by number; a gate names only gates before it."""
+        return tuple(self._gates.values())
+
+    def number_of(self, attribute: Expression) -> int:
+        """The attribute's number, a new one for an attribute not met before."""
+        number = self._by_identity.get(id(attribute))
+        if number is not None and self.attributes[number] is attribute:
+            return number
+        number = self._numbers.get(attribute)
+        if number is None:
+            number = self._numbers[attribute] = len(self.attributes)
+            self.attributes.append(attribute)
+            self._raising.append(can_raise(attribute))
+            self._by_identity[id(attribute)] = number
+        return number
+
+    def _expand(self, formula: Formula, wanted: bool) -> tuple[Conjunction, ...]:
+        if isinstance(formula, Predicate):
+            values = formula.true if wanted else formula.false
+            null = formula.null is (Truth.TRUE if wanted else Truth.FALSE)
+            return self._simplified(Literal(self.number_of(formula.attribute), values, null))
+        if isinstance(formula, Not):
+            return self._expand(formula.operand, not wanted)
+        if isinstance(formula, Fixed):
+            return ALWAYS if formula.truth is (Truth.TRUE if wanted else Truth.FALSE) else NEVER
+        parts = [self._expand(operand, wanted) for operand in formula.operands]
+        return self.all_of(parts) if isinstance(formula, And) == wanted else self.any_of(parts)
+
+    def _simplified(self, literal: Literal) -> tuple[Conjunction, ...]:
+        if literal.values.is_empty and not literal.null:
+            return NEVER
+        if self._is_always(literal):
+            return ALWAYS
+        return (frozenset((literal,)),)
+
+    def _is_always(self, literal: Literal) -> bool:
+        return literal.null and literal.values.is_full and not self._raising[literal.attribute]
+
+    def any_of(self, parts: Iterable[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
+        """OR: alternatives that are one literal on the same attribute become one literal."""
+        single: dict[int, list[Literal]] = {}
+        others: dict[Conjunction, None] = {}
+        for part in parts:
+            self._work.spend(len(part))
+            for conjunction in part:
+                if not conjunction:
+                    return ALWAYS
+                member = next(iter(conjunction))
+                if len(conjunction) == 1 and isinstance(member, Literal):
+                    single.setdefault(member.attribute, []).append(member)
+                else:
+                    others[conjunction] = None
+        merged: list[Conjunction] = []
+        for attribute, literals in single.items():
+            joined = literals[0]
+            if len(literals) > 1:
+                self._spend_cuts(literals)
+                joined = Literal(
+                    attribute,
+                    union(x.values for x in literals),
+                    any(x.null for x in literals),
+                )
+            simplified = self._simplified(joined)
+            if simplified is ALWAYS:
+                return ALWAYS
+            merged += simplified
+        return (*merged, *others)
+
+    def all_of(self, parts: Sequence[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
+        """AND: distributed over the smallest ORs first, the larger ones turned into gates."""
+        fixed: list[Conjunction] = []
+        choices: list[Sequence[Conjunction]] = []
+        for part in parts:
+            if not part:
+                return NEVER
+            if len(part) == 1:
+                fixed.append(part[0])
+            else:
+                choices.append(part)
+        base = self._merge(fixed)
+        if base is None:
+            return NEVER
+        product: list[Conjunction] = [base]
+        gates: set[Literal | Gate] = set()
+        for choice in sorted(choices, key=len):
+            if len(product) * len(choice) <= DISTRIBUTION_LIMIT:
+                pairs = (self._merge((left, right)) for left in product for right in choice)
+                product = list(dict.fromkeys(merged for merged in pairs if merged is not None))
+            else:
+                gates.add(self._gate(tuple(choice)))
+            if not product:
+                return NEVER
+        self._work.spend(len(product) * len(gates) // _TERMS_A_STEP)
+        return tuple(conjunction | gates for conjunction in product) if gates else tuple(product)
+
+    def _gate(self, conjunctions: tuple[Conjunction, ...]) -> Gate:
+        return self._gates.setdefault(conjunctions, Gate(len(self._gates), conjunctions))
+
+    def _merge(self, members: Iterable[Conjunction]) -> Conjunction | None:
+        """One conjunction out of several: literals on one attribute are intersected; None where none can hold."""
+        literals: dict[int, list[Literal]] = {}
+        result: set[Literal | Gate] = set()
+        for member in members:
+            self._work.spend(1 + len(member) // _TERMS_A_STEP)
+            for term in member:
+                if isinstance(term, Gate):
+                    result.add(term)
+                else:
+                    literals.setdefault(term.attribute, []).append(term)
+        for attribute, terms in literals.items():
+            term = terms[0]
+            if len(terms) > 1:
+                self._spend_cuts(terms)
+                term = Literal(
+                    attribute,
+                    ~union(~x.values for x in terms),
+                    all(x.null for x in terms),
+                )
+                if term.values.is_empty and not term.null:
+                    return None
+                if self._is_always(term):
+                    continue
+            result.add(term)
+        return frozenset(result)
+
+    def _spend_cuts(self, literals: Sequence[Literal]) -> None:
+        self._work.spend(len(literals) + sum(len(literal.values.cuts) for literal in literals) // _TERMS_A_STEP)
+
+
+def leaves_of(attribute: Expression) -> Iterable[Leaf]:
+    """The leaves of an attribute's expression: the columns that must arrive with a batch."""
+    if isinstance(attribute, Leaf):
+        yield attribute
+    elif isinstance(attribute, Operation):
+        for operand in attribute.operands:
+            yield from leaves_of(operand)
+
+
+def predicates_of(formula: Formula) -> Iterable[Predicate]:
+    """The predicates of a formula, in its order."""
+    if isinstance(formula, Predicate):
+        yield formula
+    elif isinstance(formula, Not):
+        yield from predicates_of(formula.operand)
+    elif isinstance(formula, (And, Or)):
+        for operand in formula.operands:
+            yield from predicates_of(operand)

@@ -1,0 +1,66 @@
+"""SHA-256 of what decides a match: the format, the settings, the inputs, and each rule as a line of JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.compiling.rule_columns import RuleColumns
+from rules_index.language.typed import Leaf
+
+_BLOCK = 1 << 16
+"""Rules that become JSON at a time."""
+_PLAIN = r"^[ !#-\[\]-~]*$"
+"""ASCII that JSON writes as it is: no control character, quote or back-slash."""
+
+
+def fingerprint(rules: RuleColumns, settings: Sequence[Any], inputs: Sequence[Leaf]) -> str:
+    """The hexadecimal digest of lines of JSON: the settings; name, type and text of each input; of each rule its id,
+    its expression without the space around it, and its bounds."""
+    digest = hashlib.sha256()
+    digest.update(_line(list(settings)))
+    for leaf in inputs:
+        digest.update(_line([leaf.name, str(leaf.type), leaf.text]))
+    for first in range(0, len(rules), _BLOCK):
+        digest.update(_lines(rules, first, min(first + _BLOCK, len(rules))))
+    return digest.hexdigest()
+
+
+def _line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=True).encode() + b"\n"
+
+
+def _lines(rules: RuleColumns, first: int, last: int) -> memoryview:
+    """The lines of rules first to last; those that need escapes are written one by one."""
+    block = slice(first, last)
+    ids, texts = rules.ids[block], rules.expressions[block]
+    plain = pc.match_substring_regex(texts, _PLAIN)
+    named = ids.cast(pa.large_string())
+    if not pa.types.is_integer(ids.type):
+        plain = pc.and_(plain, pc.match_substring_regex(ids, _PLAIN))
+        named = _joined('"', named, '"')
+    since, until = (
+        "null" if column is None else pc.fill_null(column[block].cast(pa.large_string()), "null")
+        for column in (rules.valid_from, rules.valid_to)
+    )
+    lines = _joined("[", named, ', "', pc.utf8_trim(texts, " "), '", ', since, ", ", until, "]\n")
+    odd = (first + np.flatnonzero(~plain.to_numpy(zero_copy_only=False))).tolist()
+    if odd:
+        written = [
+            _line([rules.rule_id(rule), rules.text(rule).strip(), *rules.validity(rule)]).decode() for rule in odd
+        ]
+        lines = pc.replace_with_mask(lines, pc.invert(plain), pa.array(written, pa.large_string()))
+    offsets = np.frombuffer(lines.buffers()[1], np.int64)[: last - first + 1]
+    return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
+
+
+def _joined(*parts: str | pa.LargeStringArray) -> pa.LargeStringArray:
+    """Strings put together, row by row."""
+    columns = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*columns, pa.scalar("", pa.large_string()))

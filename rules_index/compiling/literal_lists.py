@@ -1,0 +1,111 @@
+"""Conjunctions as flat arrays of numbers: of literals, and of gates."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.compiling.literal_sets import NEVER
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Conjunctions of rules, or of gates.
+
+    owner  [conjunctions] int32, the rule or gate of each
+    start  [conjunctions + 1] int64 into terms
+    terms  [.] int32, the number of a literal, or -1 - that of a gate
+    """
+
+    owner: np.ndarray
+    start: np.ndarray
+    terms: np.ndarray
+
+    def only(self, kept: np.ndarray) -> Terms:
+        """The conjunctions that are kept [conjunctions] bool."""
+        if kept.all():
+            return self
+        gather, start = places(self.start, np.flatnonzero(kept))
+        return Terms(self.owner[kept], start, self.terms[gather])
+
+    def renumbered(self, number: np.ndarray) -> Terms:
+        """The conjunctions, each literal having the number that `number` [literals] int32 gives it."""
+        literal = self.terms >= 0
+        terms = self.terms.copy()
+        terms[literal] = number[terms[literal]]
+        return Terms(self.owner, self.start, terms)
+
+    def resolved(self) -> Terms:
+        """The conjunctions, which have no gates, without terms that are `ALWAYS`, and without those that have one
+        that is `NEVER`."""
+        special = self.terms < 0
+        if not special.any():
+            return self
+        start = offsets_of(counts(~special, self.start))
+        found = Terms(self.owner, start, self.terms[~special])
+        return found.only(counts(self.terms == NEVER, self.start) == 0)
+
+    def by_owner(self) -> Terms:
+        """The conjunctions by ascending owner, those of one owner in their order."""
+        if bool((np.diff(self.owner) >= 0).all()):
+            return self
+        order = np.argsort(self.owner, kind="stable")
+        gather, start = places(self.start, order)
+        return Terms(self.owner[order], start, self.terms[gather])
+
+
+def join(parts: Sequence[Terms]) -> Terms:
+    """The conjunctions of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [np.diff(part.start) for part in parts]
+    return Terms(
+        np.concatenate([np.empty(0, np.int32), *(part.owner for part in parts)]),
+        offsets_of(np.concatenate([np.empty(0, np.int64), *lengths])),
+        np.concatenate([np.empty(0, np.int32), *(part.terms for part in parts)]),
+    )
+
+
+class GrowingTerms:
+    """Conjunctions that come one by one."""
+
+    def __init__(self) -> None:
+        self._owner = array("i")
+        self._start = array("q", [0])
+        self._terms = array("i")
+
+    def add(self, owner: int, terms: Iterable[int]) -> None:
+        """Adds a conjunction."""
+        self._terms.extend(terms)
+        self._owner.append(owner)
+        self._start.append(len(self._terms))
+
+    def terms(self) -> Terms:
+        """All conjunctions."""
+        return Terms(np.array(self._owner, np.int32), np.array(self._start, np.int64), np.array(self._terms, np.int32))
+
+
+def reached(gates: Terms, count: int, rules: Terms) -> tuple[Terms, Terms]:
+    """Of `count` gates the conjunctions of those that the rules reach, and the rules', gates being numbered anew.
+
+    A gate names only gates before it, and the conjunctions come by gate.
+    """
+    found = np.zeros(count, bool)
+    found[-1 - rules.terms[rules.terms < 0]] = True
+    named = gates.terms < 0
+    by, inner = gates.owner[owners(gates.start)[named]], -1 - gates.terms[named]
+    for gate in range(count - 1, -1, -1):
+        if found[gate]:
+            found[inner[np.searchsorted(by, gate) : np.searchsorted(by, gate, side="right")]] = True
+    number = -np.cumsum(found, dtype=np.int32)
+    gates = gates.only(found[gates.owner])
+    both = []
+    for part in (gates, rules):
+        terms = part.terms.copy()
+        terms[terms < 0] = number[-1 - terms[terms < 0]]
+        both.append(Terms(part.owner, part.start, terms))
+    return Terms(-1 - number[gates.owner], both[0].start, both[0].terms), both[1]

@@ -1,0 +1,281 @@
+"""The rules as people hand them over: a table or pairs, brought into columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from numbers import Integral
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.errors import RuleError, RulesIndexError
+from rules_index.language.evaluation.times import zone_offset
+
+RuleId: TypeAlias = str | int
+Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
+_BLOCK = 1 << 16
+"""Pairs that become arrays at a time."""
+_TOO_LARGE = "Rule ids that are integers must fit 64 bits with a sign; these do not."
+
+
+@dataclass(frozen=True)
+class RuleColumns:
+    """Enabled rules by ascending id.
+
+    ids                   [rules] string or int64, distinct
+    expressions           [rules] large_string
+    valid_from, valid_to  [rules] int64, microseconds since the epoch, NULL for unbounded; None where no rule is bounded
+    """
+
+    ids: pa.Array
+    expressions: pa.LargeStringArray
+    valid_from: pa.Int64Array | None = None
+    valid_to: pa.Int64Array | None = None
+
+    def __len__(self) -> int:
+        """Number of rules."""
+        return len(self.ids)
+
+    def rule_id(self, rule: int) -> RuleId:
+        """The id of a rule."""
+        found: RuleId = self.ids[rule].as_py()
+        return found
+
+    def text(self, rule: int) -> str:
+        """The text of a rule."""
+        return str(self.expressions[rule].as_py())
+
+    def validity(self, rule: int) -> tuple[int | None, int | None]:
+        """From when to when a rule applies."""
+        first, last = (None if bounds is None else bounds[rule].as_py() for bounds in (self.valid_from, self.valid_to))
+        return first, last
+
+    @property
+    def bounded(self) -> np.ndarray:
+        """Which rules [rules] bool have a bound."""
+        found = np.zeros(len(self), bool)
+        for bounds in (self.valid_from, self.valid_to):
+            if bounds is not None:
+                found |= bounds.is_valid().to_numpy(zero_copy_only=False)
+        return found
+
+    def chosen(self, places: np.ndarray) -> RuleColumns:
+        """The rules at these places."""
+        if len(places) == len(self) and bool((np.diff(places) == 1).all()):
+            return self
+        columns = (self.ids, self.expressions, self.valid_from, self.valid_to)
+        return RuleColumns(*(None if column is None else column.take(pa.array(places)) for column in columns))
+
+
+def rejects_schema(id_type: pa.DataType) -> pa.Schema:
+    """The columns of `Rejects.table`."""
+    return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
+
+
+@dataclass
+class Rejects:
+    """Rules that do not compile, with the reason and the 0-based position in the text."""
+
+    rows: list[tuple[RuleId | None, str, str, int | None]] = field(default_factory=list)
+
+    def add(self, rule_id: RuleId | None, error: RuleError) -> None:
+        """Records why a rule is refused."""
+        self.rows.append((rule_id, error.error, error.message, error.position))
+
+    def table(self, id_type: pa.DataType) -> pa.Table:
+        """Columns rule_id, error, message, position; by rule id."""
+        rows = sorted(
+            self.rows,
+            key=lambda row: (
+                row[0] is not None,
+                row[0] if row[0] is not None else 0,
+                row[1:3],
+            ),
+        )
+        schema = rejects_schema(id_type)
+        return pa.table(
+            [pa.array([row[i] for row in rows], schema.field(i).type) for i in range(4)],
+            schema=schema,
+        )
+
+
+def read_rules(rules: Rules, time_zone: str) -> tuple[RuleColumns, Rejects]:
+    """The enabled rules by ascending id, and those refused for their form.
+
+    Every row of a repeated id is refused. Raises `RulesIndexError` where the ids are of mixed types or a
+    column is missing or of another type.
+    """
+    rejects = Rejects()
+    columns = _columns(rules, time_zone, rejects)
+    named = columns.ids.is_valid().to_numpy(zero_copy_only=False)
+    for _ in range(len(columns) - int(named.sum())):
+        rejects.add(None, RuleError("NO_ID", "The rule has no rule_id; give it one that no other rule has."))
+    order = np.flatnonzero(named)
+    ids = columns.ids.take(pa.array(order)) if not named.all() else columns.ids
+    if len(ids) > 1 and not pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+        order = order[pc.sort_indices(ids).to_numpy()]
+        order = _without_repeats(columns, order, rejects)
+    written = columns.expressions.is_valid().to_numpy(zero_copy_only=False)
+    for rule in order[~written[order]].tolist():
+        rejects.add(columns.rule_id(rule), RuleError("NO_EXPRESSION", "The rule has no expression."))
+    return columns.chosen(order[written[order]]), rejects
+
+
+def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) -> np.ndarray:
+    """The places `order` of rules by ascending id, those left out whose id stands there twice."""
+    ids = columns.ids.take(pa.array(order))
+    opens = np.ones(len(order) + 1, bool)
+    opens[1:-1] = pc.not_equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+    single = opens[:-1] & opens[1:]
+    bounds = np.flatnonzero(opens)
+    lengths = np.diff(bounds)
+    for first, count in zip(bounds[:-1][lengths > 1].tolist(), lengths[lengths > 1].tolist(), strict=True):
+        rule_id = ids[first].as_py()
+        message = f"rule_id {rule_id!r} stands in {count} enabled rules; ids must be unique."
+        for _ in range(count):
+            rejects.add(rule_id, RuleError("DUPLICATE_ID", message))
+    return order[single]
+
+
+def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
+    """The enabled rules as they are given."""
+    if isinstance(rules, pl.LazyFrame):
+        rules = rules.collect()
+    if isinstance(rules, pl.DataFrame):
+        rules = rules.to_arrow()
+    if isinstance(rules, pa.RecordBatch):
+        rules = pa.Table.from_batches([rules])
+    if not isinstance(rules, pa.Table):
+        return _of_pairs(rules, rejects)
+    for required in ("rule_id", "expression"):
+        if required not in rules.column_names:
+            raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
+    if "enabled" in rules.column_names:
+        enabled = pc.fill_null(_truths(rules.column("enabled")), True)
+        if not pc.all(enabled).as_py():
+            rules = rules.filter(enabled)
+    ids = _ids(rules.column("rule_id"))
+    expressions = rules.column("expression")
+    if not _is_text(expressions.type):
+        raise RulesIndexError(f"The rules' column expression is {expressions.type}; it must be a string.")
+    return RuleColumns(
+        ids,
+        _contiguous(expressions, pa.large_string()),
+        _instants(rules, "valid_from", time_zone),
+        _instants(rules, "valid_to", time_zone),
+    )
+
+
+def _truths(enabled: pa.ChunkedArray) -> pa.ChunkedArray:
+    data_type = enabled.type.value_type if pa.types.is_dictionary(enabled.type) else enabled.type
+    if not (pa.types.is_boolean(data_type) or pa.types.is_null(data_type)):
+        raise RulesIndexError(f"The rules' column enabled is {data_type}; it must be a Boolean.")
+    return enabled.cast(pa.bool_())
+
+
+def _is_text(data_type: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_dictionary(data_type):
+        return _is_text(data_type.value_type)
+    return bool(t.is_string(data_type) or t.is_large_string(data_type) or t.is_string_view(data_type)) or t.is_null(
+        data_type
+    )
+
+
+def _ids(column: pa.ChunkedArray) -> pa.Array:
+    data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if _is_text(data_type):
+        return _contiguous(column, pa.string())
+    if not pa.types.is_integer(data_type):
+        return _of_kinds(column.to_pylist())
+    try:
+        return _contiguous(column, pa.int64())
+    except pa.ArrowInvalid:
+        raise RulesIndexError(_TOO_LARGE) from None
+
+
+def _of_kinds(ids: list[Any]) -> pa.Array:
+    """Ids as one array, if they are all strings or all integers."""
+    kinds = {type(rule_id) for rule_id in ids if rule_id is not None}
+    if kinds <= {str}:
+        return pa.array(ids, pa.string())
+    if bool not in kinds and all(issubclass(kind, Integral) for kind in kinds):
+        try:
+            return pa.array(ids, pa.int64())
+        except OverflowError:
+            raise RulesIndexError(_TOO_LARGE) from None
+    names = " and ".join(sorted(kind.__name__ for kind in kinds))
+    raise RulesIndexError(f"Rule ids must be all strings or all integers; these are {names}.")
+
+
+def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
+    chunks = column.cast(data_type).chunks
+    if len(chunks) == 1:
+        return chunks[0]
+    return pa.concat_arrays(chunks) if chunks else pa.array([], data_type)
+
+
+def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects) -> RuleColumns:
+    ids: list[Any] = []
+    parts = [pa.array([], pa.large_string())]
+    remaining = iter(pairs)
+    while block := list(islice(remaining, _BLOCK)):
+        texts = [expression for _, expression in block]
+        named = [rule_id for rule_id, _ in block]
+        try:
+            parts.append(pa.array(texts, pa.large_string()))
+        except pa.ArrowTypeError:
+            raise RulesIndexError("The expressions of rules must be strings.") from None
+        except UnicodeEncodeError:
+            named, texts = _encodable(named, texts, rejects)
+            parts.append(pa.array(texts, pa.large_string()))
+        ids += named
+    return RuleColumns(_of_kinds(ids), pa.concat_arrays(parts))
+
+
+def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list[Any], list[Any]]:
+    """The pairs but those whose text has half a surrogate pair, which are refused."""
+    kept: list[tuple[Any, Any]] = []
+    for rule_id, text in zip(ids, texts, strict=True):
+        try:
+            if text is not None:
+                text.encode()
+            kept.append((rule_id, text))
+        except UnicodeEncodeError as error:
+            message = f"The character {text[error.start]!r} is half of a surrogate pair, which is no text."
+            rejects.add(rule_id, RuleError("SYNTAX", message, error.start))
+    return [rule_id for rule_id, _ in kept], [text for _, text in kept]
+
+
+def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | None:
+    """Microseconds since the epoch; a timestamp without a zone is read in `time_zone`."""
+    if name not in table.column_names or pa.types.is_null(table.schema.field(name).type):
+        return None
+    column = table.column(name)
+    if not pa.types.is_timestamp(column.type):
+        raise RulesIndexError(f"The rules' column {name} is {column.type}; it must be a timestamp.")
+    if column.null_count == len(column):
+        return None
+    if column.type.tz is not None:
+        return _contiguous(column.cast(pa.timestamp("us", column.type.tz), safe=False), pa.int64())
+    offset = zone_offset(time_zone)
+    if offset is not None:
+        return _contiguous(
+            pc.subtract(column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()), offset), pa.int64()
+        )
+    zone = ZoneInfo(time_zone)
+
+    def instant(value: datetime | None) -> int | None:
+        if value is None:
+            return None
+        aware = value.replace(tzinfo=zone)
+        return int(aware.timestamp()) * 1_000_000 + value.microsecond
+
+    return pa.array([instant(value) for value in column.cast(pa.timestamp("us"), safe=False).to_pylist()], pa.int64())

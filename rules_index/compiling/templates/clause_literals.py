@@ -1,0 +1,120 @@
+"""The distinct clauses of a rule set as literals: those made alike together, the others one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.compiling.conjunctions import ALWAYS as EVERY_ROW
+from rules_index.compiling.conjunctions import NEVER as NO_ROW
+from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal, predicates_of
+from rules_index.compiling.literal_sets import ALWAYS, NEVER, LiteralSets
+from rules_index.compiling.templates.clause_templates import Batch, instantiate
+from rules_index.compiling.templates.clauses import Texts, shaped
+from rules_index.domains.value_sets import SetArrays
+from rules_index.domains.values import EVERYTHING
+from rules_index.language import Compiler
+from rules_index.language.formula import Formula, Predicate
+from rules_index.language.typed import Expression, Leaf
+
+COMPLEMENT, SEVERAL, REFUSED = -3, -4, -5
+"""In place of a literal's number: the complement of the other one, which was not asked for; a clause that is more than
+one literal; one that does not compile for itself."""
+_MOST_KNOWN = 1 << 16
+"""How many clauses' conjunctions are remembered."""
+
+
+class ClauseLiterals:
+    """Where each clause is TRUE, and where FALSE, as literals.
+
+    literal    [2, clauses] int32, of FALSE and of TRUE: its number, or one of `NEVER`, `ALWAYS`, `COMPLEMENT`,
+               `SEVERAL` and `REFUSED`
+    attribute  [clauses] int32, of a clause that is one predicate, else -1
+    """
+
+    def __init__(
+        self, clauses: Texts, negated: np.ndarray, compiler: Compiler, expansion: Expansion, literals: LiteralSets
+    ) -> None:
+        """Compiles clauses, of which those that are `negated` [clauses] bool are asked for FALSE too; numbers their
+        attributes and literals in `expansion` and `literals`."""
+        self.literal = np.full((2, len(clauses)), REFUSED, np.int32)
+        self.attribute = np.full(len(clauses), -1, np.int32)
+        self._compiler, self._expansion, self._literals = compiler, expansion, literals
+        self._several: dict[int, Formula] = {}
+        self._known: dict[tuple[int, bool], tuple[Conjunction, ...]] = {}
+        for alike in shaped(clauses):
+            batch = instantiate(alike, clauses, compiler)
+            rest = alike.clauses
+            if batch is not None:
+                self._add_batch(batch, rest[batch.known], negated)
+                rest = rest[~batch.known]
+            for clause in rest.tolist():
+                self._add_single(clause, clauses[clause].decode())
+
+    def append(self, attribute: Leaf, sets: SetArrays) -> int:
+        """Adds clauses that are TRUE where an attribute, whose keys are integers, is in a set, NULL where it is NULL;
+        returns the number of the first."""
+        number = self._number_of(attribute)
+        added = np.stack([np.full(len(sets), COMPLEMENT, np.int32), self._literals.extend(number, sets)])
+        self.literal = np.concatenate([self.literal, added], axis=1)
+        self.attribute = np.concatenate([self.attribute, np.full(len(sets), number, np.int32)])
+        return len(self.attribute) - len(sets)
+
+    def attributes(self, clause: int) -> list[int]:
+        """The attributes that a clause names, in its order."""
+        if clause not in self._several:
+            return [int(self.attribute[clause])]
+        return [self._expansion.number_of(p.attribute) for p in predicates_of(self._several[clause])]
+
+    def conjunctions(self, clause: int, wanted: bool) -> tuple[Conjunction, ...]:
+        """The conjunctions that hold where a clause, which is not refused, is TRUE or, if not `wanted`, FALSE."""
+        found = self._known.get((clause, wanted))
+        if found is None:
+            if len(self._known) == _MOST_KNOWN:
+                self._known.clear()
+            found = self._known[clause, wanted] = self._expanded(clause, wanted)
+        return found
+
+    def _expanded(self, clause: int, wanted: bool) -> tuple[Conjunction, ...]:
+        if clause in self._several:
+            return self._expansion.conjunctions_of(self._several[clause], wanted)
+        literal = int(self.literal[int(wanted), clause])
+        if literal == COMPLEMENT:
+            true = int(self.literal[1, clause])
+            values = EVERYTHING if true == NEVER else ~self._literals[true].values
+            return NO_ROW if values.is_empty else (frozenset((Literal(int(self.attribute[clause]), values, False),)),)
+        if literal < 0:
+            return EVERY_ROW if literal == ALWAYS else NO_ROW
+        return (frozenset((self._literals[literal],)),)
+
+    def _number_of(self, attribute: Expression) -> int:
+        number = self._expansion.number_of(attribute)
+        self._literals.grow(self._expansion.attributes)
+        return number
+
+    def _add_batch(self, batch: Batch, clauses: np.ndarray, negated: np.ndarray) -> None:
+        number = self._number_of(batch.leaf)
+        sets = self._literals.columns[number].referring(batch.sets, batch.strings)
+        self.attribute[clauses] = number
+        self.literal[1, clauses] = self._literals.extend(number, sets)
+        self.literal[0, clauses] = COMPLEMENT
+        turned = np.flatnonzero(negated[clauses])
+        if len(turned):
+            self.literal[0, clauses[turned]] = self._literals.extend(number, sets.take(turned).complements())
+
+    def _add_single(self, clause: int, text: str) -> None:
+        try:
+            formula = self._compiler.compile_clause(text)
+        except MemoryError:
+            raise
+        except Exception:  # the rules that have the clause are compiled by themselves, which tells why they cannot be
+            return
+        if isinstance(formula, Predicate):
+            self.attribute[clause] = self._number_of(formula.attribute)
+            for wanted in (False, True):
+                found = self._expansion.conjunctions_of(formula, wanted)
+                literal = next(iter(found[0]), None) if found else None
+                number = self._literals.add(literal) if isinstance(literal, Literal) else ALWAYS if found else NEVER
+                self.literal[int(wanted), clause] = number
+        elif formula is not None:
+            self._several[clause] = formula
+            self.literal[:, clause] = SEVERAL

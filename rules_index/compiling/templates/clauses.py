@@ -1,0 +1,175 @@
+"""Rules' texts as frames and distinct clauses, and these as shapes and literals (`kernels/rule_texts.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.arrays import distinct, offsets_of, places
+from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
+
+LONGEST = 1 << 16
+"""Most bytes of a text that is cut: longer ones are compiled by themselves, which counts their work."""
+_BLOCK_BYTES = 1 << 22
+"""Bytes of the texts that are cut at a time."""
+_BLOCK_CLAUSES = 1 << 18
+"""Clauses whose literals are read at a time."""
+
+
+class Texts:
+    """A growing collection of distinct byte strings, by number."""
+
+    def __init__(self) -> None:
+        self.pool = Pool(np.empty(0, np.uint8), np.zeros(1, np.int64), np.full(2, -1, np.int32), np.zeros(1, np.int64))
+
+    def __len__(self) -> int:
+        """Number of strings."""
+        return int(self.pool.used[0])
+
+    def __getitem__(self, number: int) -> bytes:
+        """A string."""
+        return self.pool.data[self.pool.offsets[number] : self.pool.offsets[number + 1]].tobytes()
+
+    def reserve(self, strings: int, size: int) -> Pool:
+        """The pool, with room for so many more strings of so many bytes in all."""
+        pool = self.pool
+        needed = len(self) + strings
+        data = _longer(pool.data, int(pool.offsets[len(self)]) + size)
+        offsets = _longer(pool.offsets, needed + 1)
+        if len(pool.table) < 2 * needed:
+            self.pool = Pool(data, offsets, np.full(1 << (2 * needed).bit_length(), -1, np.int32), pool.used)
+            fill_table(self.pool)
+        else:
+            self.pool = Pool(data, offsets, pool.table, pool.used)
+        return self.pool
+
+
+def _longer(array: np.ndarray, length: int) -> np.ndarray:
+    """The array with at least this length, doubled where it has to grow."""
+    if len(array) >= length:
+        return array
+    grown = np.empty(max(length, 2 * len(array)), array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Rules by their frames and clauses.
+
+    frames, clauses  the distinct ones
+    frame            [rules] int32, -1 for a rule whose text is not cut
+    start            [rules + 1] int64 into clause
+    clause           [.] int32
+    """
+
+    frames: Texts
+    clauses: Texts
+    frame: np.ndarray
+    start: np.ndarray
+    clause: np.ndarray
+
+
+def cut(texts: pa.LargeStringArray) -> Cut:
+    """Cuts the texts of rules, none of which is NULL."""
+    count = len(texts)
+    offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: count + 1] if count else np.zeros(1, int)
+    buffer = texts.buffers()[2] if count else None
+    data = np.frombuffer(buffer, np.uint8) if buffer is not None else np.empty(0, np.uint8)
+    lengths = np.diff(offsets)
+    longest = int(lengths.max(initial=0, where=lengths <= LONGEST))
+    spans, scratch = np.empty((longest + 1, 2), np.int64), np.empty(longest + 1, np.uint8)
+    frames, clauses = Texts(), Texts()
+    frame = np.full(count, -1, np.int32)
+    start = np.zeros(count + 1, np.int64)
+    found: list[np.ndarray] = []
+    for first, last in _blocks(offsets, lengths):
+        start[first + 1 : last + 1] = start[first]
+        if lengths[first] > LONGEST:
+            continue
+        size = int(offsets[last] - offsets[first])
+        most = size // 3 + last - first  # a clause takes a letter and, but for a rule's last, a connective
+        numbers = np.empty(most, np.int32)
+        pools = frames.reserve(last - first, size), clauses.reserve(most, size)
+        named = cut_rules(data, offsets, first, last, spans, scratch, *pools, frame, start, numbers)
+        found.append(numbers[:named].copy())
+    return Cut(frames, clauses, frame, start, np.concatenate([np.empty(0, np.int32), *found]))
+
+
+def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Rules [first, last) that are cut together; a text that is too long stands alone."""
+    first = 0
+    overlong = [*np.flatnonzero(lengths > LONGEST).tolist(), len(lengths)]
+    for stop in overlong:
+        while first < stop:
+            last = int(np.searchsorted(offsets, offsets[first] + _BLOCK_BYTES, side="right")) - 1
+            last = min(max(last, first + 1), stop)
+            yield first, last
+            first = last
+        if stop < len(lengths):
+            yield stop, stop + 1
+            first = stop + 1
+
+
+@dataclass(frozen=True)
+class Literals:
+    """The literals of some clauses, as `shape_clauses` reads them; `data` are the bytes that spans point into."""
+
+    data: np.ndarray
+    spans: np.ndarray
+    kinds: np.ndarray
+    values: np.ndarray
+    scales: np.ndarray
+
+    def take(self, chosen: np.ndarray) -> Literals:
+        """The literals at these places, in ascending order."""
+        return Literals(self.data, self.spans[chosen], self.kinds[chosen], self.values[chosen], self.scales[chosen])
+
+    def __len__(self) -> int:
+        """Number of literals."""
+        return len(self.kinds)
+
+    def texts(self) -> pa.LargeBinaryArray:
+        """What the literals say, without quotes."""
+        # the spans ascend, so between two of them lies a string too, which is left out
+        offsets = pa.py_buffer(np.ascontiguousarray(self.spans).reshape(-1))
+        pieces = max(0, 2 * len(self) - 1)
+        strings = pa.LargeBinaryArray.from_buffers(pa.large_binary(), pieces, [None, offsets, pa.py_buffer(self.data)])
+        return strings.take(pa.array(np.arange(0, pieces, 2)))
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """Clauses of one shape: their numbers [clauses], and the literals of clause i at offsets[i] to offsets[i + 1]."""
+
+    shape: bytes
+    clauses: np.ndarray
+    literals: Literals
+    offsets: np.ndarray
+
+
+def shaped(clauses: Texts) -> Iterator[Shaped]:
+    """All clauses, those that are made alike together (but no more than a block of them at a time)."""
+    pool = clauses.pool
+    shapes = Texts()
+    for first in range(0, len(clauses), _BLOCK_CLAUSES):
+        last = min(first + _BLOCK_CLAUSES, len(clauses))
+        lengths = np.diff(pool.offsets[first : last + 1])
+        size = int(lengths.sum())
+        most = size // 2 + last - first
+        shape_of, start = np.empty(last - first, np.int32), np.zeros(last - first + 1, np.int64)
+        spans, kinds = np.empty((most, 2), np.int64), np.empty(most, np.uint8)
+        values, scales = np.empty(most, np.int64), np.empty(most, np.int8)
+        scratch = np.empty(int(lengths.max()), np.uint8)
+        into = shapes.reserve(last - first, size)
+        found = shape_clauses(pool, first, last, scratch, into, shape_of, start, spans, kinds, values, scales)
+        literals = Literals(pool.data, spans[:found], kinds[:found], values[:found], scales[:found])
+        order = np.argsort(shape_of, kind="stable")
+        bounds = offsets_of(np.bincount(shape_of, minlength=len(shapes)))
+        for shape in distinct(shape_of).tolist():
+            chosen = order[bounds[shape] : bounds[shape + 1]]
+            gather, offsets = places(start, chosen)
+            yield Shaped(shapes[shape], first + chosen, literals.take(gather), offsets)

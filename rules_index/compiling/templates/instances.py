@@ -1,0 +1,139 @@
+"""Rules by their frames and clauses as conjunctions of literals, all at once.
+
+A frame's pattern (`frames.py`) holds for a rule as it stands unless two of its clauses name one attribute, or a
+clause is no literal, or one that always or never holds. Literals that stand in all conjunctions of the frame are
+intersected or taken out here; what else is odd is left over, to be expanded rule by rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.compiling.literal_sets import LiteralSets
+from rules_index.compiling.templates.clause_literals import SEVERAL, ClauseLiterals
+from rules_index.compiling.templates.skeletons import Patterns
+from rules_index.kernels.sets import find_repeats
+
+_BLOCK = 1 << 17
+"""Rules that are worked on at a time, so that arrays beside the result stay small."""
+
+
+@dataclass(frozen=True)
+class RuleClauses:
+    """Rules by frame and clauses.
+
+    frame   [rules] int32, the number of the pattern, -1 for a rule that has none
+    start   [rules + 1] int64 into clause
+    clause  [.] int32, the numbers of the clauses of each rule
+    """
+
+    frame: np.ndarray
+    start: np.ndarray
+    clause: np.ndarray
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Conjunctions of some rules.
+
+    rules       [.] int64, the rules, ascending
+    attributes  [.] int32, those that their clauses name, as the texts do; and `named` [rules + 1] int64 into these
+    target      [conjunctions] int32, the rule of each, ascending
+    start       [conjunctions + 1] int64 into terms
+    terms       [.] int32, literals, `NEVER` and `ALWAYS` among them
+    """
+
+    rules: np.ndarray
+    attributes: np.ndarray
+    named: np.ndarray
+    target: np.ndarray
+    start: np.ndarray
+    terms: np.ndarray
+
+
+def instances(
+    rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, into: LiteralSets
+) -> Iterator[Instances]:
+    """The conjunctions of the rules that can be worked out together, block by block; adds intersections to `into`."""
+    for first in range(0, len(rules.frame), _BLOCK):
+        chosen, repeated = _candidates(rules, patterns, clauses, first)
+        found = _expanded(rules, patterns, clauses, chosen)
+        special = (found.literals < 0) & ~found.common
+        kept = np.bincount(found.owner[owners(found.start)[special]], minlength=len(chosen)) == 0
+        found = found.only(kept[found.owner])
+        if repeated.any():
+            found = _intersected(found, repeated[found.owner], clauses, into)
+        gather, named = places(rules.start, chosen[kept])
+        attributes = clauses.attribute[rules.clause[gather]]
+        target = chosen[found.owner].astype(np.int32)
+        yield Instances(chosen[kept], attributes, named, target, found.start, found.literals)
+
+
+def _candidates(
+    rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, first: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of a block the rules [.] with a pattern that holds for their attributes, and which [.] bool name one twice."""
+    chosen = first + np.flatnonzero(rules.frame[first : first + _BLOCK] >= 0)
+    chosen = chosen[np.diff(patterns.conjunctions)[rules.frame[chosen]] > 0]
+    gather, named = places(rules.start, chosen)
+    clause = rules.clause[gather]
+    common = patterns.common[places(patterns.slots, rules.frame[chosen])[0]]
+    # what is no literal has attribute -1, which is the last place
+    seen = np.full((int(clauses.attribute.max(initial=-1)) + 2, 2), -1, np.int64)
+    repeated, apart = np.zeros((2, len(chosen)), bool)
+    find_repeats(named, clauses.attribute[clause], common, seen, repeated, apart)
+    holds = ~apart & (counts(clauses.literal[1, clause] <= SEVERAL, named) == 0)
+    return chosen[holds], repeated[holds]
+
+
+@dataclass(frozen=True)
+class _Expanded:
+    """Conjunctions: owner [conjunctions] the place of the rule of each, start [+ 1] into clauses, literals, and common
+    [.], which tells the clauses that stand in all conjunctions of their rule."""
+
+    owner: np.ndarray
+    start: np.ndarray
+    clauses: np.ndarray
+    literals: np.ndarray
+    common: np.ndarray
+
+    def only(self, kept: np.ndarray) -> _Expanded:
+        """Some [conjunctions] bool of the conjunctions."""
+        if kept.all():
+            return self
+        gather, start = places(self.start, np.flatnonzero(kept))
+        return _Expanded(self.owner[kept], start, self.clauses[gather], self.literals[gather], self.common[gather])
+
+
+def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray) -> _Expanded:
+    """Each chosen rule's pattern with the rule's clauses in it."""
+    conjunctions, by_rule = places(patterns.conjunctions, rules.frame[chosen])
+    owner = owners(by_rule)
+    terms, start = places(patterns.terms, conjunctions)
+    rule = np.repeat(chosen[owner], np.diff(start))
+    named = rules.clause[rules.start[rule] + patterns.place[terms]]
+    common = patterns.common[patterns.slots[rules.frame[rule]] + patterns.place[terms]]
+    return _Expanded(owner, start, named, clauses.literal[patterns.wanted[terms], named], common)
+
+
+def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets) -> _Expanded:
+    """The conjunctions, in the chosen ones [conjunctions] bool all literals on one attribute being one."""
+    owner = owners(found.start)
+    joined = np.flatnonzero(chosen[owner] & (found.literals >= 0))
+    attribute = clauses.attribute[found.clauses]
+    joined = joined[np.lexsort((attribute[joined], owner[joined]))]
+    begins = np.ones(len(joined), bool)
+    begins[1:] = (owner[joined][1:] != owner[joined][:-1]) | (attribute[joined][1:] != attribute[joined][:-1])
+    lengths = np.diff(np.flatnonzero(np.append(begins, True)))
+    groups = np.flatnonzero(lengths > 1)
+    gather, offsets = places(offsets_of(lengths), groups)
+    literals, first = found.literals.copy(), joined[begins]
+    literals[first[groups]] = into.intersect(attribute[first[groups]], literals[joined[gather]], offsets)
+    kept = np.ones(len(literals), bool)
+    kept[joined[~begins]] = False
+    start = offsets_of(counts(kept, found.start))
+    return _Expanded(found.owner, start, found.clauses[kept], literals[kept], found.common[kept])

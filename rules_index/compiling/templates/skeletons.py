@@ -1,0 +1,145 @@
+"""What AND, OR and NOT make of a rule's clauses: for one rule, or by its frame alone for all rules that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import counts, offsets_of
+from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal
+from rules_index.domains.values import points
+from rules_index.kernels.rule_texts import AND, CLAUSE, NOT, OPENING, OR
+
+Clauses = Callable[[int, bool], tuple[Conjunction, ...]]
+"""Given a clause's place in the rule, the conjunctions that hold where it is TRUE, or, for False, where it is FALSE."""
+_ONE = points([1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    """`kind` is AND, OR or NOT, with operands, or CLAUSE, with the clause's place."""
+
+    kind: int
+    operands: tuple[_Node, ...] = ()
+    place: int = 0
+
+
+class Frame:
+    """A rule's frame (`kernels/rule_texts.py`), which binds NOT before AND before OR."""
+
+    def __init__(self, frame: bytes) -> None:
+        self._frame = frame
+        self._at = 0
+        self.clauses = 0
+        self._root = self._either()
+
+    def conjunctions(self, expansion: Expansion, clauses: Clauses) -> tuple[Conjunction, ...]:
+        """The conjunctions whose union is where a rule with these clauses is TRUE, as `Expansion` has them."""
+        return _expanded(self._root, True, expansion, clauses)
+
+    def _either(self) -> _Node:
+        return self._chain(OR, self._both)
+
+    def _both(self) -> _Node:
+        return self._chain(AND, self._one)
+
+    def _chain(self, kind: int, operand: Callable[[], _Node]) -> _Node:
+        """Operands of one connective; those that are of that connective themselves become several."""
+        parts = [operand()]
+        while self._frame[self._at : self._at + 1] == bytes([kind]):
+            self._at += 1
+            parts.append(operand())
+        if len(parts) == 1:
+            return parts[0]
+        return _Node(kind, tuple(leaf for part in parts for leaf in (part.operands if part.kind == kind else (part,))))
+
+    def _one(self) -> _Node:
+        kind = self._frame[self._at]
+        self._at += 1
+        if kind == NOT:
+            return _Node(NOT, (self._one(),))
+        if kind == OPENING:
+            inner = self._either()
+            self._at += 1
+            return inner
+        self.clauses += 1
+        return _Node(CLAUSE, (), self.clauses - 1)
+
+
+def _expanded(node: _Node, wanted: bool, expansion: Expansion, clauses: Clauses) -> tuple[Conjunction, ...]:
+    if node.kind == CLAUSE:
+        return clauses(node.place, wanted)
+    if node.kind == NOT:
+        return _expanded(node.operands[0], not wanted, expansion, clauses)
+    parts = [_expanded(operand, wanted, expansion, clauses) for operand in node.operands]
+    return expansion.all_of(parts) if (node.kind == AND) == wanted else expansion.any_of(parts)
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """The conjunctions of frames while each clause is a literal on an attribute of its own.
+
+    conjunctions  [frames + 1] int64 into terms; a frame without any has no pattern
+    terms         [conjunctions + 1] int64 into the others
+    place         [.] int32, of a clause in the rule
+    wanted        [.] int8, 1 where the clause is to be TRUE, 0 where FALSE
+    slots         [frames + 1] int64 into common
+    common        [.] bool, the clauses, by place, that stand in all conjunctions of the frame
+    """
+
+    conjunctions: np.ndarray
+    terms: np.ndarray
+    place: np.ndarray
+    wanted: np.ndarray
+    slots: np.ndarray
+    common: np.ndarray
+
+    def negated(self) -> tuple[np.ndarray, np.ndarray]:
+        """The places of clauses that are to be FALSE, by frame, and offsets [frames + 1] into them."""
+        chosen = self.wanted == 0
+        return self.place[chosen], offsets_of(counts(chosen, self.terms[self.conjunctions]))
+
+
+def patterns_of(frames: Iterable[tuple[bytes, bool]]) -> Patterns:
+    """The patterns of frames; one that is bounded has a last clause more, which must be TRUE too."""
+    conjunctions, terms, slots = [0], [0], [0]
+    place: list[int] = []
+    wanted: list[int] = []
+    common: list[bool] = []
+    for text, bounded in frames:
+        frame = Frame(text)
+        found = _pattern(frame, bounded)
+        uses = [0] * (frame.clauses + bounded)
+        for conjunction in found:
+            literals = sorted((t for t in conjunction if isinstance(t, Literal)), key=lambda literal: literal.attribute)
+            place += [literal.attribute for literal in literals]
+            wanted += [int(literal.values == _ONE) for literal in literals]
+            terms.append(len(place))
+            for literal in literals:
+                uses[literal.attribute] += 1
+        conjunctions.append(len(terms) - 1)
+        common += [count == len(found) for count in uses]
+        slots.append(len(common))
+    return Patterns(
+        np.array(conjunctions, np.int64),
+        np.array(terms, np.int64),
+        np.array(place, np.int32),
+        np.array(wanted, np.int8),
+        np.array(slots, np.int64),
+        np.array(common, bool),
+    )
+
+
+def _pattern(frame: Frame, bounded: bool) -> tuple[Conjunction, ...]:
+    """The conjunctions of a frame over attributes that are numbered as its clauses are; none where it needs gates."""
+
+    def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:
+        return (frozenset((Literal(place, _ONE if wanted else ~_ONE, False),)),)
+
+    expansion = Expansion()
+    found = frame.conjunctions(expansion, literal)
+    if bounded:
+        found = expansion.all_of([found, literal(frame.clauses, True)])
+    return () if expansion.gates else found

@@ -1,0 +1,158 @@
+"""Value sets by the million: many sets of one attribute in flat arrays, as `values.ValueSet` is one of them.
+
+Cuts are *positions*: integers in the order of the keys such that the successor of a key has the next position. A
+key that is an integer is its own position; byte strings get theirs once all that an attribute is tested with are
+known (`keys.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.domains.values import ValueSet
+from rules_index.kernels.sets import number_sets
+
+
+@dataclass(frozen=True)
+class SetArrays:
+    """Sets of values, each of which may hold NULL besides.
+
+    start    [sets] bool, membership below the first cut
+    null     [sets] bool
+    offsets  [sets + 1] int64 into cuts
+    cuts     [.] int64, ascending and distinct within a set
+    """
+
+    start: np.ndarray
+    null: np.ndarray
+    offsets: np.ndarray
+    cuts: np.ndarray
+
+    def __len__(self) -> int:
+        """Number of sets."""
+        return len(self.start)
+
+    @property
+    def is_empty(self) -> np.ndarray:
+        """Which sets [sets] bool hold nothing at all."""
+        return ~self.start & ~self.null & (np.diff(self.offsets) == 0)
+
+    @property
+    def is_full(self) -> np.ndarray:
+        """Which sets [sets] bool hold every value and NULL."""
+        return self.start & self.null & (np.diff(self.offsets) == 0)
+
+    def take(self, chosen: np.ndarray) -> SetArrays:
+        """The sets with these numbers, in this order."""
+        gather, offsets = places(self.offsets, chosen)
+        return SetArrays(self.start[chosen], self.null[chosen], offsets, self.cuts[gather])
+
+    def complements(self) -> SetArrays:
+        """For each set the values that are not in it; NULL is in none."""
+        return SetArrays(~self.start, np.zeros(len(self), bool), self.offsets, self.cuts)
+
+    def clamped(self, least: int, greatest: int) -> SetArrays:
+        """The same sets without the cuts that no value from `least` to `greatest` lies between."""
+        below = self.cuts <= least
+        kept = ~below & (self.cuts <= greatest)
+        start = self.start ^ (counts(below, self.offsets) % 2 == 1)
+        return SetArrays(start, self.null, offsets_of(counts(kept, self.offsets)), self.cuts[kept])
+
+    def distinct(self) -> tuple[np.ndarray, np.ndarray]:
+        """(the number [distinct] of the first of all sets that are equal, the place [sets] of each among those)."""
+        first = np.empty(len(self), np.int64)
+        number = np.empty(len(self), np.int64)
+        table = np.full(1 << (2 * len(self)).bit_length(), -1, np.int64)
+        count = number_sets(self.start, self.null, self.offsets, self.cuts, table, first, number)
+        return first[:count], number
+
+    def intersections(self, members: np.ndarray, group_offsets: np.ndarray) -> SetArrays:
+        """For each group of sets, given by their numbers [group_offsets[-1]], what all of them hold."""
+        groups = len(group_offsets) - 1
+        sizes = np.diff(group_offsets)
+        group = owners(group_offsets)
+        gather, offsets = places(self.offsets, members)
+        member = owners(offsets)
+        entering = ((np.arange(len(gather)) - offsets[member]) % 2 == 0) ^ self.start[members][member]
+        order = np.lexsort((self.cuts[gather], group[member]))
+        cuts, owner = self.cuts[gather][order], group[member][order]
+        began = counts(self.start[members], group_offsets)
+        depth = np.cumsum(np.where(entering[order], 1, -1))
+        event_offsets = offsets_of(np.bincount(owner, minlength=groups))
+        depth += began[owner] - np.concatenate([[0], depth])[event_offsets[:-1]][owner]
+        # of several events at one cut only the last tells what holds behind it
+        last = np.ones(len(cuts), bool)
+        last[:-1] = (cuts[1:] != cuts[:-1]) | (owner[1:] != owner[:-1])
+        cuts, owner, inside = cuts[last], owner[last], depth[last] == sizes[owner[last]]
+        begins = np.ones(len(owner), bool)
+        begins[1:] = owner[1:] != owner[:-1]
+        before = np.concatenate([[False], inside[:-1]]) if len(inside) else inside
+        changes = inside != np.where(begins, (began == sizes)[owner], before)
+        return SetArrays(
+            began == sizes,
+            counts(self.null[members], group_offsets) == sizes,
+            offsets_of(np.bincount(owner[changes], minlength=groups)),
+            cuts[changes],
+        )
+
+
+def join(parts: Sequence[SetArrays]) -> SetArrays:
+    """All sets of several arrays, one array's after the other's."""
+    if len(parts) == 1:
+        return parts[0]
+    lengths = [np.diff(part.offsets) for part in parts]
+    return SetArrays(
+        np.concatenate([np.empty(0, bool), *(part.start for part in parts)]),
+        np.concatenate([np.empty(0, bool), *(part.null for part in parts)]),
+        offsets_of(np.concatenate([np.empty(0, np.int64), *lengths])),
+        np.concatenate([np.empty(0, np.int64), *(part.cuts for part in parts)]),
+    )
+
+
+def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None) -> SetArrays:
+    """The sets of the positions in [low, high) [sets] int64; with `offsets`, each the union of a list of such ranges,
+    which must not overlap but for being equal."""
+    if offsets is None:
+        held = low < high
+        return SetArrays(
+            np.zeros(len(low), bool),
+            np.zeros(len(low), bool),
+            offsets_of(2 * held),
+            np.stack([low[held], high[held]], axis=1).reshape(-1),
+        )
+    lists = len(offsets) - 1
+    held = low < high
+    low, high, owner = low[held], high[held], owners(offsets)[held]
+    order = np.lexsort((low, owner))
+    low, high, owner = low[order], high[order], owner[order]
+    # a range that begins where the one before it ends, or is the same, goes on with it
+    opens = np.ones(len(low), bool)
+    opens[1:] = (owner[1:] != owner[:-1]) | (low[1:] > high[:-1])
+    closes = np.ones(len(low), bool)
+    closes[:-1] = opens[1:]
+    return SetArrays(
+        np.zeros(lists, bool),
+        np.zeros(lists, bool),
+        offsets_of(2 * np.bincount(owner[opens], minlength=lists)),
+        np.stack([low[opens], high[closes]], axis=1).reshape(-1),
+    )
+
+
+def rays(cut: np.ndarray, start: bool) -> SetArrays:
+    """The sets of the positions below `cut` [sets] int64 (`start`), or from it on."""
+    count = len(cut)
+    return SetArrays(np.full(count, start), np.zeros(count, bool), np.arange(count + 1), cut.astype(np.int64))
+
+
+def as_arrays(sets: Sequence[ValueSet], null: Sequence[bool], positions: Sequence[int]) -> SetArrays:
+    """Sets whose cuts, one set's after the other's, have these positions."""
+    return SetArrays(
+        np.array([values.start for values in sets], bool),
+        np.array(null, bool),
+        offsets_of(np.array([len(values.cuts) for values in sets], np.int64)),
+        np.array(positions, np.int64),
+    )

@@ -1,0 +1,47 @@
+"""Engine `asc`: attribute selection constructs, turned around where a batch of rows is matched at once.
+
+The paper keeps, per region of an attribute, a bitmap over the rules; that is what `search` reads, row by row. For a
+batch every interval of regions has a bitmap over the rows of a block instead, and all conjunctions are scanned, the
+terms with the fewest rows first: the paper's conditional selectivity, measured anew every so many rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from rules_index.engines.asc import SelectionConstructs
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.editable_conjunctions import Term
+from rules_index.index.engine import Engine
+from rules_index.index.layout import Placement, scan_all
+
+
+class Asc(Engine):
+    """Every conjunction over the row bitmaps of a block."""
+
+    name: ClassVar[str] = "asc"
+
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        return scan_all(conjunctions)
+
+    @classmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> SelectionConstructs:
+        c, first = conjunctions, int(conjunctions.gate_start[-1])
+        of_rules = replace(
+            c,
+            start=c.start[first:] - c.start[first],
+            terms=c.terms[c.start[first] :],
+            target=c.target[first:],
+            gate_start=c.gate_start[:1],
+        )
+        return SelectionConstructs.build(of_rules)
+
+    @staticmethod
+    def _insert_into(structure: SelectionConstructs, key: int, terms: Sequence[Term]) -> None:
+        named = sorted((term for term in terms if term[0] != GATE), key=lambda term: term[0])
+        attributes = np.array([attribute for attribute, _ in named], np.int32)
+        structure.insert(key, attributes, [np.asarray(intervals, np.int32) for _, intervals in named])

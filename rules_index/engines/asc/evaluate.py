@@ -1,0 +1,145 @@
+"""The evaluation of rows along a macro- or a hybrid-sequence, with its cost (ASC paper, 3.2 and 5.1)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.engines.asc.bitmaps import trailing_zeros
+from rules_index.kernels.jit import jit
+
+COSTS = ("constructs_evaluated", "arrows", "micro_arrows", "dropped", "matches")
+CONSTRUCTS_EVALUATED, ARROWS, MICRO_ARROWS, DROPPED, MATCHES = range(5)
+"""What an evaluation counts. The cost of the paper is the constructs evaluated, each at 1; arrows are the steps from
+one construct to the next, micro-arrows those that a region gave; a row is dropped where GRB is all zeros."""
+
+
+class Bitmaps(NamedTuple):
+    """What the kernels read of the constructs, bitmaps in `words` words of uint64.
+
+    region_at [attributes] int64, place of the region of code 0, -1 where the attribute has no construct;
+    qub [attributes, .]; qrb [regions, .]; live [.], the bits that stand for a conjunction.
+    """
+
+    region_at: np.ndarray
+    qub: np.ndarray
+    qrb: np.ndarray
+    live: np.ndarray
+    words: int
+
+
+class Order(NamedTuple):
+    """An evaluation sequence.
+
+    macro   [p-attributes] int32, the macro-sequence
+    arrows  [regions] int32, the attribute to which a region's micro-arrow leads, -1 where it has none; [0] where
+            there are no micro-arrows at all
+    """
+
+    macro: np.ndarray
+    arrows: np.ndarray
+
+
+@jit
+def evaluate(grb: np.ndarray, qrb: np.ndarray, region: int, words: int) -> bool:
+    """`GRB &= qrb` of one region; whether a bit is left."""
+    left = np.uint64(0)
+    for word in range(words):
+        grb[word] &= qrb[region, word]
+        left |= grb[word]
+    return left != 0
+
+
+@jit
+def next_attribute(order: Order, region: int, geb: np.ndarray, position: int) -> tuple[int, int, bool]:
+    """(attribute, position, whether by a micro-arrow): where the evaluation goes from a region.
+
+    To the target of the region's micro-arrow, where it has one that GEB does not show as evaluated (it may be, by a
+    path other than those that the arrow was found on); else to the earliest of the macro-sequence that GEB does not
+    show, all before `position` being evaluated. One is left.
+    """
+    if len(order.arrows) > 0:
+        target = order.arrows[region]
+        if target >= 0 and geb[target] == 0:
+            return target, position, True
+    while geb[order.macro[position]] != 0:
+        position += 1
+    return order.macro[position], position, False
+
+
+@jit
+def evaluate_rows(
+    codes: np.ndarray,
+    bitmaps: Bitmaps,
+    order: Order,
+    key_of: np.ndarray,
+    unbounded: np.ndarray,
+    collect: bool,
+    costs: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets [rows + 1] int64, keys [.] int32, ascending within a row) of the conjunctions that hold each row.
+
+    codes [attributes, rows] int32. key_of [slots] int32; unbounded [.] int32, the keys that hold every row. Where
+    `collect` is False, only counts. Adds to costs [5] int64.
+    """
+    rows = codes.shape[1]
+    number = len(order.macro)
+    offsets = np.zeros(rows + 1, np.int64)
+    keys = np.empty(rows if collect else 0, np.int32)
+    grb = np.empty(bitmaps.words, np.uint64)
+    geb = np.empty(codes.shape[0], np.uint8)
+    found = evaluated = micro = dropped = first_arrows = 0
+    for row in range(rows):
+        for word in range(bitmaps.words):
+            grb[word] = bitmaps.live[word]
+        geb[:] = 0
+        left = number > 0
+        done = position = 0
+        attribute = order.macro[0] if left else 0
+        by_micro = False
+        while left and done < number:
+            region = bitmaps.region_at[attribute] + codes[attribute, row]
+            left = evaluate(grb, bitmaps.qrb, region, bitmaps.words)
+            geb[attribute] = 1
+            done += 1
+            if left and done < number:
+                attribute, position, by_micro = next_attribute(order, region, geb, position)
+                micro += by_micro
+        evaluated += done
+        first_arrows += done > 0
+        dropped += not left
+        if collect:
+            keys, found = _collect(grb, bitmaps.words if left else 0, key_of, unbounded, keys, offsets[row])
+            offsets[row + 1] = found
+    costs[CONSTRUCTS_EVALUATED] += evaluated
+    costs[ARROWS] += evaluated - first_arrows
+    costs[MICRO_ARROWS] += micro
+    costs[DROPPED] += dropped
+    costs[MATCHES] += found
+    return offsets, keys[:found]
+
+
+@jit
+def _collect(
+    grb: np.ndarray, words: int, key_of: np.ndarray, unbounded: np.ndarray, keys: np.ndarray, begin: int
+) -> tuple[np.ndarray, int]:
+    """(keys, or the larger array that took their place; their end): the conjunctions whose bits are left."""
+    found = begin
+    needed = begin + len(unbounded) + 64 * words
+    if needed > len(keys):
+        larger = np.empty(2 * needed, keys.dtype)
+        for i in range(begin):
+            larger[i] = keys[i]
+        keys = larger
+    for key in unbounded:
+        keys[found] = key
+        found += 1
+    for word in range(words):
+        left = grb[word]
+        while left != 0:
+            keys[found] = key_of[(word << 6) + np.int64(trailing_zeros(left))]
+            found += 1
+            left &= left - np.uint64(1)
+    keys[begin:found].sort()
+    return keys, found

@@ -1,0 +1,82 @@
+"""Rules that no row of a kind can match: what they ask for lies apart from what such rows have."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.compiling.compile import compile_rules
+from rules_index.errors import RuleError
+from rules_index.implication.cover import relation_of_sets
+from rules_index.implication.region_boxes import BoxArrays, boxes_of
+from rules_index.kernels.jit import jit
+from rules_index.language.typed import Leaf
+
+
+def out_of_reach(
+    rules: pl.DataFrame,
+    schema: pa.Schema,
+    condition: str,
+    event_time: str | None = None,
+    time_zone: str = "UTC",
+) -> dict[str | int, str | None]:
+    """Of the rules that no row can match on which `condition` is TRUE the id, and a column by which that is seen.
+
+    Rules that no row at all matches are not among them; where several columns are needed, the column is None. rules:
+    a frame with rule_id and expression, and validity as `compile_rules` has it; the others are as there, too. Raises
+    `RuleError` where the condition does not compile.
+    """
+    ids = rules["rule_id"]
+    extra: str | int = "" if ids.dtype == pl.String else 0
+    while ids.is_in([extra]).any():
+        extra = extra + "\0" if isinstance(extra, str) else extra - 1
+    row = pl.DataFrame({"rule_id": [extra], "expression": [condition]}, schema_overrides={"rule_id": ids.dtype})
+    compiled = compile_rules(pl.concat([rules, row], how="diagonal"), schema, "scan", event_time, time_zone)
+    boxes = boxes_of(compiled)
+    for reject in compiled.rejects.filter(pc.equal(compiled.rejects["rule_id"], extra)).to_pylist():
+        raise RuleError(reject["error"], reject["message"], reject["position"])
+    places = compiled.ids.to_pylist()
+    known = boxes.of_rule(places.index(extra))
+    found = apart(boxes.rule_start, known, boxes.arrays)
+    attributes = compiled.attributes
+    columns = [each.name if isinstance(each, Leaf) and each.text is None else None for each in attributes]
+    return {
+        places[rule]: columns[found[rule]] if 0 <= found[rule] < len(columns) else None
+        for rule in np.flatnonzero(found != _MEETS).tolist()
+        if boxes.rule_start[rule] < boxes.rule_start[rule + 1]
+    }
+
+
+_MEETS, _SEVERAL = -1, -2
+
+
+@jit
+def apart(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
+    """For each rule [rules] int64 a dimension in which each of its boxes is apart from all of some boxes [.] int64; -2
+    where it takes several dimensions, -1 where two boxes may share a row."""
+    found = np.empty(len(rule_start) - 1, np.int64)
+    for rule in range(len(found)):
+        found[rule] = _SEVERAL
+        for box in range(rule_start[rule], rule_start[rule + 1]):
+            for other in known:
+                where = _MEETS
+                at = a.start[box]
+                for term in range(a.start[other], a.start[other + 1]):
+                    while at < a.start[box + 1] and a.dimensions[at] < a.dimensions[term]:
+                        at += 1
+                    if at == a.start[box + 1] or a.dimensions[at] > a.dimensions[term]:
+                        continue
+                    share, _ = relation_of_sets(a.sets[at], a.sets[term], a)
+                    if not share:
+                        where = a.dimensions[term]
+                        break
+                if where == _MEETS:
+                    found[rule] = _MEETS
+                elif found[rule] != _MEETS:
+                    first = box == rule_start[rule] and other == known[0]
+                    found[rule] = where if first or found[rule] == where else _SEVERAL
+            if found[rule] == _MEETS:
+                break
+    return found

@@ -1,0 +1,1 @@
+"""The algorithms of the paper on matching disjunctive predicates."""

@@ -1,0 +1,244 @@
+"""Predicate matching (Kuntschke and Kemper, section 3): does p' imply p, and what must p become so that it does?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from rules_index.implication.matching.box_bitmaps import BoxBitmaps
+from rules_index.implication.matching.box_trees import BoxTrees
+from rules_index.implication.matching.exact import BFS, DFS, FULL, MIX, REST, REST_BEGIN, TAIL, make_parts, with_room
+from rules_index.implication.matching.intervals import Disjunction, Predicates
+from rules_index.implication.matching.sequence import (
+    BITMAPS,
+    DONE,
+    GIVEN_UP,
+    HCR,
+    HSR,
+    KEEPS_RELAXED,
+    KEEPS_REST,
+    QUICK_CHECK,
+    SCAN,
+    STATE,
+    STREAM,
+    SUBPREDICATE,
+    TREES,
+    UNDECIDED,
+    Index,
+    match_in_turn,
+)
+from rules_index.implication.matching.streams import BESIDE, no_stream
+from rules_index.index.boxes import Tree
+
+Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]
+_METHODS: dict[Method, int] = {"em_bfs": BFS, "em_dfs": DFS, "em_mix": MIX, "hsr": HSR, "hcr": HCR}
+_STEPS = 1 << 14
+"""Comparisons after which the clock is looked at."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much may be spent on a subpredicate before the answer is left open.
+
+    splits: comparisons of a part with a box (runs of algorithm 9), but for the parts that were taken up together with
+    the last one; seconds: about how long.
+    """
+
+    splits: int = 1_000_000
+    seconds: float = 10.0
+
+
+_UNBOUNDED_EFFORT = Budget(1 << 62, float("inf"))
+
+
+@dataclass(frozen=True)
+class Matchings:
+    """The results of matching each of several query predicates with each of several p as it was given.
+
+    start       [queries + 1] int64, the first subpredicate of each query
+    known       [streams, subpredicates] int8: 1 where it implies p as relaxed so far, as far as the method sees, 0
+                where not, -1 where the budget was spent before it was known
+    splits      [streams, subpredicates] int64, comparisons of a part with a box (runs of algorithm 9)
+    most_parts  [streams, subpredicates] int64, parts that lived at once, at most
+    """
+
+    start: np.ndarray
+    known: np.ndarray
+    splits: np.ndarray
+    most_parts: np.ndarray
+
+    @cached_property
+    def implied(self) -> list[bool | None]:
+        """Whether each query implies p, as `Matching.implied`; those of the first p first."""
+        ends = list(pairwise(self.start.tolist()))
+        return [_all(known[begin:end]) for known in self.known.tolist() for begin, end in ends]
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The result of matching p' with p.
+
+    implied   whether p' => p as far as the method sees: the heuristics miss some, exact matching none; None where
+              the budget was spent before it was known
+    relaxed   p, or what it was relaxed to so that p' implies it; p always does
+    rest      what of p' exact matching found uncovered: with "em_bfs" and no index all of a subpredicate's, else the
+              first part that was met
+    splits, most_parts  of all subpredicates together, and of one at most, as in `Matchings`
+    """
+
+    implied: bool | None
+    relaxed: Disjunction
+    rest: Disjunction
+    splits: int = 0
+    most_parts: int = 0
+
+
+def match(
+    query: Disjunction,
+    stream: Disjunction,
+    method: Method = "em_dfs",
+    *,
+    quick_check: bool = True,
+    index: Tree | BoxBitmaps | None = None,
+    budget: Budget = _UNBOUNDED_EFFORT,
+) -> Matching:
+    """Matches the query predicate p' with the stream predicate p, both over one space.
+
+    method: "hsr" (algorithm 7), "hcr" (8), "em_bfs" (10), "em_dfs" (11), "em_mix" (12), each with or without the quick
+    check (6). index: over the stream's boxes, by place (`Disjunction.index`, or an R-tree's `tree()`); it serves the
+    quick check and exact matching (3.6). budget: for each subpredicate of p' that exact matching is used on.
+
+    A subpredicate that does not match is added whole (3.5), and so is one of which it is not known. Against the text
+    of algorithms 10 to 12, one that overlaps nothing makes the match fail. Raises `ValueError` where the two
+    predicates are not over one space.
+    """
+    given = stream.alone
+    over_all = BoxTrees.of([index], given.start) if isinstance(index, Tree) else index
+    run = _Run(query.alone, given, method, quick_check, over_all, keeps=True)
+    rest = list(run.rests(budget))
+    found = run.found
+    return Matching(
+        found.implied[0],
+        run.relaxed(),
+        Disjunction(query.space, np.concatenate([query.boxes[:0], *rest])),
+        int(found.splits.sum()),
+        int(found.most_parts.max(initial=0)),
+    )
+
+
+def match_each(
+    queries: Predicates,
+    streams: Predicates,
+    method: Method = "em_dfs",
+    *,
+    quick_check: bool = True,
+    index: BoxTrees | BoxBitmaps | None = None,
+    budget: Budget = _UNBOUNDED_EFFORT,
+) -> Matchings:
+    """Matches each of several query predicates with each of several stream predicates, as `match` does, all in one go.
+
+    index: over the boxes of all stream predicates (`Predicates.index`, or one tree for each). As no rest is told,
+    bitmaps may answer by a corner of a part that no box holds, without a comparison.
+    """
+    run = _Run(queries, streams, method, quick_check, index, keeps=False)
+    for _ in run.rests(budget):
+        pass
+    return run.found
+
+
+def _all(known: Sequence[int]) -> bool | None:
+    if 0 in known:
+        return False
+    return None if UNDECIDED in known else True
+
+
+class _Run:
+    """One method over some queries and stream predicates."""
+
+    def __init__(
+        self,
+        queries: Predicates,
+        streams: Predicates,
+        method: Method,
+        quick_check: bool,
+        index: BoxTrees | BoxBitmaps | None,
+        keeps: bool,
+    ) -> None:
+        if queries.subpredicates.space is not streams.subpredicates.space:
+            raise ValueError("all predicates must be encoded by one space")
+        self._given = streams.subpredicates
+        self._method = _METHODS[method]
+        self._queries, self._start = queries.subpredicates.measures, queries.start
+        self._streams = streams.streams
+        self._stream = no_stream(self._streams, self._queries, streams.longest + queries.longest)
+        self._index = _index(index)
+        self._parts = make_parts(len(self._given.space.names))
+        self._state = np.zeros(STATE, np.int64)
+        self._state[QUICK_CHECK], self._state[KEEPS_RELAXED] = quick_check, keeps
+        self._state[KEEPS_REST] = keeps and method.startswith("em")
+        shape = len(streams.start) - 1, len(queries.subpredicates)
+        self._held = np.empty(shape[::-1], np.bool_)
+        self._results = np.zeros(shape, np.int8), np.zeros(shape, np.int64), np.zeros(shape, np.int64)
+
+    @property
+    def found(self) -> Matchings:
+        """What was found."""
+        return Matchings(self._start, *self._results)
+
+    def relaxed(self) -> Disjunction:
+        """The only stream predicate as the last query relaxed it."""
+        if self.found.implied[-1] is True:
+            return self._given
+        boxes, beside = self._stream.given.boxes, self._stream.beside[: self._stream.counts[BESIDE]]
+        count = len(self._given)
+        added = boxes[beside[beside >= count]]
+        return Disjunction(self._given.space, np.concatenate([boxes[:count], added]))
+
+    def rests(self, budget: Budget) -> Iterator[np.ndarray]:
+        """Goes through all subpredicates; what stays uncovered of each, if that is kept."""
+        watched, ends = [-1, -1], 0.0
+        while (how := self._go_on(budget.splits)) != DONE:
+            if how == FULL:
+                self._parts = with_room(self._parts)
+            elif how == REST:
+                begin, end = self._parts.state[[REST_BEGIN, TAIL]].tolist()
+                yield self._parts.boxes[begin:end].copy()
+            elif watched != (at_hand := self._state[[STREAM, SUBPREDICATE]].tolist()):
+                watched, ends = at_hand, time.monotonic() + budget.seconds
+            else:
+                self._state[GIVEN_UP] = time.monotonic() > ends
+
+    def _go_on(self, most: int) -> int:
+        return int(
+            match_in_turn(
+                self._method,
+                self._queries,
+                self._start,
+                self._streams,
+                self._stream,
+                self._index,
+                self._given.space.lines,
+                self._held,
+                self._parts,
+                self._state,
+                self._results,
+                most,
+                _STEPS,
+            )
+        )
+
+
+def _index(given: BoxTrees | BoxBitmaps | None) -> Index:
+    if isinstance(given, BoxBitmaps):
+        return Index(BITMAPS, _NO_TREES, given)
+    return Index(SCAN, _NO_TREES, _NO_BITMAPS) if given is None else Index(TREES, given, _NO_BITMAPS)
+
+
+_NO_TREES = BoxTrees.of([], np.zeros(1, np.int64))
+_NO_BITMAPS = BoxBitmaps(np.zeros((0, 0, 0, 0, 0), np.uint64), np.zeros((0, 0, 0, 0), np.uint64))

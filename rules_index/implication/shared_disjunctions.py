@@ -1,0 +1,89 @@
+"""Conjunctions without gates: each gate is written out, by its alternatives."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+
+_Set: TypeAlias = tuple[tuple[int, int], ...]
+_Box: TypeAlias = dict[int, _Set]
+"""The intervals of codes of each attribute that a conjunction names."""
+
+
+def without_gates(conjunctions: Conjunctions, most: int) -> Conjunctions | None:
+    """The same rules without gates; None where that takes more than `most` conjunctions, of rules and gates."""
+    c = conjunctions
+    if c.gates == 0:
+        return c
+    sets = [tuple((low, high) for low, high in c.intervals[begin:end].tolist()) for begin, end in pairwise(c.set_start)]
+    gates: list[list[_Box]] = [[] for _ in range(c.gates)]
+    rules: list[tuple[int, _Box]] = []
+    made = 0
+    for number, target in enumerate(c.target.tolist()):
+        boxes: list[_Box] = [{}]
+        for attribute, which in c.terms[c.start[number] : c.start[number + 1]].tolist():
+            choices = gates[which] if attribute == GATE else [{attribute: sets[which]}]
+            boxes = [both for box in boxes for other in choices if (both := _both(box, other)) is not None]
+            if made + len(boxes) > most:
+                return None
+        made += len(boxes)
+        if number < c.gate_start[-1]:
+            gates[target] += boxes
+        else:
+            rules += [(target, box) for box in boxes]
+    return _flat(c.sizes, rules)
+
+
+def _both(left: _Box, right: _Box) -> _Box | None:
+    """The rows that both hold, None where there are none."""
+    found = dict(left)
+    for attribute, wanted in right.items():
+        shared = _intersection(found[attribute], wanted) if attribute in found else wanted
+        if not shared:
+            return None
+        found[attribute] = shared
+    return found
+
+
+def _intersection(left: _Set, right: _Set) -> _Set:
+    found = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        low, high = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if low <= high:
+            found.append((low, high))
+        if left[i][1] < right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def _flat(sizes: np.ndarray, rules: list[tuple[int, _Box]]) -> Conjunctions:
+    numbers: dict[_Set, int] = {}
+    by_attribute: dict[tuple[int, int], int] = {}
+    terms: list[tuple[int, int]] = []
+    ends = [0]
+    # a set is of one attribute, so equal ones of two attributes are two
+    listed: list[_Set] = []
+    for _, box in rules:
+        for attribute, which in sorted(box.items()):
+            key = (attribute, numbers.setdefault(which, len(numbers)))
+            if key not in by_attribute:
+                by_attribute[key] = len(listed)
+                listed.append(which)
+            terms.append((attribute, by_attribute[key]))
+        ends.append(len(terms))
+    return Conjunctions(
+        sizes=sizes,
+        set_start=np.cumsum([0, *map(len, listed)]).astype(np.int64),
+        intervals=np.array([pair for which in listed for pair in which], np.int32).reshape(-1, 2),
+        start=np.array(ends, np.int64),
+        terms=np.array(terms, np.int32).reshape(-1, 2),
+        target=np.array([rule for rule, _ in rules], np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )

@@ -1,0 +1,89 @@
+"""A batch of rows as region codes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compiling.conjunctions import leaves_of
+from rules_index.domains.regions import Regions
+from rules_index.index.inputs import as_table, path_parts, read_leaf, truth_values
+from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.typed import Expression, Leaf
+
+Sample = Callable[[list[str]], pa.Table | None]
+"""Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""
+
+
+def code_matrix(
+    attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], table: pa.Table
+) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """The code matrix [attributes, rows], and the raised rows [rows] bool by attribute. Codes are uint8 where no
+    attribute has more than `COARSE_CODES`, else int32.
+
+    regions: of each attribute. inputs: all leaves that the attributes read; `SchemaError` where the table lacks one.
+    """
+    rows = table.num_rows
+    read: dict[str, Evaluated | np.ndarray] = {leaf.name: read_leaf(table, leaf) for leaf in inputs}
+    as_bytes = all(each.size <= COARSE_CODES for each in regions)
+    codes = np.empty((len(attributes), rows), np.uint8 if as_bytes else np.int32)
+    # written first to a column near at hand, since the kernels that encode are compiled for int32 alone
+    scratch = np.empty(rows if as_bytes else 0, np.int32)
+    raised: dict[int, np.ndarray] = {}
+    values: dict[str, Evaluated] = {}
+    cache: dict[Expression, Evaluated] = {}
+    for number, attribute in enumerate(attributes):
+        own = scratch if as_bytes else codes[number]
+        given = read[attribute.name] if isinstance(attribute, Leaf) else None
+        if isinstance(given, np.ndarray):
+            regions[number].encode_truth(given, own)
+            failed = given == 3
+        else:
+            result = _evaluated(attribute, read, values, rows, cache) if given is None else given
+            regions[number].encode(result.values, result.raised, own)
+            failed = result.raised
+        if as_bytes:
+            codes[number] = own
+        if failed is not None and failed.any():
+            raised[number] = failed
+    return codes, raised
+
+
+def _evaluated(
+    expression: Expression,
+    read: dict[str, Evaluated | np.ndarray],
+    values: dict[str, Evaluated],
+    rows: int,
+    cache: dict[Expression, Evaluated],
+) -> Evaluated:
+    """What an expression is on all rows; `values` becomes those of its leaves, `cache` those of its parts."""
+    for leaf in leaves_of(expression):
+        if leaf.name not in values:
+            given = read[leaf.name]
+            values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
+    return evaluate(expression, values, rows, cache)
+
+
+def sample_codes(
+    attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], sample: Sample
+) -> np.ndarray | None:
+    """The code matrix of a sample of rows, None where there is none.
+
+    What only Spark can evaluate is not in a sample: attributes that need it have their codes drawn, all alike.
+    """
+    rows = sample(sorted({path_parts(leaf.name)[0] for leaf in inputs if leaf.text is None}))
+    if rows is None or not rows.num_rows:
+        return None
+    table = as_table(rows)
+    for leaf in inputs:
+        if leaf.text is not None:
+            table = table.append_column(leaf.name, pa.nulls(table.num_rows, leaf.type))
+    codes, _ = code_matrix(attributes, regions, inputs, table)
+    draw = np.random.default_rng(0)
+    for number, attribute in enumerate(attributes):
+        if any(leaf.text is not None for leaf in leaves_of(attribute)):
+            codes[number] = draw.integers(0, regions[number].size, table.num_rows)
+    return codes

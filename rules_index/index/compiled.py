@@ -1,0 +1,134 @@
+"""A compiled rule set: match batches against it, look at it, save it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.compiling.rule_columns import RuleId
+from rules_index.domains.regions import Regions
+from rules_index.engines import Engine, Scan
+from rules_index.errors import RulesIndexError
+from rules_index.index.code_matrix import code_matrix
+from rules_index.index.inputs import as_table
+from rules_index.language.typed import Expression, Leaf
+
+CHUNK_ROWS = 1 << 16
+"""Rows that are coded at a time, so that memory does not grow with the batch."""
+
+
+@dataclass
+class CompiledRules:
+    """An index over one scope's rules.
+
+    `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
+    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays.
+    """
+
+    ids: pa.Array
+    inputs: tuple[Leaf, ...]
+    attributes: Sequence[Expression]
+    regions: Sequence[Regions]
+    index: Engine | Scan
+    raising: tuple[np.ndarray, np.ndarray]
+    rejects: pa.Table
+    fingerprint: str
+    time_zone: str
+    event_time: str | None
+    stats: dict[str, Any]
+    errors: dict[RuleId, int] = field(default_factory=dict)
+
+    @property
+    def engine(self) -> str:
+        """The engine in use."""
+        return self.index.name
+
+    @property
+    def derived(self) -> tuple[Leaf, ...]:
+        """The inputs that only Spark can evaluate: `match` asks for a column of that name."""
+        return tuple(leaf for leaf in self.inputs if leaf.text is not None)
+
+    def __len__(self) -> int:
+        """Number of rules."""
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"CompiledRules({len(self)} rules, engine {self.engine}, fingerprint {self.fingerprint[:12]})"
+
+    def match(self, batch: pa.Table | pa.RecordBatch | pl.DataFrame) -> pa.ListArray:
+        """The ids of the rules that each row satisfies: one list a row, ascending, empty where none matches.
+
+        `batch` holds at least the columns named by `inputs`; large, view and dictionary variants of a type
+        and further columns are accepted. `errors` afterwards counts, per rule, the rows of this batch on
+        which evaluating one of its predicates raised. Raises `SchemaError` for a column that is missing or
+        of another type.
+        """
+        offsets, ordinals, self.errors = self.match_ordinals(batch)
+        if len(ordinals) > np.iinfo(np.int32).max:
+            raise RulesIndexError(
+                f"{len(ordinals)} matches in one batch of {len(offsets) - 1} rows do not fit a list array; "
+                "match fewer rows at a time."
+            )
+        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), self._ids_of(ordinals))
+
+    def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
+        """Like `match`, as offsets [rows + 1] int64, rule ordinals [hits] int32 and the errors by rule id."""
+        table = as_table(batch)
+        offsets = [np.zeros(1, np.int64)]
+        ordinals: list[np.ndarray] = []
+        errors: dict[RuleId, int] = {}
+        for chunk in _chunks(table):
+            codes, raised = self.codes(chunk)
+            ends, hits = self.index.match(codes)
+            offsets.append(ends[1:] + offsets[-1][-1])
+            ordinals.append(hits)
+            for rule_id, rows in self._count_errors(raised).items():
+                errors[rule_id] = errors.get(rule_id, 0) + rows
+        return np.concatenate(offsets), np.concatenate([np.empty(0, np.int32), *ordinals]), errors
+
+    def codes(self, table: pa.Table) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """The code matrix [attributes, rows] of some rows, and the raised rows [rows] bool by attribute
+        (`code_matrix`)."""
+        return code_matrix(self.attributes, self.regions, self.inputs, table)
+
+    def _count_errors(self, raised: Mapping[int, np.ndarray]) -> dict[RuleId, int]:
+        """Rows on which some attribute of a rule raised, by rule id; rules without any are left out."""
+        if not raised:
+            return {}
+        starts, used = self.raising
+        failing = np.isin(used, np.fromiter(raised, np.int64))
+        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[failing]
+        counts: dict[tuple[int, ...], int] = {}
+        errors: dict[RuleId, int] = {}
+        which = used[failing]
+        boundaries = np.flatnonzero(np.diff(owner)) + 1
+        for rule, group in zip(np.unique(owner), np.split(which, boundaries), strict=True):
+            key = tuple(group.tolist())
+            if key not in counts:
+                counts[key] = int(np.logical_or.reduce([raised[number] for number in key]).sum())
+            errors[self.ids[int(rule)].as_py()] = counts[key]
+        return errors
+
+    def _ids_of(self, ordinals: np.ndarray) -> pa.Array:
+        if pa.types.is_integer(self.ids.type):
+            return pa.array(self.ids.to_numpy()[ordinals])
+        return pc.take(self.ids, pa.array(ordinals), boundscheck=False)
+
+    def save(self, path: str | Path) -> None:
+        """Writes the index as one file: beside `path` first, then renamed onto it."""
+        from rules_index.index import artifact
+
+        artifact.save(self, path)
+
+
+def _chunks(table: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, table.num_rows, CHUNK_ROWS):
+        # a slice of a table without columns is as long as it is told to be
+        yield table.slice(start, min(CHUNK_ROWS, table.num_rows - start))

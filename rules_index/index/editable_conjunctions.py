@@ -1,0 +1,247 @@
+"""The conjunctions of an engine as they are edited: a built set, what was added to it and what was taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rules_index.index.boxes import Boxes
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+
+Term = tuple[int, np.ndarray]
+"""(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
+
+
+@dataclass(frozen=True)
+class _Added:
+    rule: int
+    terms: tuple[Term, ...]
+
+
+class Stored:
+    """Conjunctions of rules by key: those built from have the keys 0, 1, ..., those added the ones after."""
+
+    def __init__(self, conjunctions: Conjunctions) -> None:
+        self._built = conjunctions
+        self._first = int(conjunctions.gate_start[-1])
+        self._alive = np.ones(len(conjunctions.target) - self._first, bool)
+        self._added: dict[int, _Added] = {}
+        self._next = len(self._alive)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of codes [attributes] int32 of each attribute."""
+        return self._built.sizes
+
+    def insert(self, rule: int, terms: Sequence[Term]) -> int:
+        """Adds a conjunction of a rule; its key."""
+        named = [attribute for attribute, _ in terms if attribute != GATE]
+        if len(set(named)) < len(named) or not all(0 <= a < len(self.sizes) for a in named):
+            raise ValueError("a conjunction names each attribute once, and only attributes of the index")
+        for attribute, intervals in terms:
+            self._require_sound(attribute, intervals)
+        key = self._next
+        self._added[key] = _Added(
+            rule, tuple((a, np.asarray(i, np.int32).reshape(-1, 2 - (a == GATE))) for a, i in terms)
+        )
+        self._next += 1
+        return key
+
+    def _require_sound(self, attribute: int, intervals: np.ndarray) -> None:
+        if attribute == GATE:
+            if not 0 <= int(np.asarray(intervals).reshape(-1)[0]) < self._built.gates:
+                raise ValueError("the index has no gate of this number")
+            return
+        ends = np.asarray(intervals).reshape(-1)
+        ascending = len(ends) > 0 and bool((np.diff(ends)[1::2] > 0).all() and (np.diff(ends)[::2] >= 0).all())
+        if not ascending or ends[0] < 0 or ends[-1] >= self.sizes[attribute]:
+            raise ValueError("intervals are closed, ascending and disjoint, and of codes that the attribute has")
+
+    def delete(self, rule: int) -> list[int]:
+        """Takes out all conjunctions of a rule; their keys."""
+        built = np.flatnonzero(self._alive & (self._built.target[self._first :] == rule)).tolist()
+        self._alive[built] = False
+        added = [key for key, each in self._added.items() if each.rule == rule]
+        for key in added:
+            del self._added[key]
+        return built + added
+
+    def rules(self, keys: np.ndarray) -> np.ndarray:
+        """The rules' ordinals [keys] int32."""
+        of = np.empty(len(keys), np.int32)
+        built = keys < len(self._alive)
+        of[built] = self._built.target[self._first + keys[built]]
+        of[~built] = [self._added[int(key)].rule for key in keys[~built]]
+        return of
+
+    def terms(self, key: int) -> list[Term]:
+        """The terms of a conjunction."""
+        if key in self._added:
+            return list(self._added[key].terms)
+        return _terms(self._built, self._first + key)
+
+    def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        gates: dict[int, bool] = {}
+        return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
+
+    def meets(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Which conjunctions [keys] bool an event meets: attribute -> intervals [., 2] of the codes that it offers.
+
+        A term is met by an attribute that offers one of its codes, and by none that the event does not have.
+        """
+        gates: dict[int, bool] = {}
+        return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+
+    def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
+        for attribute, intervals in terms:
+            if attribute == GATE:
+                gate = int(intervals[0, 0])
+                if gate not in gates:
+                    of = range(self._built.gate_start[gate], self._built.gate_start[gate + 1])
+                    gates[gate] = any(self._is_met(_terms(self._built, number), event, gates) for number in of)
+                if not gates[gate]:
+                    return False
+                continue
+            offered = event.get(attribute)
+            if offered is None:
+                return False
+            low, high = offered[:, :1], offered[:, 1:]
+            if not bool(((intervals[:, 0] <= high) & (low <= intervals[:, 1])).any()):
+                return False
+        return True
+
+    def _holds(self, terms: Iterable[Term], codes: np.ndarray, gates: dict[int, bool]) -> bool:
+        for attribute, intervals in terms:
+            if attribute == GATE:
+                if not self._gate_holds(int(intervals[0, 0]), codes, gates):
+                    return False
+            elif not bool(((intervals[:, 0] <= codes[attribute]) & (codes[attribute] <= intervals[:, 1])).any()):
+                return False
+        return True
+
+    def _gate_holds(self, gate: int, codes: np.ndarray, gates: dict[int, bool]) -> bool:
+        if gate not in gates:
+            of = range(self._built.gate_start[gate], self._built.gate_start[gate + 1])
+            gates[gate] = any(self._holds(_terms(self._built, number), codes, gates) for number in of)
+        return gates[gate]
+
+    def conjunctions(self) -> tuple[Conjunctions, np.ndarray]:
+        """All of them as they are now, and the key [conjunctions] int64 of each conjunction of a rule."""
+        if not self._added and self._alive.all():
+            return self._built, np.arange(len(self._alive))
+        c = self._built
+        kept = np.concatenate([np.arange(self._first), self._first + np.flatnonzero(self._alive)])
+        lengths = np.diff(c.start)[kept]
+        gather = np.repeat(c.start[kept] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+        parts, targets, counts = [c.terms[gather]], [c.target[kept]], [lengths]
+        sets = len(c.set_start) - 1
+        intervals, pieces = [c.intervals], [np.diff(c.set_start)]
+        for each in self._added.values():
+            pairs = []
+            for attribute, ranges in each.terms:
+                if attribute == GATE:
+                    pairs.append((GATE, int(ranges[0, 0])))
+                    continue
+                pairs.append((attribute, sets))
+                sets += 1
+                intervals.append(ranges)
+                pieces.append(np.array([len(ranges)]))
+            parts.append(np.array(pairs, np.int32).reshape(-1, 2))
+            targets.append(np.array([each.rule], np.int32))
+            counts.append(np.array([len(pairs)]))
+        keys = np.concatenate([np.flatnonzero(self._alive), np.fromiter(self._added, np.int64, len(self._added))])
+        return self._by_rule(parts, targets, counts, intervals, pieces, keys)
+
+    def _by_rule(
+        self,
+        parts: list[np.ndarray],
+        targets: list[np.ndarray],
+        counts: list[np.ndarray],
+        intervals: list[np.ndarray],
+        pieces: list[np.ndarray],
+        keys: np.ndarray,
+    ) -> tuple[Conjunctions, np.ndarray]:
+        """The collected conjunctions in the order of their rules, and their keys in that order."""
+        target, lengths, terms = np.concatenate(targets), np.concatenate(counts), np.concatenate(parts)
+        by_rule = np.argsort(target[self._first :], kind="stable")
+        order = np.concatenate([np.arange(self._first), self._first + by_rule])
+        begin = np.cumsum(lengths) - lengths
+        sorted_lengths = lengths[order]
+        start = np.zeros(len(order) + 1, np.int64)
+        np.cumsum(sorted_lengths, out=start[1:])
+        gather = np.repeat(begin[order] - start[:-1], sorted_lengths) + np.arange(start[-1])
+        set_start = np.zeros(sum(map(len, pieces)) + 1, np.int64)
+        np.cumsum(np.concatenate(pieces), out=set_start[1:])
+        changed = replace(
+            self._built,
+            set_start=set_start,
+            intervals=np.concatenate(intervals).astype(np.int32).reshape(-1, 2),
+            start=start,
+            terms=terms[gather].astype(np.int32).reshape(-1, 2),
+            target=target[order].astype(np.int32),
+        )
+        return changed, keys[by_rule]
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that were split: per attribute, the old code c is now first[c] to last[c]."""
+        c = self._built
+        owner = np.full(len(c.set_start) - 1, -1)
+        named = c.terms[:, 0] != GATE
+        owner[c.terms[named, 1]] = c.terms[named, 0]
+        of = np.repeat(owner, np.diff(c.set_start))
+        intervals = c.intervals.copy()
+        for attribute in range(len(sizes)):
+            at = of == attribute
+            intervals[at, 0] = first[attribute][c.intervals[at, 0]]
+            intervals[at, 1] = last[attribute][c.intervals[at, 1]]
+        self._built = replace(c, sizes=np.asarray(sizes, np.int32), intervals=intervals)
+        for key, each in self._added.items():
+            terms = tuple(
+                (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms
+            )
+            self._added[key] = _Added(each.rule, terms)
+
+
+def _terms(c: Conjunctions, number: int) -> list[Term]:
+    terms: list[Term] = []
+    for attribute, which in c.terms[c.start[number] : c.start[number + 1]].tolist():
+        if attribute == GATE:
+            terms.append((GATE, np.array([[which]], np.int32)))
+        else:
+            terms.append((attribute, c.intervals[c.set_start[which] : c.set_start[which + 1]]))
+    return terms
+
+
+def boxes_of(c: Conjunctions) -> Boxes:
+    """The box of every conjunction of a rule: from the lowest to the highest code of each attribute that it names."""
+    first = int(c.gate_start[-1])
+    pairs = c.terms[c.start[first] :]
+    owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
+    at = np.flatnonzero(pairs[:, 0] != GATE)
+    at = at[np.lexsort((pairs[at, 0], owner[at]))]
+    attributes, sets = pairs[at, 0], pairs[at, 1]
+    start = np.zeros(len(c.target) - first + 1, np.int64)
+    np.cumsum(np.bincount(owner[at], minlength=len(start) - 1), out=start[1:])
+    low, high = c.intervals[c.set_start[sets], 0], c.intervals[c.set_start[sets + 1] - 1, 1]
+    return Boxes(c.sizes, start, attributes, low, high)
+
+
+def box_of(terms: Iterable[Term]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The box of one conjunction: attributes, low and high [.] int32, by attribute."""
+    named = sorted((attribute, int(i[0, 0]), int(i[-1, 1])) for attribute, i in terms if attribute != GATE)
+    columns = np.array(named, np.int32).reshape(-1, 3)
+    return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
+
+
+def is_box(c: Conjunctions) -> np.ndarray:
+    """Which conjunctions of rules [conjunctions] bool say no more than their box: no gate, no set of several
+    intervals."""
+    first = int(c.gate_start[-1])
+    pairs = c.terms[c.start[first] :]
+    more = pairs[:, 0] == GATE
+    more[~more] = np.diff(c.set_start)[pairs[~more, 1]] > 1
+    owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
+    return np.asarray(np.bincount(owner, weights=more, minlength=len(c.target) - first) == 0)

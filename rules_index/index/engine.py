@@ -1,0 +1,204 @@
+"""What every engine is: conjunctions, the kernel's arrays for batches of rows, a paper's structure for single rows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rules_index.index.boxes import Structure
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.editable_conjunctions import Stored, Term, box_of, boxes_of
+from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out
+from rules_index.index.validate import validate
+from rules_index.kernels.fields import DTYPES, SCALARS
+from rules_index.kernels.match import Index, arranged, match_codes
+
+MEASURED = {
+    "dense": None, "turned": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32,
+    "skim_halves": np.int32, "panel_attributes": np.int32, "panel_start": np.int32, "panel_terms": np.uint8,
+    "panel_conjunctions": np.int32, "panel_next": np.int64,
+}  # fmt: skip
+"""What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
+types of these arrays."""
+SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
+"""Arrays that the kernel reads as the conjunctions have them."""
+KERNEL = tuple(DTYPES)
+CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
+REARRANGED_ROWS, ROWS_A_CONJUNCTION = 1 << 20, 64
+"""Rows after which the order of terms is measured anew (the ASC paper's recomputation period lambda), and how many more
+for each conjunction, of which each is looked at then; sooner where it was measured on fewer than a block, and more
+come."""
+
+
+class Engine(ABC):
+    """An index of conjunctions: matched a batch at a time, searched row by row as its paper does, and updated.
+
+    An update is seen by the next search at once; the arrays for batches are made anew by the next `match`. Searching
+    and updating are for one thread at a time, matching for any number.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        conjunctions: Conjunctions,
+        kernel: dict[str, np.ndarray] | None = None,
+        sample: np.ndarray | None = None,
+    ) -> None:
+        """sample: codes [attributes, rows] of some rows, by which a choice may be made."""
+        self._stored = Stored(conjunctions)
+        self._sample = sample
+        self._structure: Any = None
+        self._kernel = kernel
+        self._index: Index | None = None
+        self._rows_left = self._rows_measured = 0
+
+    @classmethod
+    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
+        """An engine over these conjunctions."""
+        return cls(conjunctions, sample=sample)
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound."""
+        conjunctions = validate(arrays, attributes, rules)
+        kernel = {name: arrays["kernel_" + name] for name in (*KERNEL, "scalars")}
+        return cls(conjunctions, kernel)
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is stored: the conjunctions and the kernel's arrays. The structure is made from them when asked
+        for."""
+        kernel = self._arrays()
+        conjunctions, _ = self._stored.conjunctions()
+        arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
+        arrays |= {"kernel_" + name: array for name, array in kernel.items()}
+        return arrays
+
+    def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
+        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+        index, codes = self._index, np.ascontiguousarray(codes)
+        rows = codes.shape[1]
+        if index is None or (self._rows_left <= 0 and rows) or self._rows_measured < min(rows, BLOCK_ROWS):
+            index = self._index = self._measured(codes, self._open())
+            self._rows_left = REARRANGED_ROWS + ROWS_A_CONJUNCTION * len(index.target)
+            self._rows_measured = rows
+        self._rows_left -= rows
+        if codes.dtype == np.uint8 and index.shift.max(initial=0) > 0:
+            codes = codes.astype(np.int32)
+        of_bytes = codes.dtype == np.uint8
+        none = np.empty((len(codes), 0), np.int32 if of_bytes else np.uint8)
+        result: tuple[np.ndarray, np.ndarray] = match_codes(*((none, codes) if of_bytes else (codes, none)), index)
+        return result
+
+    def _measured(self, codes: np.ndarray, index: Index) -> Index:
+        """The index with what depends on the rows."""
+        rows = codes.shape[1]
+        count = min(rows, index.block_rows)
+        # the first of a block or, where there are more, others spread over the batch
+        some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
+        terms, dense, turned, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (dense, turned, *map(_read_only, arrays)), strict=True))
+        return index._replace(terms=_read_only(terms), **measured)
+
+    @property
+    def way(self) -> str:
+        """How the last batch was scanned (`choice.scanning`)."""
+        index = self._index
+        if index is None or not len(index.skims) + len(index.panel_terms):
+            return "bitmaps"
+        return "panels" if len(index.panel_terms) else "summaries"
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
+        the paper's terms."""
+        keys, counters = self.structure.search(codes)
+        held = keys[self._stored.passes(keys, codes)]
+        if "matches" in counters:
+            counters = counters | {"matches": len(held)}
+        return np.unique(self._stored.rules(held)), counters
+
+    def insert(self, rule: int, terms: Sequence[Term]) -> None:
+        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        structure = self.structure
+        key = self._stored.insert(rule, terms)
+        self._insert_into(structure, key, terms)
+        self._changed()
+
+    def delete(self, rule: int) -> None:
+        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        structure = self.structure
+        keys = self._stored.delete(rule)
+        if not keys:
+            raise KeyError(rule)
+        for key in keys:
+            structure.delete(key)
+        self._changed()
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        self.structure.renumber(sizes, first, last)
+        self._stored.renumber(sizes, first, last)
+        self._changed()
+
+    @property
+    def structure(self) -> Any:
+        """The paper's structure, over keys that number the conjunctions as they came; made when first asked for."""
+        if self._structure is None:
+            self._structure = self._build_structure(self._stored.conjunctions()[0])
+        return self._structure
+
+    def _changed(self) -> None:
+        self._kernel = self._index = None
+        self._rows_left = self._rows_measured = 0
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        if self._kernel is None:
+            conjunctions, keys = self._stored.conjunctions()
+            kernel = lay_out(conjunctions, self._place(conjunctions, keys))
+            self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
+        return self._kernel
+
+    def _open(self) -> Index:
+        kernel = self._arrays()
+        conjunctions, _ = self._stored.conjunctions()
+        fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
+        fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
+        fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)
+        fields |= {name: _read_only(np.empty(0, kind)) if kind else 0 for name, kind in MEASURED.items()}
+        return Index(**fields)
+
+    @abstractmethod
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        """Where the kernel has each conjunction of a rule; `keys` [conjunctions] are the structure's."""
+
+    @classmethod
+    @abstractmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Any:
+        """The paper's structure over conjunctions."""
+
+    @staticmethod
+    def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
+        structure.insert(key, *box_of(terms))
+
+
+class BoxEngine(Engine):
+    """An engine whose structure is over boxes."""
+
+    structure_class: ClassVar[type[Structure]]
+    parameters: ClassVar[dict[str, Any]] = {}
+
+    @classmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
+        return cls.structure_class.build(boxes_of(conjunctions), **cls.parameters)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written to: for arrays that can, another type, kernels would be compiled anew."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view

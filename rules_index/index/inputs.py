@@ -1,0 +1,127 @@
+"""From a batch as the user has it to the columns that an index reads, under the names it knows them by."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.domains.regions import plain
+from rules_index.errors import SchemaError
+from rules_index.language.coercion import normalise
+from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.typed import Leaf
+from rules_index.names import column_key, field_key, spelled
+
+
+def as_table(batch: Any) -> pa.Table:
+    """A pyarrow Table over the rows of a Table, RecordBatch or Polars frame; raises `SchemaError` otherwise."""
+    if isinstance(batch, pl.LazyFrame):
+        batch = batch.collect()
+    if isinstance(batch, pl.DataFrame):
+        batch = batch.to_arrow()
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, pa.Table):
+        return batch
+    raise SchemaError(f"A batch is a pyarrow Table or RecordBatch or a Polars frame, not {type(batch).__name__}.")
+
+
+def path_parts(name: str) -> list[str]:
+    """The parts of a leaf's name: `a.b` is two, a part in backticks is one whatever it holds."""
+    parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
+    return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]
+
+
+def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:
+    """The leaf's column: of exactly its name, or a field of a struct column; raises `SchemaError`."""
+    names = table.column_names
+    if names.count(leaf.name) == 1:
+        return _one_chunk(table.column(leaf.name))
+    parts = path_parts(leaf.name)
+    column = spelled(names, parts[0], column_key)
+    if column is None:
+        what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
+        raise SchemaError(f"The batch lacks {what}, {leaf.type}, which the rules read.")
+    values = _one_chunk(table.column(column))
+    for part in parts[1:]:
+        field = spelled(values.type.names, part, field_key) if pa.types.is_struct(values.type) else None
+        if field is None:
+            raise SchemaError(f"The batch's column {column} has no field {part}; the rules read {leaf.name}.")
+        values = pc.struct_field(values, field)
+    return values
+
+
+def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    combined = column.combine_chunks()
+    return combined if isinstance(combined, pa.Array) else pa.concat_arrays(combined.chunks)
+
+
+def read_leaf(table: pa.Table, leaf: Leaf) -> Evaluated | np.ndarray:
+    """A leaf's values of exactly its type, and where evaluating them raised.
+
+    A Boolean derived column handed over as int8 truth codes (0 FALSE, 1 TRUE, 2 NULL, 3 raised) is returned
+    as that array.
+    """
+    column = find_column(table, leaf)
+    if leaf.text is not None:
+        if pa.types.is_boolean(leaf.type) and pa.types.is_int8(column.type):
+            if column.null_count or (len(column) and (pc.min(column).as_py() < 0 or pc.max(column).as_py() > 3)):
+                raise SchemaError(
+                    f"The derived column {leaf.name} of the condition {leaf.text} holds codes other than 0 to 3."
+                )
+            return column.to_numpy(zero_copy_only=False)
+        if pa.types.is_struct(column.type) and column.type.num_fields == 1:
+            raised = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+            return Evaluated(_typed(pc.struct_field(column, [0]), leaf), raised)
+    return Evaluated(_typed(column, leaf), None)
+
+
+def truth_values(codes: np.ndarray) -> Evaluated:
+    """int8 truth codes as Boolean values and where evaluating them raised."""
+    values = pa.array(codes == 1, mask=codes >= 2)
+    raised = codes == 3
+    return Evaluated(values, raised if raised.any() else None)
+
+
+def _typed(column: pa.Array, leaf: Leaf) -> pa.Array:
+    if not _same_type(column.type, leaf.type):
+        raise SchemaError(f"The batch's column {leaf.name} is {column.type}; the rules were compiled for {leaf.type}.")
+    if pa.types.is_nested(leaf.type):
+        return column
+    try:
+        return plain(column, leaf.type)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"The batch's column {leaf.name} is {column.type} and has values that {leaf.type}, which it is for the "
+            f"rules, cannot hold: {error}"
+        ) from None
+
+
+def _same_type(actual: pa.DataType, wanted: pa.DataType) -> bool:
+    """True for the type itself and all others that are the same one to Spark."""
+    t = pa.types
+    if t.is_dictionary(actual):
+        return _same_type(actual.value_type, wanted)
+    if t.is_nested(wanted):
+        # rules only ask whether there is a value: names of items and nullability do not matter
+        return bool(_kind_of_nested(actual) == _kind_of_nested(wanted))
+    return bool(actual == wanted or normalise(actual) == wanted)
+
+
+def _kind_of_nested(data_type: pa.DataType) -> str | None:
+    t = pa.types
+    kinds = {
+        "struct": t.is_struct,
+        "map": t.is_map,
+        "list": lambda each: any(
+            is_list(each) for is_list in (t.is_list, t.is_large_list, t.is_list_view, t.is_fixed_size_list)
+        ),
+    }
+    return next((name for name, is_kind in kinds.items() if is_kind(data_type)), None)

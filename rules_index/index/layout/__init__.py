@@ -1,0 +1,27 @@
+"""Conjunctions as the arrays that the batch kernel reads, once it is known what becomes of each."""
+
+from __future__ import annotations
+
+from rules_index.index.layout.arrays import SCRATCH_BYTES, depth_of, lay_out, rows_of_block
+from rules_index.index.layout.bitmaps import coarse_shift
+from rules_index.index.layout.hash_tables import DIRECT_SLOTS, FILTERED, PASSED, multipliers, strides
+from rules_index.index.layout.term_columns import BLOCK_ROWS, Placement, Terms, scan_all, set_widths, terms_of
+
+__all__ = [
+    "BLOCK_ROWS",
+    "DIRECT_SLOTS",
+    "FILTERED",
+    "PASSED",
+    "SCRATCH_BYTES",
+    "Placement",
+    "Terms",
+    "coarse_shift",
+    "depth_of",
+    "lay_out",
+    "multipliers",
+    "rows_of_block",
+    "scan_all",
+    "set_widths",
+    "strides",
+    "terms_of",
+]

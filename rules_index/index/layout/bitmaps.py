@@ -1,0 +1,138 @@
+"""The row bitmaps that conjunctions need: of edges of intervals, of single codes, of sets."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.layout.term_columns import Terms, within
+from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
+
+SET_BITMAPS = 1 << 15
+"""Most sets of several intervals that have a bitmap; the others are checked row by row."""
+USES_OF_A_BITMAP = 8
+"""An equality has a bitmap of its own, instead of two that other terms need, where so many terms share it."""
+
+
+def coarse_shift(sizes: np.ndarray) -> np.ndarray:
+    """Bits [attributes] int32 that the coarse codes of an attribute leave out."""
+    shift = np.zeros(len(sizes), np.int32)
+    while (too_many := (sizes.astype(np.int64) - 1) >> shift >= COARSE_CODES).any():
+        shift[too_many] += 1
+    return shift
+
+
+def bitmaps(
+    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, sliced: slice, shift: np.ndarray
+) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+    """The bitmaps; and per term its pair of them [terms, 2], whether it has one, and whether the pair says it all."""
+    gate = terms.attribute == GATE
+    at = np.where(gate, 0, terms.attribute)
+    by = shift[at]
+    last = (c.sizes[at] - 1) >> by
+    low, high = terms.low >> by, terms.high >> by
+    single = ~gate & (terms.pieces == 1)
+    has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
+    several = ~gate & ~single & ~is_keyed
+    equal = has_bitmap & (low == high)
+    edges = _edges(at, low, high, last, has_bitmap & ~equal)
+    own = _own_bitmaps(at, low, last, equal, edges)
+    edges = np.union1d(edges, _edges(at, low, high, last, equal & ~own))
+    singles = _distinct(_keys(at, low, own))
+    sets, set_of, chosen = _set_bitmaps(terms, several)
+    number_of_edge, number_of_single, number_of_set, bitmaps = _number(c, edges, singles, sets, shift)
+    pairs = np.empty((len(at), 2), np.int32)
+    pairs[:, 0], pairs[:, 1] = EMPTY, ALL
+    ranged = has_bitmap & ~own
+    lower, upper = ranged & (low > 0), ranged & (high < last)
+    pairs[lower, 0] = _by_key(edges, number_of_edge)[_keys(at, low, lower)]
+    pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
+    pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
+    pairs[chosen, 1] = number_of_set[set_of]
+    # where rows are sorted anew, the bitmaps of gates do not stand in their order: gates are checked there
+    scanned_gate = gate & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
+    pairs[scanned_gate, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_gate]
+    exact = scanned_gate | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
+    exact[chosen] = (shift[at] == 0)[chosen]
+    return bitmaps, pairs, has_bitmap | chosen | scanned_gate, exact
+
+
+def _aligned(terms: Terms, size: np.ndarray, by: np.ndarray) -> np.ndarray:
+    """Whether the coarse interval of a term [terms] bool has no code but its own."""
+    mask = (np.int32(1) << by) - 1
+    return (terms.low & mask == 0) & (((terms.high + 1) & mask == 0) | (terms.high == size - 1))
+
+
+def _keys(attribute: np.ndarray, code: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """attribute * 512 + code, int64, of those chosen."""
+    return attribute[which].astype(np.int64) * 512 + code[which]
+
+
+def _edges(at: np.ndarray, low: np.ndarray, high: np.ndarray, last: np.ndarray, of: np.ndarray) -> np.ndarray:
+    """The edges of coarse intervals, ascending, as keys: v for the codes below v."""
+    lower, upper = _distinct(_keys(at, low, of & (low > 0))), _distinct(_keys(at, high, of & (high < last)) + 1)
+    return np.union1d(lower, upper)
+
+
+def _distinct(keys: np.ndarray) -> np.ndarray:
+    """Ascending and each once, without a sort, since there are many of few."""
+    found = np.zeros(int(keys.max(initial=-1)) + 1, bool)
+    found[keys] = True
+    return np.flatnonzero(found)
+
+
+def _by_key(keys: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """The numbers int32, each at the place that its key says."""
+    found = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
+    found[keys] = numbers
+    return found
+
+
+def _own_bitmaps(at: np.ndarray, low: np.ndarray, last: np.ndarray, equal: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Which equalities [terms] bool have a bitmap of their own."""
+    own = np.zeros(len(at), bool)
+    keys = _keys(at, low, equal)
+    uses = np.bincount(keys)
+    values = np.flatnonzero(uses)
+    code, most = values % 512, np.zeros(len(uses), np.int32)
+    most[keys] = last[equal]
+    known = (np.isin(values, edges) | (code == 0)) & (np.isin(values + 1, edges) | (code == most[values]))
+    wanted = np.zeros(len(uses), bool)
+    wanted[values] = ~known | (uses[values] >= USES_OF_A_BITMAP)
+    own[equal] = wanted[keys]
+    return own
+
+
+def _set_bitmaps(terms: Terms, several: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sets with a bitmap, the place there of every term that has one, and which terms [terms] bool do."""
+    sets, uses = np.unique(terms.which[several], return_counts=True)
+    sets = np.sort(sets[np.argsort(-uses, kind="stable")[:SET_BITMAPS]])
+    chosen = several & np.isin(terms.which, sets)
+    return sets, np.searchsorted(sets, terms.which[chosen]), chosen
+
+
+def _number(
+    c: Conjunctions, edges: np.ndarray, singles: np.ndarray, sets: np.ndarray, shift: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    """Numbers the bitmaps by attribute, so that its codes are read while they are near; their arrays."""
+    owner_of_set = np.zeros(len(c.set_start) - 1, np.int64)
+    named = c.terms[:, 0] != GATE
+    owner_of_set[c.terms[named, 1]] = c.terms[named, 0]
+    pieces = np.diff(c.set_start)[sets]
+    attribute = np.concatenate([edges // 512, singles // 512, owner_of_set[sets]])
+    lengths = np.concatenate([np.ones(len(edges) + len(singles), np.int64), pieces])
+    gather = np.repeat(c.set_start[sets] - (np.cumsum(pieces) - pieces), pieces) + np.arange(pieces.sum())
+    of_sets = c.intervals[gather].astype(np.int64) >> np.repeat(shift[owner_of_set[sets]], pieces)[:, None]
+    low = np.concatenate([np.zeros(len(edges), np.int64), singles % 512, of_sets[:, 0]])
+    high = np.concatenate([edges % 512 - 1, singles % 512, of_sets[:, 1]])
+    order = np.argsort(attribute, kind="stable")
+    number = np.empty(len(order), np.int64)
+    number[order] = 2 + np.arange(len(order))
+    starts = np.cumsum(lengths) - lengths
+    gather = np.repeat(starts[order], lengths[order]) + within(lengths[order])
+    split = len(edges), len(edges) + len(singles)
+    return number[: split[0]], number[split[0] : split[1]], number[split[1] :], {
+        "bitmap_attribute": np.concatenate([[-1, -1], attribute[order]]).astype(np.int32),
+        "bitmap_start": np.concatenate([[0, 0, 0], np.cumsum(lengths[order])]).astype(np.int64),
+        "bitmap_intervals": np.stack([low[gather], high[gather]], 1).astype(np.int32),
+    }  # fmt: skip

@@ -1,0 +1,333 @@
+"""The tables that keyed conjunctions stand in, as `kernels.keys` reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.layout.term_columns import Placement, Terms, set_widths, terms_of, within
+from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.fields import DTYPES
+from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED, QUICK
+from rules_index.kernels.llvm import LOOKED_UP as PADDING
+from rules_index.kernels.prefilter import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
+from rules_index.kernels.vectors import SIGNS
+
+DIRECT_SLOTS = 1 << 16
+"""Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
+EVEN = 2
+"""A direct table is even where that makes no more than so many places for each entry."""
+EVENLY_MET = 0.5
+"""And where more than this share of the rows meet an entry: others would be told from them later only."""
+NO_ENTRY = -1
+"""In `posted` as it is made, a place of an even table that no entry stands in."""
+QUICK_ATTRIBUTES = 1 << 15
+"""Attributes that a quick check can name."""
+FILTERED = 4
+"""A table of two or three attributes has a filter where there are more than so many combinations per entry."""
+FILTER_SPARSITY = 256
+"""Bits of a filter per entry of its table, at least."""
+LARGEST_FILTER = 20
+"""Most bits of a filter, as a power of two: more would not stay in the caches."""
+COLLECTED = (
+    "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
+    "filter_bits", "filter_words", "sign_at", "sign_planes", "signs", "groups", "group_codes", "group_code_at",
+    "posted",
+)  # fmt: skip
+"""The fields that tables are written to one after the other."""
+PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
+"""What a row costs that signs let pass to a filter, that only a filter looks at, and that looks into a slot, each in
+planes of signs."""
+
+
+def tables(
+    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int, shift: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
+    keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
+    bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
+    collected = _Tables(c.sizes, shift, placement.shares)
+    lengths = np.diff(c.start)
+    ordered: list[np.ndarray] = []
+    at = first
+    for number, attributes in enumerate(placement.tables):
+        members = keyed[bounds[number] : bounds[number + 1]]
+        conjunction, codes = _keys(c, gates_end + members, attributes)
+        # filed in the order of their codes, so that a row's candidates stand together
+        place = np.full(len(members), len(codes), np.int64)
+        rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
+        np.minimum.at(place, conjunction[rank], np.arange(len(rank)))
+        new_order = np.argsort(place, kind="stable")
+        renumbered = np.empty(len(members), np.int64)
+        renumbered[new_order] = np.arange(len(members))
+        ordered.append(members[new_order])
+        entries = at + renumbered[conjunction[rank]]
+        if len(members) and bool((lengths[gates_end + members] == len(attributes)).all()):
+            collected.add(attributes, codes[rank], c.target[gates_end + members[conjunction[rank]]], plain=True)
+        else:
+            collected.add(attributes, codes[rank], entries, plain=False)
+        at += len(members)
+    return np.concatenate([np.empty(0, np.int64), *ordered]).astype(np.int64), collected.arrays()
+
+
+def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """For every combination of codes that a conjunction's terms on the attributes allow: the conjunction's place
+    [combinations], and the codes [combinations, attributes]."""
+    terms = terms_of(c, conjunctions)
+    owner = np.arange(len(conjunctions))
+    columns: list[np.ndarray] = []
+    for attribute in attributes:
+        named = np.flatnonzero(terms.attribute == attribute)
+        which = np.empty(len(conjunctions), np.int64)
+        which[terms.owner[named]] = terms.which[named]
+        pieces = np.diff(c.set_start)[which]
+        interval = np.repeat(c.set_start[which], pieces) + within(pieces)
+        width = (c.intervals[interval, 1] - c.intervals[interval, 0] + 1).astype(np.int64)
+        code = np.repeat(c.intervals[interval, 0], width) + within(width)
+        total = set_widths(c)[which]
+        begin = np.cumsum(total) - total
+        count = total[owner]
+        chosen = np.repeat(begin[owner], count) + within(count)
+        columns = [np.repeat(column, count) for column in columns]
+        columns.append(code[chosen])
+        owner = np.repeat(owner, count)
+    return owner, np.stack(columns, 1) if columns else np.empty((0, 0), np.int64)
+
+
+class _Tables:
+    """Growing arrays of `kernels.keys`."""
+
+    def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
+        self._sizes, self._shift = sizes, shift
+        self._code_shares = shares
+        self._shares = coarse_shares(sizes, shift, shares)
+        self._parts = {name: [np.empty(0, DTYPES[name])] for name in COLLECTED}
+        self._key_start = [0]
+        self._length = dict.fromkeys(self._parts, 0)
+
+    def add(self, attributes: tuple[int, ...], codes: np.ndarray, entries: np.ndarray, plain: bool) -> None:
+        """A table of entries, conjunctions or, where it is plain, rules, that ascend by their codes [entries,
+        attributes]."""
+        sizes = self._sizes[list(attributes)]
+        slots = int(np.prod(sizes.astype(object)))
+        self._put("key_attributes", attributes)
+        direct = slots <= max(DIRECT_SLOTS, 2 * len(entries))
+        packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
+        sifted = list(attributes[:SIFTED])
+        combinations = int(np.prod(sizes[:SIFTED].astype(object)))
+        near = bool((sizes[:SIFTED] <= COARSE_CODES).all())
+        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :SIFTED])
+        self._put("filter_at", self._length["filter_words"] if filtered else -1)
+        self._put("filter_bits", self._filter(codes[:, :SIFTED]) if filtered else 0)
+        signs = signs_of(codes[:, :SIFTED] >> self._shift[sifted], self._shares[sifted], filtered)
+        self._put("sign_at", self._length["signs"])
+        self._put("sign_planes", len(signs))
+        self._put("signs", signs.reshape(-1))
+        of = "plain" if plain else "posted"
+        slot_at = self._length["slot_start"]
+        if direct:
+            factors = strides(sizes)
+            counts = np.bincount(codes @ factors, minlength=slots)
+            most = int(counts.max(initial=0))
+            bits = 0
+            starts = np.concatenate([[0], np.cumsum(counts)]) + self._length[of]
+            if not plain and 0 < most * slots <= EVEN * len(entries) and self._met(attributes, counts) > EVENLY_MET:
+                bits, slot_at = -most, self._length[of]
+                place = np.repeat(np.arange(slots) * most, counts) + within(counts)
+                entries, filed = np.full(slots * most, NO_ENTRY), entries
+                entries[place] = filed
+                starts = starts[:0]
+        else:
+            factors = multipliers(len(attributes))
+            bits = max(4, (2 * _distinct(codes)).bit_length())
+            starts, entries = self._groups(codes, entries, factors, bits, packed, self._length[of])
+        self._put("key_factors", factors)
+        self._put("key_bits", bits)
+        self._put("key_plain", plain)
+        self._put("slot_at", slot_at)
+        self._put("slot_start", starts)
+        self._put(of, entries)
+        self._key_start.append(self._length["key_attributes"])
+
+    def _met(self, attributes: tuple[int, ...], counts: np.ndarray) -> float:
+        """The expected share of the rows that meet an entry of a direct table with so many in each slot."""
+        if self._code_shares is None:
+            return float((counts > 0).mean())
+        at = np.cumsum(self._sizes.astype(np.int64)) - self._sizes
+        shares = np.ones(1)
+        for attribute in attributes:
+            of = self._code_shares[at[attribute] : at[attribute] + self._sizes[attribute]]
+            shares = np.multiply.outer(shares, of).reshape(-1)
+        return float(shares[counts > 0].sum())
+
+    def _filter(self, codes: np.ndarray) -> int:
+        """Adds the filter of a table; its bits as a power of two."""
+        sparse = (FILTER_SPARSITY * _distinct(codes)).bit_length()
+        bits = PAIR_BITS if codes.shape[1] == 2 else min(LARGEST_FILTER, max(10, sparse))
+        words = np.zeros(1 << bits, np.uint8)
+        words[filter_places(codes, bits)] = 1
+        self._put("filter_words", np.packbits(words, bitorder="little").view(np.int32))
+        return bits
+
+    def _groups(
+        self, codes: np.ndarray, entries: np.ndarray, factors: np.ndarray, bits: int, packed: bool, first: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Adds the groups of equal codes by slot; the slots' starts, and the entries, the first of which is `first`, by
+        group."""
+        with np.errstate(over="ignore"):
+            total = (codes.astype(np.uint64) * factors.view(np.uint64)).sum(1, dtype=np.uint64)
+        slot = (total >> np.uint64(64 - bits)).astype(np.int64)
+        order = np.argsort(slot, kind="stable")
+        slot, codes, entries = slot[order], codes[order], entries[order]
+        new = np.ones(len(codes), bool)
+        if len(codes):
+            # stable by slot over ascending codes: equal combinations stand together
+            new[1:] = (codes[1:] != codes[:-1]).any(1)
+        begins = np.flatnonzero(new)
+        group_slot = slot[begins]
+        # every table's groups end with one that begins where the next table's entries do
+        number = self._length["groups"] // 2
+        tags = _packed(codes) if packed else total[order].astype(np.uint32).view(np.int32)
+        groups = np.zeros((len(begins) + 1, 2), np.int64)
+        groups[:-1, 0] = tags[begins]
+        groups[:, 1] = np.append(begins, len(codes)) + first
+        width = 0 if packed else codes.shape[1]
+        self._put("group_code_at", self._length["group_codes"] - number * width)
+        self._put("group_codes", codes[begins, :width].reshape(-1))
+        self._put("group_codes", np.full(width, -1))
+        self._put("groups", groups.reshape(-1))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(group_slot, minlength=1 << bits))]) + number
+        return starts, entries
+
+    def _put(self, name: str, values: object) -> None:
+        part = np.atleast_1d(np.asarray(values)).astype(self._parts[name][0].dtype)
+        self._parts[name].append(part)
+        self._length[name] += len(part)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All of them."""
+        # a direct table has no groups, but every table has a place to look for them
+        arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()}
+        places = np.zeros(len(arrays["key_bits"]), np.int64)
+        places[arrays["key_bits"] > 0] = arrays["group_code_at"]
+        arrays["groups"] = arrays["groups"].reshape(-1, 2)
+        arrays["plain"] = np.append(arrays["plain"], np.zeros(PADDING, np.int32))
+        return {**arrays, "group_code_at": places, "key_start": np.array(self._key_start, np.int64)}
+
+
+def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
+    """The expected share [attributes, 256] of the rows for every coarse code; without `shares` of the codes, codes are
+    taken to be alike."""
+    at = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
+    found = np.zeros((len(sizes), SIGNS))
+    for attribute, (begin, end) in enumerate(zip(at[:-1].tolist(), at[1:].tolist(), strict=True)):
+        coarse = np.arange(end - begin) >> shift[attribute]
+        weights = np.full(end - begin, 1 / (end - begin)) if shares is None else shares[begin:end]
+        found[attribute] = np.bincount(coarse, weights=weights, minlength=SIGNS)
+    return found
+
+
+def signs_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
+    """The signs [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries, attributes],
+    in as many planes as pay, which may be none.
+
+    shares [attributes, 256]: of the rows for every code. Classes are runs of entries in the order of one attribute, so
+    that each has few of its codes: of the one that lets the fewest rows pass.
+    """
+    best, least = np.zeros((0, codes.shape[1], SIGNS), np.uint8), LOOKED_UP if filtered else LOOKED
+    passed = PASSED if filtered else LOOKED
+    for planes in range(1, MOST_PLANES + 1):
+        before = least
+        for by in range(codes.shape[1]):
+            named = _named(codes, by, planes * PLANE_CLASSES)
+            passing = float(np.einsum("acg,ac->ag", named, shares).prod(0).sum())
+            if planes + passing * passed < least:
+                least = planes + passing * passed
+                best = np.ascontiguousarray(np.packbits(named, axis=2, bitorder="little").transpose(2, 0, 1))
+        if least == before:
+            break
+    return best
+
+
+def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
+    """Which classes [attributes, 256, classes] bool name a code, being runs by the codes of one attribute."""
+    of = np.empty(len(codes), np.int64)
+    of[np.argsort(codes[:, by], kind="stable")] = np.arange(len(codes)) * classes // max(1, len(codes))
+    named = np.zeros((codes.shape[1], SIGNS, classes), bool)
+    for attribute, column in enumerate(codes.T):
+        named[attribute, column, of] = True
+    return named
+
+
+def sifted_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """The attributes [.] whose coarse codes tables are sifted by."""
+    signed = np.flatnonzero((arrays["sign_planes"] > 0) | (arrays["filter_at"] >= 0))
+    count = np.minimum(np.diff(arrays["key_start"])[signed], SIFTED)
+    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signed], count) + within(count)]
+    return found
+
+
+def _distinct(codes: np.ndarray) -> int:
+    """Number of different rows of an array in which equal ones stand together."""
+    return int((codes[1:] != codes[:-1]).any(1).sum()) + min(1, len(codes))
+
+
+def _packed(codes: np.ndarray) -> np.ndarray:
+    """Codes [., at most `PACKED`] as one number, a byte each."""
+    packed = np.zeros(len(codes), np.int64)
+    for column in codes.T:
+        packed = packed << 8 | column
+    return packed
+
+
+def strides(sizes: np.ndarray) -> np.ndarray:
+    """The factors [attributes] int64 of a direct table over attributes of so many codes: the last one's is 1."""
+    return np.cumprod([1, *sizes[:0:-1].astype(np.int64)])[::-1]
+
+
+def multipliers(count: int) -> np.ndarray:
+    """Odd numbers [count] int64 whose bits look random: powers of the golden ratio's. Multiples of it would have as
+    many different sums as the codes have sums."""
+    golden = 0x9E3779B97F4A7C15
+    return np.array([pow(golden, i, 1 << 64) for i in range(1, count + 1)], np.uint64).view(np.int64)
+
+
+def with_quick_checks(
+    posted: np.ndarray, terms: Terms, of: np.ndarray, shift: np.ndarray, needed: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The entries [entries, 1 + QUICK] int32 with the most selective terms of their conjunctions as quick checks, and
+    the conjunctions [conjunctions] bool that these check completely; sets the attributes that they need."""
+    at = np.flatnonzero(of)
+    able = (terms.attribute != GATE) & (terms.attribute < QUICK_ATTRIBUTES)
+    at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
+    count = np.bincount(terms.owner[at], minlength=len(target))
+    place = within(count)
+    quick_ones = able[at] & (place < QUICK)
+    exact = quick_ones & (terms.pieces[at] == 1) & (shift[terms.attribute[at]] == 0)
+    complete = np.bincount(terms.owner[at], weights=~exact, minlength=len(target)) == 0
+    at, place = at[quick_ones], place[quick_ones]
+    by = shift[terms.attribute[at]]
+    low, high = terms.low[at] >> by, terms.high[at] >> by
+    quick = np.full((len(target), QUICK), NOTHING, np.int64)
+    quick[terms.owner[at], place] = terms.attribute[at].astype(np.int64) << 16 | low << 8 | (high - low)
+    if len(posted):
+        needed[terms.attribute[at]] = True
+    filed = posted != NO_ENTRY
+    needed[:1] |= not filed.all()
+    entries = np.full((len(posted), 1 + QUICK), NOTHING, np.int32)
+    entries[:, 0] = np.where(complete[posted], -1 - target[posted], posted)
+    entries[filed, 1:] = quick[posted[filed]]
+    entries[~filed, :2] = -1, NEVER
+    return entries, complete
+
+
+def in_tables(
+    tables: Sequence[tuple[int, ...]], table: np.ndarray, attribute: np.ndarray, attributes: int
+) -> np.ndarray:
+    """Whether [terms] bool the attribute is one of the table's."""
+    member = np.zeros((len(tables) + 1, attributes + 1), bool)
+    for number, names in enumerate(tables):
+        member[number, list(names)] = True
+    return member[table, attribute]

@@ -1,0 +1,88 @@
+"""Which conjunctions go where, and their terms as flat arrays in the order of the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.index.boxes import Tree
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+
+BLOCK_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the conjunctions of rules go.
+
+    table   [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
+    slicing [rules' conjunctions] int32, the attribute of `slicings` by which it is sliced, or -1
+    tables  for each table its attributes
+    shares  [codes] the expected share of the rows for every code of every attribute, one attribute after the other;
+            None where it is not known
+    tree    holds those whose numbers are its keys, whatever the other fields say; None for none
+    """
+
+    table: np.ndarray
+    slicing: np.ndarray
+    tables: Sequence[tuple[int, ...]]
+    slicings: Sequence[int]
+    chunk_rows: int = BLOCK_ROWS
+    shares: np.ndarray | None = None
+    tree: Tree | None = None
+
+
+def scan_all(c: Conjunctions, tree: Tree | None = None) -> Placement:
+    """Every conjunction scanned, or in the tree."""
+    nowhere = np.full(len(c.target) - int(c.gate_start[-1]), -1, np.int32)
+    return Placement(nowhere, nowhere, (), (), tree=tree)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms [terms] of conjunctions in the order of the kernel: whose, and what they say. Numbers are int32, since
+    there are many terms.
+
+    owner, attribute (GATE for a gate), which (the set or gate), pieces (intervals of the set), low and high (codes from
+    the lowest to the highest of the set), share of the attribute's codes.
+    """
+
+    owner: np.ndarray
+    attribute: np.ndarray
+    which: np.ndarray
+    pieces: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    share: np.ndarray
+
+
+def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
+    """The terms of the conjunctions `order`."""
+    lengths = np.diff(c.start)[order]
+    ends = np.cumsum(lengths)
+    owner = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
+    pairs = c.terms[np.repeat(c.start[order] - (ends - lengths), lengths) + np.arange(lengths.sum())]
+    attribute, which = pairs[:, 0], pairs[:, 1]
+    named = np.flatnonzero(attribute != GATE)
+    sets = which[named]
+    pieces, low, high = (np.zeros(len(pairs), np.int32) for _ in range(3))
+    share = np.ones(len(pairs))
+    pieces[named] = np.diff(c.set_start)[sets]
+    low[named] = c.intervals[c.set_start[sets], 0]
+    high[named] = c.intervals[c.set_start[sets + 1] - 1, 1]
+    share[named] = set_widths(c)[sets] / c.sizes[attribute[named]]
+    return Terms(owner, attribute, which, pieces, low, high, share)
+
+
+def set_widths(c: Conjunctions) -> np.ndarray:
+    """Number of codes [sets] int64 of every set."""
+    covered = np.zeros(len(c.intervals) + 1, np.int64)
+    np.cumsum(c.intervals[:, 1].astype(np.int64) - c.intervals[:, 0] + 1, out=covered[1:])
+    return covered[c.set_start[1:]] - covered[c.set_start[:-1]]
+
+
+def within(lengths: np.ndarray) -> np.ndarray:
+    """0, 1, ... within every run."""
+    return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)

@@ -1,0 +1,150 @@
+"""What it is expected to cost to scan conjunctions, in each of the ways that the kernel has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.index.layout import BLOCK_ROWS, coarse_shift
+from rules_index.index.planner.costs import Costs
+from rules_index.index.planner.expected import Expected
+from rules_index.kernels.code_vectors import DIGITS
+from rules_index.kernels.equality_blocks import CODES, NAMED, WIDEST, shuffles
+from rules_index.kernels.llvm import GROUP, LANES
+from rules_index.kernels.scan import FEW_WORDS
+from rules_index.kernels.summaries import FEW_LOOKS, FEW_SHARED, RAREST, SKIMMED
+from rules_index.kernels.transposed_lists import DENSE, RULES
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to scan: nanoseconds a row of each conjunction [conjunctions] float32, and of what some of them
+    [conjunctions] bool share. That function is not to refer to what has the way: a cycle would keep, for a while, all
+    the terms in memory."""
+
+    each: np.ndarray
+    shared: Callable[[np.ndarray], float]
+
+
+class Scanning:
+    """Expected costs of scanning.
+
+    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "panels" (`kernels.panels`), those that these
+    conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32, nanoseconds a
+    row of each conjunction in it.
+    """
+
+    def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
+        """way: the only one to reckon with, where these conjunctions allow it."""
+        self.of = of
+        self.costs = costs
+        self._every = np.ones(of.count, bool)
+        ways = self.ways = self._ways(way)
+        self.best = min(ways, key=lambda name: self._cost(ways[name], self._every))
+        self.each = ways[self.best].each
+
+    def _ways(self, only: str | None) -> dict[str, Way]:
+        makers = {"bitmaps": self._by_bitmaps, "summaries": self._by_summaries, "panels": self._by_panels}
+        made = {name: make() for name, make in makers.items() if only in (None, name)}
+        if only is None and made["summaries"] is None:
+            # the kernel makes panels in place of summaries
+            made["panels"] = None
+        # what some conjunctions allow all others may not
+        return {name: way for name, way in made.items() if way is not None} or {"bitmaps": self._by_bitmaps()}
+
+    def cost(self, scanned: np.ndarray) -> float:
+        """A row in the conjunctions `scanned` [conjunctions] bool, and in what they share, the cheapest way."""
+        return min(self._cost(way, scanned) for way in self.ways.values())
+
+    def cost_of_all(self) -> float:
+        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.dense`)."""
+        matches = float(self.of.matches.sum())
+        if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.ways:
+            return self.cost(self._every)
+        costs = self.costs
+        more = matches * (costs.dense - costs.survivor) + costs.turned * self.of.count
+        # what coarse codes tell for sure is not checked then
+        more -= costs.check * float(self.of.sure.sum())
+        return self._cost(self.ways["bitmaps"], self._every) + self.of.scale * more
+
+    def _cost(self, way: Way, scanned: np.ndarray) -> float:
+        return self.of.scale * float(way.each[scanned].sum(dtype=np.float64)) + way.shared(scanned)
+
+    def _by_bitmaps(self) -> Way:
+        """In a block of bitmaps that are filled already, each conjunction for itself."""
+        of, costs = self.of, self.costs
+        first, second = of.rarest(of.share, 2)
+        words = BLOCK_ROWS / 64
+        left = words * -np.expm1(-64.0 * first * second)
+        further = np.where(left > FEW_WORDS, costs.narrow, left * costs.word / BLOCK_ROWS)
+        cost = costs.scan + further * (of.lengths > 2) + self._matches_cost()
+        return Way(np.asarray(cost, np.float32), lambda scanned: costs.bitmap * of.bitmaps(scanned))
+
+    def _by_summaries(self) -> Way | None:
+        """In a block of summaries that are made already: whether rows may satisfy a conjunction by the rarest terms,
+        and in which groups of words by all."""
+        of, terms, costs = self.of, self.of.terms, self.costs
+        # an interval of some codes has no summary
+        single = (terms.pieces != 1) | (terms.low == terms.high)
+        held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SKIMMED)
+        rarest, all_ = held[:RAREST].prod(0), held.prod(0)
+        places = BLOCK_ROWS / 8
+        likely = -np.expm1(-places * (rarest + of.matches))
+        # in the summaries by turns an eight of rows is eight bits
+        met = places * (all_ * -np.expm1(-8.0 * all_) + 8 * of.matches)
+        groups = GROUP * -np.expm1(-met / GROUP)
+        bitmaps = of.bitmaps(self._every)
+        # then the kernel has none
+        if of.scale * of.count * SKIMMED < bitmaps or groups.sum() > FEW_SHARED * of.count:
+            return None
+        codes_only = bool((terms.low == terms.high).all() and of.lengths.max(initial=0) <= SKIMMED)
+        looks = of.scale * groups.sum() * SKIMMED
+        halved = codes_only and bool(looks <= FEW_LOOKS * GROUP * bitmaps)
+        # where bitmaps are halved, each that is looked at is two
+        looking = costs.likely * likely + costs.group * (1 + halved) * groups
+        cost = costs.skim + looking / BLOCK_ROWS + self._matches_cost()
+        halves = 2 * DIGITS * len(of.c.sizes)
+
+        def shared(scanned: np.ndarray) -> float:
+            bitmaps = of.bitmaps(scanned)
+            filled = min(bitmaps, halves) if halved else bitmaps
+            return filled * costs.bitmap + bitmaps * costs.summary
+
+        return Way(np.asarray(cost, np.float32), shared)
+
+    def _by_panels(self) -> Way | None:
+        """Filed under their rarest codes, and compared with rows 64 at once."""
+        of, terms, costs = self.of, self.of.terms, self.costs
+        interval = np.flatnonzero(terms.pieces == 1)
+        shift = coarse_shift(of.c.sizes)[terms.attribute[interval]]
+        code = terms.low[interval] >> shift
+        single = code == terms.high[interval] >> shift
+        codes, code = interval[single], code[single]
+        attributes = len(np.unique(terms.attribute[codes]))
+        named = np.bincount(terms.owner[codes], minlength=of.count)
+        if not shuffles() or attributes > WIDEST or not of.count or named.min() == 0:
+            return None
+        rarest = np.lexsort((of.share[codes], terms.owner[codes]))[np.cumsum(named) - named]
+        first = codes[rarest]
+        place = terms.attribute[first].astype(np.int64) * CODES + code[rarest]
+        _, at, filed = np.unique(place, return_inverse=True, return_counts=True)
+        panels = np.ceil(of.scale * filed / LANES) / (of.scale * filed)
+        share = np.ones(len(terms.owner), np.float32)
+        share[codes] = of.share[codes]
+        left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
+        cost = costs.panel * of.share[first] * panels[at] + costs.held * left
+        cost += costs.survivor * of.matches + costs.check * of.checked
+        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.gates
+
+        def shared(scanned: np.ndarray) -> float:
+            filled = 0.0 if all_tested else of.bitmaps(scanned)
+            return costs.listed * attributes + costs.bitmap * filled
+
+        return Way(np.asarray(cost, np.float32), shared)
+
+    def _matches_cost(self) -> np.ndarray:
+        found = -np.expm1(-BLOCK_ROWS * self.of.matches) / BLOCK_ROWS
+        alone = self.costs.survivor * self.of.matches + self.costs.found * found
+        return np.asarray(alone + self.costs.check * self.of.checked)

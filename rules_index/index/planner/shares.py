@@ -1,0 +1,67 @@
+"""How often a row has a code, is in a set and satisfies a conjunction: counted in a sample of rows, or guessed.
+
+Without a sample codes are taken to be half as if all were alike and half as often as rules name them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.engines.asc.engine import Asc
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.layout import set_widths, terms_of
+
+
+def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    """The share of the sampled rows [conjunctions] float64 that satisfy each of these, gates taken to be passed."""
+    terms = terms_of(c, conjunctions)
+    named = terms.attribute != GATE
+    lengths = np.bincount(terms.owner[named], minlength=len(conjunctions))
+    alone = Conjunctions(
+        sizes=c.sizes,
+        set_start=c.set_start,
+        intervals=c.intervals,
+        start=np.concatenate([[0], np.cumsum(lengths)]),
+        terms=np.column_stack([terms.attribute[named], terms.which[named]]).astype(np.int32),
+        target=np.arange(len(conjunctions), dtype=np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )
+    _, found = Asc.build(alone).match(sample)
+    return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
+
+
+def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
+    """The expected share of the rows [codes] for every code of every attribute, one attribute after the other."""
+    sizes = c.sizes.astype(np.int64)
+    uniform = np.repeat(1 / np.maximum(sizes, 1), sizes)
+    if sample is not None and sample.shape[1]:
+        counted = zip(sample, sizes.tolist(), strict=True)
+        seen = np.concatenate([np.bincount(codes, minlength=size) for codes, size in counted])
+        # a code that the sample lacks is not one that no row has
+        return np.asarray((seen + uniform) / (sample.shape[1] + 1))
+    attribute, named = _attribute_of_sets(c)
+    single = np.flatnonzero(set_widths(c) == 1)
+    uses = np.bincount(c.terms[named, 1], minlength=len(attribute))[single]
+    of = attribute[single]
+    at = (np.cumsum(sizes) - sizes)[of] + c.intervals[c.set_start[single], 0]
+    seen = np.bincount(at, weights=uses, minlength=len(uniform))
+    total = np.repeat(np.bincount(of, weights=uses, minlength=len(sizes)), sizes)
+    return np.where(total > 0, 0.5 * uniform + 0.5 * seen / np.maximum(total, 1), uniform)
+
+
+def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
+    """The attribute [sets] of every set, and which terms [terms] bool name one."""
+    named = c.terms[:, 0] != GATE
+    attribute = np.zeros(len(c.set_start) - 1, np.int64)
+    attribute[c.terms[named, 1]] = c.terms[named, 0]
+    return attribute, named
+
+
+def set_shares(c: Conjunctions, code_shares: np.ndarray) -> np.ndarray:
+    """The expected share of the rows [sets] float32 in every set."""
+    sizes = c.sizes.astype(np.int64)
+    attribute, _ = _attribute_of_sets(c)
+    below = np.concatenate([[0.0], np.cumsum(code_shares)])
+    place = np.repeat((np.cumsum(sizes) - sizes)[attribute], np.diff(c.set_start))
+    shares = below[place + c.intervals[:, 1] + 1] - below[place + c.intervals[:, 0]]
+    return np.add.reduceat(shares, c.set_start[:-1]).astype(np.float32) if len(shares) else np.empty(0, np.float32)

@@ -1,0 +1,260 @@
+"""Which tables conjunctions are keyed by, and what they are expected to cost there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from rules_index.index.layout import DIRECT_SLOTS, FILTERED, PASSED
+from rules_index.index.planner.costs import Costs
+from rules_index.index.planner.expected import CHUNK_ROWS, Expected
+from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.prefilter import MOST_PLANES, PLANE_CLASSES, SIFTED
+
+LONGEST_KEY = 3
+"""Attributes of a table; but where many conjunctions name the same attributes, all of these may be its key."""
+MOST_COMMON = 63
+"""And not even these where they are more, since no number could count the combinations of their codes."""
+NARROWEST = 10
+"""A conjunction's terms of which two and more together may be its key: those that fewest rows hold."""
+COMMON = 0.01
+"""Share of the conjunctions that makes the attributes they name a key."""
+MOST_TABLES = 512
+STEPS_TO_ENTRY = 3
+"""Places that are read one after the other to find an entry of a hashed table."""
+NEAR_BYTES, SLOT_BYTES, ENTRY_BYTES = 1 << 20, 4, 16
+"""Of the nearer caches, of a slot and of an entry."""
+KEPT_SHARES = 32
+"""Attributes whose shares of all conjunctions are kept in memory while conjunctions are placed."""
+
+
+@dataclass(frozen=True)
+class Filed:
+    """Tables, by their attributes, and of every conjunction [conjunctions] its table or -1, the share of the rows that
+    meet it there, and its entries."""
+
+    tables: tuple[tuple[int, ...], ...]
+    table: np.ndarray
+    share: np.ndarray
+    entries: np.ndarray
+
+
+class Keys:
+    """Expected costs of tables."""
+
+    def __init__(self, of: Expected, costs: Costs) -> None:
+        self.of = of
+        self.costs = costs
+        self._named: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._shares: dict[int, np.ndarray] = {}
+
+    def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
+        """Of a table, whatever a row meets there: its signs, its filter or its slot, which costs `slot`, if it is not
+        as in most tables; entries are taken to be spread evenly over as many codes as are `alike`."""
+        costs = self.costs
+        sifted = list(names)[:SIFTED]
+        sizes = self.of.alike[sifted]
+        slots = _product(self.of.c.sizes[list(names)])
+        direct = slots <= max(DIRECT_SLOTS, 2 * entries)
+        looked = (costs.slot if slot is None else slot) + costs.fetch * self._far(
+            SLOT_BYTES * (slots if direct else 2 * entries)
+        )
+        filtered = len(names) > 1 and bool((self.of.c.sizes[sifted] <= COARSE_CODES).all())
+        filtered &= _product(self.of.c.sizes[sifted]) > FILTERED * entries
+        planes = np.arange(1, MOST_PLANES + 1)[:, None]
+        classes = planes * PLANE_CLASSES
+        codes = sizes * -np.expm1(-entries / classes / sizes)
+        codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
+        passing = classes[:, 0] * (codes / sizes).prod(1)
+        # a direct table's slots tell as fast as its filter
+        passed = looked if direct or not filtered else PASSED * 2 * costs.sign
+        signed = float((costs.sign * len(sifted) * planes[:, 0] + passed * passing).min())
+        sifting = min(signed, costs.probe if filtered else looked)
+        if not filtered:
+            return sifting
+        # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
+        steps = 1 if direct else STEPS_TO_ENTRY
+        fetched = steps * costs.fetch * self._far(ENTRY_BYTES * entries)
+        return sifting + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
+
+    def _far(self, size: float) -> float:
+        """The share of so many bytes that is not in the nearer caches."""
+        return max(0.0, 1 - NEAR_BYTES / max(1.0, size))
+
+    def _key_cost(
+        self, owner: np.ndarray, share: np.ndarray, entries: np.ndarray, named: np.ndarray | int
+    ) -> np.ndarray:
+        """Of conjunctions [.] in a table of so many attributes: where this share of the rows meet one, which they do
+        at `entries` combinations of codes."""
+        each = np.where(self.of.lengths[owner] == named, self.costs.copied, self.costs.candidate)
+        # a row that satisfies a conjunction meets it under any key
+        met = np.maximum(share, self.of.counted[owner])
+        fetched = np.minimum(entries, share * CHUNK_ROWS) / CHUNK_ROWS
+        fetched *= self._far(ENTRY_BYTES * self.of.count * self.of.scale)
+        return np.asarray(met * each + fetched * self.costs.fetch, np.float32)
+
+    def choose(self, cost: np.ndarray) -> list[tuple[int, ...]]:
+        """The keys that save most, one after the other, each only where it saves more than its probes cost."""
+        owner, key, share, entries, names = self._candidate_keys
+        if not len(owner):
+            return []
+        by_owner = np.argsort(owner, kind="stable")
+        width = np.array([len(names[number]) for number in range(len(names))])
+        own = self._key_cost(owner, share, entries, width[key])[by_owner].astype(np.float64)
+        owner, key = owner[by_owner], key[by_owner]
+        starts = np.searchsorted(owner, np.arange(self.of.count + 1))
+        of_key = np.argsort(key, kind="stable")
+        key_starts = np.searchsorted(key[of_key], np.arange(len(names) + 1))
+        expected = cost.astype(np.float64)
+        saved = np.bincount(key, weights=np.maximum(0, expected[owner] - own), minlength=len(names))
+        # of the keys that a conjunction could have it gets one
+        chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
+        entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
+        # most keys of few conjunctions save less than any probe costs
+        worth = np.flatnonzero(saved * self.of.scale > min(self.costs.sign, self.costs.probe, self.costs.slot))
+        probes = np.full(len(names), np.inf)
+        probes[worth] = [self.probe_cost(names[number], entries_of[number]) for number in worth.tolist()]
+        chosen: list[int] = []
+        while len(chosen) < MOST_TABLES:
+            best = int(np.argmax(saved * self.of.scale - probes))
+            if saved[best] * self.of.scale <= probes[best]:
+                break
+            chosen.append(best)
+            able = of_key[key_starts[best] : key_starts[best + 1]]
+            better = own[able] < expected[owner[able]]
+            changed, cheaper = owner[able[better]], own[able[better]]
+            lengths = starts[changed + 1] - starts[changed]
+            others = np.repeat(starts[changed] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+            before, after = expected[owner[others]], np.repeat(cheaper, lengths)
+            less = np.maximum(0, before - own[others]) - np.maximum(0, after - own[others])
+            saved -= np.bincount(key[others], weights=less, minlength=len(names))
+            expected[changed] = cheaper
+        return [names[number] for number in chosen]
+
+    @cached_property
+    def _candidate_keys(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[int, tuple[int, ...]]]:
+        """Every key that a conjunction could be filed under: whose, the key's number, the share of the rows
+        that meet it there, its entries, and the attributes of every number."""
+        at = np.flatnonzero(self.of.narrow_enough)
+        at = at[np.lexsort((self.of.terms.attribute[at], self.of.terms.owner[at]))]
+        owner, attribute, share, width = alone = self._terms(at)
+        parts = [
+            (owner, attribute[:, None], share, width),
+            *self._longer_keys(at[self._among_narrowest(at)]),
+            *self._common_keys(*alone),
+        ]
+        names: dict[int, tuple[int, ...]] = {}
+        numbers: list[np.ndarray] = []
+        for _, columns, _, _ in parts:
+            distinct, inverse = np.unique(columns, axis=0, return_inverse=True)
+            known = len(names)
+            numbers.append(known + inverse.reshape(-1))
+            names.update((known + i, tuple(row)) for i, row in enumerate(distinct.tolist()))
+        return (
+            np.concatenate([part[0] for part in parts]), np.concatenate(numbers),
+            np.concatenate([part[2] for part in parts]), np.concatenate([part[3] for part in parts]), names,
+        )  # fmt: skip
+
+    def _terms(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of terms: owner, attribute, the share of the rows that hold each, and its codes."""
+        terms, share, width = self.of.terms, self.of.share[at], self.of.widths[at]
+        return terms.owner[at], terms.attribute[at].astype(np.int64), share.astype(np.float64), width.astype(np.float64)
+
+    def _among_narrowest(self, at: np.ndarray) -> np.ndarray:
+        """Which terms, in the order of their owners, are among the `NARROWEST` of their conjunction [terms] bool."""
+        owner = self.of.terms.owner[at]
+        order = np.lexsort((self.of.share[at], owner))
+        rank = np.empty(len(at), np.int64)
+        rank[order] = np.arange(len(at)) - np.searchsorted(owner, owner)
+        return np.asarray(rank < NARROWEST)
+
+    def _longer_keys(self, at: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """All combinations of two up to `LONGEST_KEY` of these terms of a conjunction."""
+        owner, attribute, share, width = self._terms(at)
+        ends = np.searchsorted(owner, owner, side="right")
+        parts = [(owner, attribute[:, None], share, width)]
+        last = np.arange(len(owner))
+        for _ in range(1, LONGEST_KEY):
+            before, columns, product, entries = parts[-1]
+            longer = ends[last] - last - 1
+            source = np.repeat(np.arange(len(before)), longer)
+            step = np.arange(len(source)) - np.repeat(np.cumsum(longer) - longer, longer)
+            last = last[source] + 1 + step
+            longer_columns = np.column_stack([columns[source], attribute[last]])
+            parts.append((before[source], longer_columns, product[source] * share[last], entries[source] * width[last]))
+        return parts[1:]
+
+    def _common_keys(
+        self, owner: np.ndarray, attribute: np.ndarray, share: np.ndarray, width: np.ndarray
+    ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+        """All attributes that a conjunction names by few codes, where many name just these."""
+        lengths = np.bincount(owner, minlength=self.of.count)
+        begin = np.cumsum(lengths) - lengths
+        found = []
+        for length in np.unique(lengths[(lengths > LONGEST_KEY) & (lengths <= MOST_COMMON)]).tolist():
+            of = np.flatnonzero(lengths == length)
+            if len(of) < COMMON * self.of.count:
+                continue
+            columns = attribute[begin[of, None] + np.arange(length)]
+            _, inverse, uses = np.unique(columns, axis=0, return_inverse=True, return_counts=True)
+            common = uses[inverse.reshape(-1)] >= COMMON * self.of.count
+            at = begin[of[common], None] + np.arange(length)
+            found.append((of[common], columns[common], share[at].prod(1), width[at].prod(1)))
+        return found
+
+    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[Filed, np.ndarray]:
+        """Where every conjunction is filed, nowhere where it costs less, and what it costs there [conjunctions]."""
+        table, best = np.full(self.of.count, -1, np.int32), cost.copy()
+        met, filed = np.zeros((2, self.of.count), np.float32)
+        for number, names in enumerate(tables):
+            owner, share, entries = self._named_by(names[0])
+            for name in names[1:]:
+                other, widths = (each[owner] for each in self._share_of(name))
+                both = other > 0
+                owner, share, entries = owner[both], share[both] * other[both], entries[both] * widths[both]
+            keyed = self._key_cost(owner, share, entries, len(names))
+            better = keyed < best[owner]
+            table[owner[better]], best[owner[better]] = number, keyed[better]
+            met[owner[better]], filed[owner[better]] = share[better], entries[better]
+        return Filed(tuple(tables), table, met, filed), best
+
+    def cost(self, filed: Filed) -> float:
+        """Of what is filed so, and of all tables."""
+        of: np.ndarray = np.flatnonzero(filed.table >= 0)
+        table, entries = filed.table[of], filed.entries[of]
+        widths = np.array([len(names) for names in filed.tables], np.int64)
+        each = self._key_cost(of, filed.share[of], entries, widths[table])
+        counts = np.bincount(table, weights=entries, minlength=len(filed.tables)) * self.of.scale
+        lists_only = len(filed.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+        slot = self.costs.plain if lists_only else None
+        probes = sum(self.probe_cost(*table, slot) for table in zip(filed.tables, counts.tolist(), strict=True))
+        return self.of.scale * float(each.sum(dtype=np.float64)) + probes
+
+    def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The conjunctions that name an attribute by few codes, the share of the rows that have one of these, and how
+        many codes they are."""
+        if attribute not in self._named:
+            at = np.flatnonzero(self.of.narrow_enough & (self.of.terms.attribute == attribute))
+            # a share of nothing would look like an attribute that is not named
+            share = np.maximum(self.of.share[at], np.float32(1e-30))
+            self._named[attribute] = self.of.terms.owner[at], share, self.of.widths[at].astype(np.float32)
+        return self._named[attribute]
+
+    def _share_of(self, attribute: int) -> np.ndarray:
+        """That share and that number for every conjunction [2, conjunctions] float32, 0 where it does not name the
+        attribute."""
+        if attribute not in self._shares:
+            if len(self._shares) == KEPT_SHARES:
+                self._shares.clear()
+            owner, share, widths = self._named_by(attribute)
+            self._shares[attribute] = np.zeros((2, self.of.count), np.float32)
+            self._shares[attribute][:, owner] = share, widths
+        return self._shares[attribute]
+
+
+def _product(sizes: np.ndarray) -> float:
+    with np.errstate(over="ignore"):  # then infinity is near enough
+        return float(np.prod(sizes.astype(np.float64)))

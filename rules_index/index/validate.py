@@ -1,0 +1,82 @@
+"""Stored conjunctions are checked before anything follows them, and the kernel's arrays along with them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import (
+    GATE,
+    Conjunctions,
+    InvalidArraysError,
+    require,
+    require_form,
+    require_offsets,
+    require_range,
+)
+from rules_index.index.validate_kernel import validate_kernel
+
+CONJUNCTION_DTYPES = {"set_start": np.int64, "start": np.int64}
+
+
+def validate(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
+    """The conjunctions of an engine's stored arrays; `InvalidArraysError` where these or the kernel's arrays are not
+    sound."""
+    conjunctions = validate_conjunctions(arrays, attributes, rules)
+    validate_kernel(
+        {name[len("kernel_") :]: array for name, array in arrays.items() if name.startswith("kernel_")},
+        conjunctions,
+        rules,
+    )
+    return conjunctions
+
+
+def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Conjunctions:
+    """The conjunctions among an engine's stored arrays; `InvalidArraysError` where they are not sound."""
+    for name in Conjunctions.__dataclass_fields__:
+        columns = 2 if name in ("intervals", "terms") else 0
+        require_form(arrays, name, CONJUNCTION_DTYPES.get(name, np.int32), columns)
+    c = Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
+    require(len(c.sizes) == attributes and bool((c.sizes >= 2).all()), "sizes")
+    require_offsets(c.set_start, len(c.intervals), "set_start")
+    require(bool((np.diff(c.set_start) > 0).all()), "set_start")
+    require_offsets(c.start, len(c.terms), "start")
+    require(len(c.target) == len(c.start) - 1, "target")
+    require(len(c.gate_start) > 0, "gate_start")
+    require_offsets(c.gate_start, int(c.gate_start[-1]), "gate_start")
+    require(c.gate_start[-1] <= len(c.target), "gate_start")
+    require_range(c.terms[:, 0], GATE, attributes, "terms")
+    gate = c.terms[:, 0] == GATE
+    require_range(c.terms[~gate, 1], 0, len(c.set_start) - 1, "terms")
+    owner = np.repeat(np.arange(len(c.target)), np.diff(c.start))
+    first = int(c.gate_start[-1])
+    # a gate names only gates before it
+    limit = np.full(len(c.target), c.gates, np.int64)
+    limit[:first] = np.repeat(np.arange(c.gates), np.diff(c.gate_start))
+    require_range(c.terms[gate, 1], 0, c.gates, "terms")
+    require(bool((c.terms[gate, 1] < limit[owner[gate]]).all()), "terms")
+    size = np.zeros(len(c.set_start) - 1, np.int64)
+    size[c.terms[~gate, 1]] = c.sizes[c.terms[~gate, 0]]
+    require(bool((size[c.terms[~gate, 1]] == c.sizes[c.terms[~gate, 0]]).all()), "terms")
+    _require_intervals(c, np.repeat(size, np.diff(c.set_start)))
+    require(bool((c.target[:first] == limit[:first]).all()), "target")
+    require_range(c.target[first:], 0, rules, "target")
+    require(bool((np.diff(c.target[first:]) >= 0).all()), "target")
+    keys = owner[~gate].astype(np.int64) * attributes + c.terms[~gate, 0]
+    if not bool((keys[1:] > keys[:-1]).all()):
+        keys.sort()
+        require(bool((keys[1:] > keys[:-1]).all()), "terms")
+    return c
+
+
+def _require_intervals(c: Conjunctions, size: np.ndarray) -> None:
+    low, high = c.intervals[:, 0].astype(np.int64), c.intervals[:, 1].astype(np.int64)
+    require(
+        bool(((low >= 0) & (low <= high)).all()) and bool((high < np.where(size > 0, size, 1 << 31)).all()), "intervals"
+    )
+    first_of_set = np.zeros(len(low) + 1, bool)
+    first_of_set[c.set_start] = True
+    follows = ~first_of_set[1:-1] if len(low) else np.empty(0, bool)
+    require(bool((low[1:][follows] > high[:-1][follows]).all()), "intervals")
+
+
+__all__ = ["InvalidArraysError", "validate", "validate_conjunctions"]

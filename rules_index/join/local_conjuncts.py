@@ -1,0 +1,197 @@
+"""Conjunctions cut by stream: the distinct parts that they have on the columns of one, as rules of its own.
+
+What a part leaves out is checked elsewhere, so that a part holds wherever its conjunctions do. A gate with columns of
+several streams is kept on each as far as it goes: of its conjunctions the terms on that stream, and nothing at all
+where one of them has none there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rules_index.arrays import counts, offsets_of, places
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.join.shared_disjunctions import always_open, named_owners, reached_gates
+from rules_index.join.streams import ACROSS, UNKNOWN
+from rules_index.kernels.jit import jit
+
+NOTHING = -1
+"""The part of a conjunction that says nothing of a stream."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The distinct parts of all conjunctions of rules on some attributes.
+
+    number      [conjunctions] int32, the part of each, or `NOTHING`
+    attributes  [.] int64, the attributes, by their numbers in the rule set
+    rules       the parts as rules: a part is the ordinal of its only conjunction
+    """
+
+    number: np.ndarray
+    attributes: np.ndarray
+    rules: Conjunctions
+
+    def __len__(self) -> int:
+        """Number of parts."""
+        return len(self.rules.target) - int(self.rules.gate_start[-1])
+
+
+@dataclass(frozen=True)
+class Split:
+    """All conjunctions of rules, cut up.
+
+    target        [conjunctions] int32, the ordinal of the rule, ascending
+    parts         of each stream
+    gates         the parts that are gates with columns of several streams, over all attributes but the unknown ones
+    across_start  [conjunctions + 1] int64 into across_terms
+    across_terms  [., 2] int32 (attribute, set), of attributes that are computed from several streams
+    set_start     [sets + 1] int64 into intervals
+    intervals     [., 2] int32, closed, ascending, disjoint ranges of codes
+    uncertain     [conjunctions] bool, whether a term was left out because only Spark can evaluate it
+    """
+
+    target: np.ndarray
+    parts: tuple[Parts, ...]
+    gates: Parts
+    across_start: np.ndarray
+    across_terms: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+    uncertain: np.ndarray
+
+
+def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
+    """Cuts conjunctions over attributes of these owners [attributes] int32 (`streams.Owners.of`)."""
+    first = int(c.gate_start[-1])
+    begin = int(c.start[first])
+    is_gate = c.terms[:, 0] == GATE
+    # what a term names: bits as `named_owners` has them
+    named = np.empty(len(c.terms), np.int64)
+    own = owner[c.terms[~is_gate, 0]]
+    named[~is_gate] = 1 << np.where(own >= 0, own, np.where(own == ACROSS, streams, streams + 1))
+    named[is_gate] = named_owners(c.start, c.terms, c.gate_start, owner, streams)[c.terms[is_gate, 1]]
+    known = named & (2 << streams) - 1
+    several = (known & known - 1 != 0) | (known >> streams & 1 != 0)
+    across = (several & ~is_gate)[begin:]
+    unknown = (named >> streams + 1 & 1 != 0)[begin:]
+    of_rules = c.start[first:] - begin
+    return Split(
+        target=c.target[first:],
+        parts=tuple(parts_of(c, owner == stream, is_gate | (known >> stream & 1 != 0)) for stream in range(streams)),
+        gates=parts_of(c, owner != UNKNOWN, is_gate & several),
+        across_start=offsets_of(counts(across, of_rules)),
+        across_terms=c.terms[begin:][across],
+        set_start=c.set_start,
+        intervals=c.intervals,
+        uncertain=counts(unknown, of_rules) > 0,
+    )
+
+
+def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Parts:
+    """The parts made of the chosen terms [terms] bool; of gates what they say of some attributes [attributes] bool."""
+    first = int(c.gate_start[-1])
+    begin = int(c.start[first])
+    is_gate = c.terms[:, 0] == GATE
+    kept = chosen.copy()
+    kept[:begin] = is_gate[:begin] | attributes[c.terms[:begin, 0]]
+    kept[is_gate] &= ~always_open(c.start, c.terms, c.gate_start, attributes)[c.terms[is_gate, 1]]
+    number, firsts = _number_parts(c.start, c.terms, kept, first)
+    gates = reached_gates(c.start, c.terms, c.gate_start, kept, firsts)
+    of_gates = np.flatnonzero(np.repeat(gates, np.diff(c.gate_start)))
+    gather, start = places(c.start, np.concatenate([of_gates, firsts]))
+    start = offsets_of(counts(kept[gather], start))
+    return Parts(
+        number, np.flatnonzero(attributes), _renumbered(c, c.terms[gather[kept[gather]]], start, attributes, gates)
+    )
+
+
+def _renumbered(
+    c: Conjunctions, terms: np.ndarray, start: np.ndarray, attributes: np.ndarray, gates: np.ndarray
+) -> Conjunctions:
+    """Conjunctions of some gates [gates] bool, then those of parts, with no attribute, gate or set but their own."""
+    is_gate = terms[:, 0] == GATE
+    sets = np.zeros(len(c.set_start) - 1, bool)
+    sets[terms[~is_gate, 1]] = True
+    terms[~is_gate, 0] = (np.cumsum(attributes) - 1)[terms[~is_gate, 0]]
+    terms[~is_gate, 1] = (np.cumsum(sets) - 1)[terms[~is_gate, 1]]
+    terms[is_gate, 1] = (np.cumsum(gates) - 1)[terms[is_gate, 1]]
+    gather, set_start = places(c.set_start, np.flatnonzero(sets))
+    gate_start = offsets_of(np.diff(c.gate_start)[gates])
+    of_gates = np.repeat(np.arange(len(gate_start) - 1), np.diff(gate_start))
+    parts = np.arange(len(start) - 1 - len(of_gates))
+    return Conjunctions(
+        sizes=c.sizes[attributes],
+        set_start=set_start,
+        intervals=c.intervals[gather],
+        start=start,
+        terms=terms,
+        target=np.concatenate([of_gates, parts]).astype(np.int32),
+        gate_start=gate_start.astype(np.int32),
+    )
+
+
+@jit
+def _number_parts(start: np.ndarray, terms: np.ndarray, kept: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers [conjunctions] int32 that conjunctions from `first` on share where their kept terms are the same, and
+    of each number the first conjunction [.] int64."""
+    count = len(start) - 1 - first
+    number = np.full(count, np.int32(-1))
+    firsts = np.empty(count, np.int64)
+    size = 2
+    while size < 2 * count:
+        size *= 2
+    table = np.full(size, np.int32(-1))
+    mask = size - 1
+    keys = np.empty(start[-1] - start[first], np.int64)
+    key_start = np.zeros(count + 1, np.int64)
+    parts = 0
+    for conjunction in range(count):
+        begin = key_start[parts]
+        end = begin
+        for term in range(start[first + conjunction], start[first + conjunction + 1]):
+            if kept[term]:
+                key = np.int64(terms[term, 0]) << 32 | terms[term, 1]
+                to = end
+                while to > begin and keys[to - 1] > key:
+                    keys[to] = keys[to - 1]
+                    to -= 1
+                keys[to] = key
+                end += 1
+        if end == begin:
+            continue
+        found, slot = _find_part(keys, key_start, begin, end, table, mask)
+        if found < 0:
+            found = parts
+            table[slot] = parts
+            firsts[parts] = first + conjunction
+            parts += 1
+            key_start[parts] = end
+        number[conjunction] = found
+    return number, firsts[:parts].copy()
+
+
+@jit
+def _find_part(
+    keys: np.ndarray, key_start: np.ndarray, begin: int, end: int, table: np.ndarray, mask: int
+) -> tuple[int, int]:
+    """The part whose keys are those in [begin, end), or -1, and where it stands or would stand in the table."""
+    state = np.uint64(0xCBF29CE484222325)
+    for i in range(begin, end):
+        state = (state ^ np.uint64(keys[i])) * np.uint64(0x9E3779B97F4A7C15)
+        state ^= state >> np.uint64(32)
+    slot = int(np.int64(state & np.uint64(mask)))
+    while table[slot] >= 0:
+        part = table[slot]
+        at = key_start[part]
+        same = key_start[part + 1] - at == end - begin
+        i = 0
+        while same and i < end - begin:
+            same = keys[at + i] == keys[begin + i]
+            i += 1
+        if same:
+            return part, slot
+        slot = (slot + 1) & mask
+    return -1, slot

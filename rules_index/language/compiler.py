@@ -1,0 +1,43 @@
+"""The text of a rule to its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from rules_index.language.analyser import Analyser
+from rules_index.language.formula import Formula
+from rules_index.language.parser import parse
+from rules_index.language.predicates import CONDITIONS, Splitter
+from rules_index.language.scope import Scope
+
+
+class Compiler:
+    """Compiles the rules of one scope, and remembers what rules made alike share."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._known: dict[Hashable, Formula] = {}
+
+    def compile(self, text: str) -> Formula:
+        """The formula of one rule; raises `RuleError` where it is refused."""
+        node, tokens = parse(text, self.scope.time_zone)
+        return Splitter(Analyser(tokens, self.scope), self._known).rule(node)
+
+    def compile_clause(self, text: str) -> Formula | None:
+        """The formula of what stands between two connectives of a rule; None where that is not one clause, or where it
+        may be a STRING, which is a condition between connectives and none as a whole rule.
+
+        Raises `RuleError` as `compile` does, with a position within the clause.
+        """
+        node, tokens = parse(text, self.scope.time_zone)
+        if node.kind in ("and", "or", "not"):
+            return None
+        analyser = Analyser(tokens, self.scope)
+        if node.kind not in CONDITIONS and analyser.value(node).type is None:
+            return None
+        return Splitter(analyser, self._known).rule(node)
+
+
+def compile_expression(text: str, scope: Scope) -> Formula:
+    """The formula of one rule; raises `RuleError` where it is refused."""
+    return Compiler(scope).compile(text)

@@ -1,0 +1,1 @@
+"""The operations that are evaluated on Arrow columns, with Spark's meaning."""

@@ -1,0 +1,136 @@
+"""Integer arithmetic that notices overflow, and casts between numbers, as Spark does them with ANSI errors on.
+
+Functions return an Arrow array and where, among non-NULL rows, the computation failed (`[rows] bool` or None).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.evaluation import decimals
+
+Mask = npt.NDArray[np.bool_]
+Outcome = tuple[pa.Array, Mask | None]
+_LONG_DIGITS = 18
+"""Decimals of up to so many digits are a BIGINT inside Spark."""
+_MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+
+
+def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
+    """True where `cast` converts between the two types: BOOLEAN and numbers, or a type to itself."""
+    return source == target or (_is_number(source) and _is_number(target))
+
+
+def _is_number(data_type: pa.DataType) -> bool:
+    t = pa.types
+    return bool(
+        t.is_boolean(data_type) or t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type)
+    )
+
+
+def _numbers(values: pa.Array) -> npt.NDArray[Any]:
+    """The values as NumPy has them, 0 for NULL."""
+    return (pc.fill_null(values, 0) if values.null_count else values).to_numpy(zero_copy_only=False)
+
+
+def _like_nulls_of(numbers: npt.NDArray[Any], values: pa.Array, data_type: pa.DataType) -> pa.Array:
+    mask = values.is_null().to_numpy(zero_copy_only=False) if values.null_count else None
+    return pa.array(numbers, data_type, mask=mask)
+
+
+def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.DataType) -> Outcome:
+    """Sum, difference or product of integers of one type; fails where the type cannot hold it."""
+    a, b = _numbers(left).astype(np.int64), _numbers(right).astype(np.int64)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        if name == "add":
+            result = a + b
+            failed = ((a ^ result) & (b ^ result)) < 0
+        elif name == "subtract":
+            result = a - b
+            failed = ((a ^ b) & (a ^ result)) < 0
+        else:
+            result = a * b
+            # A wrapped product never divides back, but for the one quotient that wraps itself
+            failed = (a != 0) & (result // np.where(a == 0, 1, a) != b) | ((a == -1) & (b == _MIN_LONG))
+    values, narrow = _narrow(result, data_type)
+    either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
+    return pa.array(values, data_type, mask=either), (failed | narrow) & ~either
+
+
+def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:
+    """The numbers in a narrower type, and where they do not fit."""
+    kind = data_type.to_pandas_dtype()
+    bounds = np.iinfo(kind)
+    return numbers.astype(kind), (numbers < bounds.min) | (numbers > bounds.max)
+
+
+def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
+    """`negate` or `abs`; fails where the type cannot hold the result."""
+    if pa.types.is_integer(values.type):
+        lowest = np.iinfo(values.type.to_pandas_dtype()).min
+        failed = _numbers(values) == lowest
+        return (pc.negate if name == "negate" else pc.abs)(values), failed
+    if pa.types.is_decimal(values.type):
+        return decimals.negative_or_absolute(name, values)
+    return (pc.negate if name == "negate" else pc.abs)(values), None
+
+
+def cast(values: pa.Array, target: pa.DataType) -> Outcome:
+    """A cast between BOOLEAN and numbers; fails where the target cannot hold the value."""
+    source, t = values.type, pa.types
+    if source == target:
+        return values, None
+    if not can_cast(source, target):
+        raise ValueError(f"No cast from {source} to {target} is evaluated here.")
+    if t.is_boolean(target):
+        zero = pa.scalar(Decimal(0) if t.is_decimal(source) else 0, source)
+        return pc.not_equal(values, zero), None
+    if t.is_boolean(source):
+        values, source = values.cast(pa.int8()), pa.int8()
+    if t.is_decimal(source):
+        return _from_decimal(values, target)
+    if t.is_decimal(target):
+        if t.is_floating(source):
+            return decimals.from_floats(values.cast(pa.float64()), target)
+        return decimals.rescale(values.cast(pa.int64()).cast(pa.decimal128(19, 0)), target)
+    numbers = _numbers(values)
+    if t.is_floating(target):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _like_nulls_of(numbers.astype(target.to_pandas_dtype()), values, target), None
+    if t.is_floating(source):
+        return _float_to_integer(numbers, values, target)
+    narrow, failed = _narrow(numbers.astype(np.int64), target)
+    return _like_nulls_of(narrow, values, target), failed
+
+
+def _float_to_integer(numbers: npt.NDArray[Any], values: pa.Array, target: pa.DataType) -> Outcome:
+    """Truncation toward zero; NaN and what lies outside fails, but 2^63 is the highest BIGINT, as in Java."""
+    kind = target.to_pandas_dtype()
+    bounds = np.iinfo(kind)
+    wide = numbers.astype(np.float64)
+    fits = (np.floor(wide) <= np.float64(bounds.max)) & (np.ceil(wide) >= np.float64(bounds.min))
+    saturated = fits & (wide >= 2.0**63)
+    whole = np.where(fits & ~saturated, wide, 0).astype(np.int64)
+    whole[saturated] = _MAX_LONG
+    return _like_nulls_of(whole.astype(kind), values, target), ~fits
+
+
+def _from_decimal(values: pa.Array, target: pa.DataType) -> Outcome:
+    if pa.types.is_decimal(target):
+        return decimals.rescale(values, target)
+    if pa.types.is_floating(target):
+        # Through text, because both steps round correctly
+        return values.cast(pa.string()).cast(target), None
+    if values.type.precision > _LONG_DIGITS and target != pa.int64():
+        # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+        doubles = values.cast(pa.string()).cast(pa.float64())
+        return _float_to_integer(_numbers(doubles), doubles, target)
+    whole, failed = decimals.to_integers(values)
+    narrow, outside = _narrow(whole, target)
+    return _like_nulls_of(narrow, values, target), failed | outside

@@ -1,0 +1,282 @@
+"""Evaluates typed expressions over a batch, column by column, exactly as Spark does with ANSI errors on.
+
+Every operand is computed for all rows; which of them Spark would have evaluated decides where a failure counts:
+a CASE branch that is not taken, the right side of FALSE AND ..., or what stands after a match in IN fails nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.evaluation import decimals
+from rules_index.language.evaluation.arithmetic import cast, integer_operation, negative_or_absolute
+from rules_index.language.patterns import like_matcher, rlike_matcher
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A value for each row: `values` is NULL where it is NULL or raised, `raised` `[rows] bool` or None for none."""
+
+    values: pa.Array
+    raised: Mask | None = None
+
+
+def evaluate(
+    expression: Expression,
+    inputs: Mapping[str, Evaluated],
+    rows: int,
+    cache: dict[Expression, Evaluated] | None = None,
+) -> Evaluated:
+    """The expression's value on each of `rows` rows, from its leaves' values by name.
+
+    `cache` holds what was computed for this batch, so that expressions share their common parts.
+    """
+    cache = {} if cache is None else cache
+    if expression in cache:
+        return cache[expression]
+    if isinstance(expression, Leaf):
+        return inputs[expression.name]
+    if isinstance(expression, Constant):
+        result = Evaluated(pa.repeat(constant_scalar(expression), rows))
+    else:
+        operands = [evaluate(operand, inputs, rows, cache) for operand in expression.operands]
+        result = _OPERATIONS[expression.name](expression, operands)
+    cache[expression] = result
+    return result
+
+
+def constant_scalar(constant: Constant) -> pa.Scalar:
+    """A literal as Arrow has it."""
+    value, data_type = constant.value, constant.type
+    if value is None:
+        return pa.scalar(None, data_type)
+    if pa.types.is_decimal(data_type):
+        return pa.scalar(decimals.to_decimal(value, data_type.scale), data_type)
+    if pa.types.is_date32(data_type):
+        return pa.scalar(value, pa.int32()).cast(data_type)
+    if pa.types.is_timestamp(data_type):
+        return pa.scalar(value, pa.int64()).cast(data_type)
+    return pa.scalar(value, data_type)
+
+
+# Masks of the three outcomes of an operand
+
+
+def _nulls(operand: Evaluated) -> Mask:
+    """Where the operand is NULL and did not raise."""
+    return _is_null(operand.values) & ~_raised(operand)
+
+
+def _raised(operand: Evaluated) -> Mask:
+    return np.zeros(len(operand.values), np.bool_) if operand.raised is None else operand.raised
+
+
+def _is_null(values: pa.Array) -> Mask:
+    if values.null_count == 0:
+        return np.zeros(len(values), np.bool_)
+    return values.is_null().to_numpy(zero_copy_only=False)
+
+
+def _is_true(operand: Evaluated) -> Mask:
+    """Where a BOOLEAN operand is TRUE."""
+    return pc.fill_null(operand.values, False).to_numpy(zero_copy_only=False)
+
+
+def _is_false(operand: Evaluated) -> Mask:
+    return ~pc.fill_null(operand.values, True).to_numpy(zero_copy_only=False)
+
+
+def _finish(values: pa.Array, raised: Mask | None) -> Evaluated:
+    """Values that are NULL where they raised."""
+    if raised is None or not raised.any():
+        return Evaluated(values)
+    return Evaluated(pc.if_else(pa.array(raised), pa.scalar(None, values.type), values), raised)
+
+
+def _either(operands: list[Evaluated]) -> Mask | None:
+    """Where one of the operands raised that Spark evaluates: it stops at the first NULL."""
+    if all(operand.raised is None for operand in operands):
+        return None
+    raised = np.zeros(len(operands[0].values), np.bool_)
+    reached = ~raised
+    for operand in operands:
+        raised |= reached & _raised(operand)
+        reached &= ~_is_null(operand.values)
+    return raised
+
+
+def _with_more(raised: Mask | None, more: Mask | None) -> Mask | None:
+    if raised is None or more is None:
+        return more if raised is None else raised
+    return raised | more
+
+
+# Operations
+
+
+def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    left, right = (operand.values for operand in operands)
+    valid = ~(_is_null(left) | _is_null(right))
+    failed: Mask | None
+    if pa.types.is_decimal(operation.type):
+        values, failed = decimals.operate(operation.name, left, right, operation.type)
+    elif pa.types.is_integer(operation.type):
+        values, failed = integer_operation(operation.name, left, right, operation.type)
+    else:
+        function = {"add": pc.add, "subtract": pc.subtract, "multiply": pc.multiply}[operation.name]
+        values, failed = function(left, right), None
+    failed = None if failed is None else failed & valid
+    return _finish(values, _with_more(_either(operands), failed))
+
+
+def _sign(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values, failed = negative_or_absolute(operation.name, operands[0].values)
+    return _finish(values, _with_more(operands[0].raised, failed))
+
+
+def _cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values, failed = cast(operands[0].values, operation.type)
+    return _finish(values, _with_more(operands[0].raised, failed))
+
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    "=": pc.equal,
+    "<>": pc.not_equal,
+    "<": pc.less,
+    "<=": pc.less_equal,
+    ">": pc.greater,
+    ">=": pc.greater_equal,
+}
+
+
+def compare(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
+    """A comparison as BOOLEAN, NULL where a side is; NaN equals NaN and is above all, -0.0 equals 0.0."""
+    result = _COMPARISONS[name](left, right)
+    if not pa.types.is_floating(left.type):
+        return result
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    special = pc.fill_null(pc.or_(left_nan, right_nan), False)
+    if not pc.any(special).as_py():
+        return result
+    ranks = _COMPARISONS[name](left_nan.cast(pa.int8()), right_nan.cast(pa.int8()))
+    return pc.if_else(special, ranks, result)
+
+
+def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    return _finish(compare(operation.name, operands[0].values, operands[1].values), _either(operands))
+
+
+def _null_safe_equal(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    left, right = operands
+    equal = pc.fill_null(compare("=", left.values, right.values), False)
+    both = _is_null(left.values) & _is_null(right.values)
+    raised = _with_more(left.raised, right.raised)
+    return _finish(pc.or_(equal, pa.array(both)), raised)
+
+
+def _and_or(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    combine, decides = (pc.and_kleene, _is_false) if operation.name == "and" else (pc.or_kleene, _is_true)
+    values = reduce(combine, (operand.values for operand in operands))
+    if all(operand.raised is None for operand in operands):
+        return Evaluated(values)
+    raised = np.zeros(len(values), np.bool_)
+    open_rows = ~raised
+    for operand in operands:
+        raised |= open_rows & _raised(operand)
+        open_rows &= ~decides(operand) & ~raised
+    return _finish(values, raised)
+
+
+def _not(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    return Evaluated(pc.invert(operands[0].values), operands[0].raised)
+
+
+def _null_test(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    return _finish(operands[0].values.is_null(), operands[0].raised)
+
+
+def _in(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """TRUE at the first equal element; else NULL where the value or an element is, else FALSE."""
+    value, *elements = operands
+    rows = len(value.values)
+    found, unknown = np.zeros(rows, np.bool_), _is_null(value.values)
+    raised = _raised(value).copy()
+    open_rows = ~unknown
+    for element in elements:
+        raised |= open_rows & _raised(element)
+        open_rows &= ~raised
+        equal = pc.fill_null(compare("=", value.values, element.values), False).to_numpy(zero_copy_only=False)
+        found |= open_rows & equal
+        unknown |= open_rows & _is_null(element.values)
+        open_rows &= ~equal
+    values = pa.array(found, mask=~found & unknown)
+    return _finish(values, raised)
+
+
+def _case(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values, raised = operands[-1].values, _raised(operands[-1])
+    for condition, branch in zip(operands[-3::-2], operands[-2::-2], strict=True):
+        taken = _is_true(condition)
+        values = pc.if_else(pa.array(taken), branch.values, values)
+        raised = np.where(taken, _raised(branch), raised) | _raised(condition)
+    return _finish(values, raised)
+
+
+def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values = operands[0].values if len(operands) == 1 else pc.coalesce(*(operand.values for operand in operands))
+    raised = np.zeros(len(values), np.bool_)
+    open_rows = ~raised
+    for operand in operands:
+        raised |= open_rows & _raised(operand)
+        open_rows &= _nulls(operand)
+    return _finish(values, raised)
+
+
+def _nullif(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    left, right = operands
+    equal = pc.fill_null(compare("=", left.values, right.values), False)
+    values = pc.if_else(equal, pa.scalar(None, left.values.type), left.values)
+    return _finish(values, _either(operands))
+
+
+def _like(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    return Evaluated(like_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
+
+
+def _rlike(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    return Evaluated(rlike_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
+
+
+_OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
+    "add": _arithmetic,
+    "subtract": _arithmetic,
+    "multiply": _arithmetic,
+    "negate": _sign,
+    "abs": _sign,
+    "cast": _cast,
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    "<=>": _null_safe_equal,
+    "and": _and_or,
+    "or": _and_or,
+    "not": _not,
+    "is_null": _null_test,
+    "in": _in,
+    "case": _case,
+    "coalesce": _coalesce,
+    "nullif": _nullif,
+    "like": _like,
+    "rlike": _rlike,
+}
+OPERATIONS = frozenset(_OPERATIONS)
+"""The names of the operations that can be evaluated here."""

@@ -1,0 +1,152 @@
+"""Typed trees that Arrow and NumPy evaluate exactly as Spark does, and what of them is constant."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rules_index.language import constants
+from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, is_decimal, is_float, is_integer, is_number
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
+
+_ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
+MAX_CHAIN = 40
+"""Longest chain of arithmetic operators that is evaluated locally: the tree is as deep as it is long."""
+
+
+def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expression | None:
+    """The expression cast to a type, None where only Spark can do it."""
+    if expression.type == target:
+        return expression
+    if isinstance(expression, Constant):
+        return constants.cast(expression, target, zone)
+    if is_number(expression.type) and is_number(target):
+        return Operation("cast", (expression,), target)
+    return None
+
+
+def can_raise(expression: Expression) -> bool:
+    """True where evaluating the expression may raise on some row."""
+    if isinstance(expression, Constant):
+        return False
+    if isinstance(expression, Leaf):
+        return expression.text is not None
+    if expression.name in ("add", "subtract", "multiply", "negate", "abs") and not is_float(expression.type):
+        return True
+    if expression.name == "cast" and not _is_widening(expression.operands[0].type, expression.type):
+        return True
+    return any(can_raise(operand) for operand in expression.operands)
+
+
+def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
+    """True where a cast of a value to what it is compared as can neither raise nor give NULL."""
+    return source == target or (is_number(source) and is_number(target))
+
+
+def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
+    if is_float(target):
+        return True
+    if is_integer(source) and is_integer(target):
+        return INTEGER_BITS[target] >= INTEGER_BITS[source]
+    return False
+
+
+def arithmetic(operator: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """`left operator right` in its result type, None where only Spark can evaluate it."""
+    name = _ARITHMETIC.get(operator)
+    if name is None or not is_number(result):
+        return None
+    if is_decimal(result) and (name == "multiply" or not _holds_sum(left.type, right.type, result)):
+        return None
+    first, second = as_type(left, result, zone), as_type(right, result, zone)
+    if first is None or second is None:
+        return None
+    if isinstance(first, Constant) and isinstance(second, Constant):
+        return _fold(name, first, second)
+    return Operation(name, (first, second), result)
+
+
+def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bool:
+    """True where the result's type has all digits of a sum: no rounding, no overflow of the casts."""
+    for each in (left, right):
+        scale = each.scale if is_decimal(each) else 0
+        if scale > result.scale:
+            return False
+    return result.precision < 38
+
+
+def _fold(name: str, left: Constant, right: Constant) -> Constant | None:
+    """Arithmetic on constants, None where it raises or is not worth folding."""
+    if left.value is None or right.value is None:
+        return Constant(None, left.type)
+    if not is_integer(left.type) and not is_decimal(left.type):
+        return None
+    value = {
+        "add": left.value + right.value,
+        "subtract": left.value - right.value,
+        "multiply": left.value * right.value,
+    }[name]
+    least, greatest = constants.domain(left.type)
+    assert isinstance(least, int) and isinstance(greatest, int)
+    return Constant(value, left.type) if least <= value <= greatest else None
+
+
+def negated(operand: Expression) -> Expression | None:
+    """`- operand`, None where only Spark can evaluate it."""
+    if not is_number(operand.type):
+        return None
+    if isinstance(operand, Constant):
+        if operand.value is None or is_float(operand.type):
+            return None if operand.value is not None else operand
+        return _fold("subtract", Constant(0, operand.type), operand)
+    return Operation("negate", (operand,), operand.type)
+
+
+def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
+    """A comparison of two expressions in their common type, None where only Spark can evaluate it."""
+    first, second = as_type(left, common, zone), as_type(right, common, zone)
+    if first is None or second is None:
+        return None
+    if isinstance(first, Constant) and isinstance(second, Constant):
+        return Constant(truth(operator, first, second), BOOLEAN)
+    if not constants.has_keys(common):
+        return None
+    return Operation(operator, (first, second), BOOLEAN)
+
+
+def beyond_integers(operator: str, left: Constant) -> bool | None:
+    """What `left operator integer` is where `left` is a DECIMAL literal beyond every BIGINT, NULL or not.
+
+    Spark's analyser decides such a comparison before it looks at the row, so that it is never NULL. None where
+    the rule does not apply.
+    """
+    if operator not in ("<", "<=", ">", ">=") or not is_decimal(left.type) or left.value is None:
+        return None
+    unit = 10**left.type.scale
+    if left.value > ((1 << 63) - 1) * unit:
+        return operator in (">", ">=")
+    return operator in ("<", "<=") if left.value < -(1 << 63) * unit else None
+
+
+def truth(operator: str, left: Constant, right: Constant) -> bool | None:
+    """A comparison of two constants of one type."""
+    if left.value is None or right.value is None:
+        return left.value is None and right.value is None if operator == "<=>" else None
+    first, second = constants.key_of(left), constants.key_of(right)
+    outcomes = {
+        "=": first == second,
+        "<=>": first == second,
+        "<>": first != second,
+        "<": first < second,
+        "<=": first <= second,
+        ">": first > second,
+        ">=": first >= second,
+    }
+    return outcomes[operator]
+
+
+def operation(
+    name: str, operands: list[Expression | None], data_type: pa.DataType, *parameters: object
+) -> Expression | None:
+    """An operation, None where one of its operands is."""
+    known = [operand for operand in operands if operand is not None]
+    return Operation(name, tuple(known), data_type, parameters) if len(known) == len(operands) else None

@@ -1,0 +1,98 @@
+"""The nodes of a parsed rule, each knowing the tokens that it was read from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rules_index.errors import RuleError
+from rules_index.language.tokens import Tokens
+
+MAX_VALUE_DEPTH = 100
+"""Deepest nesting of value expressions (calls, arithmetic, CASE, ...)."""
+
+MAX_BOOLEAN_DEPTH = 200
+"""Deepest nesting of AND, OR and NOT."""
+
+MAX_TERMS = 400
+"""Most operands of one chain of operators, and deepest nesting of brackets, in a text handed to Spark."""
+
+STEPS_OF_NODE, STEPS_OF_LEAF, STEPS_OF_LITERAL = 4, 2, 1
+"""Steps of work that a node costs from here to its formula: with children, without any, and a literal in a list."""
+
+_BOOLEAN = frozenset(("and", "or", "not"))
+
+
+class Node:
+    """One construct of the grammar.
+
+    | kind | value | children |
+    |---|---|---|
+    | literal | tree.Constant | |
+    | opaque | pa.DataType of a literal without a Constant (INTERVAL, TIME) | |
+    | column | parts of the name | |
+    | and or | | operands, two or more |
+    | not | | operand |
+    | compare | = <> < <= > >= <=> | left, right |
+    | between | negated | value, low, high |
+    | in | negated | value, list ... |
+    | like | (LIKE or ILIKE, negated, ANY or ALL or None, escape) | value, patterns ... |
+    | rlike | negated | value, pattern |
+    | is | (NULL, TRUE, FALSE or UNKNOWN; negated) | value |
+    | distinct | negated (that is IS NOT DISTINCT FROM) | left, right |
+    | arithmetic | operators, one fewer than operands | operands, all of one precedence |
+    | unary | - + ~ | operand |
+    | cast | (type or None where unknown to us, True for TRY_CAST) | operand |
+    | collate | | operand |
+    | case | True where an operand follows CASE | [operand], condition, value, ..., [else] |
+    | call | lower-case name | arguments |
+    | lambda | parameter names | body |
+    | field | name | base |
+    | subscript | | base, index |
+    | row | field names, None for the default | values |
+
+    `first` and `last` are token numbers, brackets around the node left out; `depth` counts levels.
+    """
+
+    __slots__ = ("children", "depth", "first", "kind", "last", "value")
+
+    def __init__(self, kind: str, value: Any, children: list[Node], first: int, last: int) -> None:
+        self.kind = kind
+        self.value = value
+        self.children = children
+        self.first = first
+        self.last = last
+        self.depth = 0
+
+    def __repr__(self) -> str:
+        parts = [repr(self.value)] if self.value is not None else []
+        return f"{self.kind}({', '.join(parts + [repr(child) for child in self.children])})"
+
+
+def make(tokens: Tokens, kind: str, value: Any, children: list[Node], first: int, last: int) -> Node:
+    """A node over children; raises `TOO_DEEP` where the nesting passes the limit."""
+    node = Node(kind, value, children, first, last)
+    depth = 1
+    for child in children:
+        if child.depth >= depth:
+            depth = child.depth + 1
+    tokens.work.spend(STEPS_OF_NODE, tokens.starts[first])
+    return checked(tokens, node, depth)
+
+
+def checked(tokens: Tokens, node: Node, depth: int) -> Node:
+    """The node, which has so many levels; raises `TOO_DEEP` where these are too many."""
+    node.depth = depth
+    kind, first = node.kind, node.first
+    if depth > MAX_VALUE_DEPTH and (depth > MAX_BOOLEAN_DEPTH or kind not in _BOOLEAN):
+        raise too_deep(tokens, first)
+    return node
+
+
+def too_deep(tokens: Tokens, first: int) -> RuleError:
+    """The error for nesting beyond the limits."""
+    return RuleError(
+        "TOO_DEEP",
+        f"The expression is nested too deeply here: at most {MAX_VALUE_DEPTH} levels of values and "
+        f"{MAX_BOOLEAN_DEPTH} of AND, OR and NOT. Flatten it, or split it into several rules.",
+        tokens.starts[first],
+    )

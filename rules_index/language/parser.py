@@ -1,0 +1,424 @@
+"""Spark SQL's expression grammar: tokens to nodes, by operator precedence, without recursion for brackets."""
+
+from __future__ import annotations
+
+from rules_index.errors import RuleError
+from rules_index.language import primary
+from rules_index.language.nodes import MAX_VALUE_DEPTH, STEPS_OF_LEAF, STEPS_OF_LITERAL, Node, checked, make, too_deep
+from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise
+
+(
+    OR,
+    AND,
+    NOT,
+    PREDICATE,
+    COMPARISON,
+    BITOR,
+    BITXOR,
+    BITAND,
+    SHIFT,
+    SUM,
+    PRODUCT,
+    UNARY,
+    OPERAND,
+) = range(1, 14)
+
+_BINARY = {
+    "OR": OR,
+    "AND": AND,
+    "=": COMPARISON,
+    "<>": COMPARISON,
+    "<": COMPARISON,
+    "<=": COMPARISON,
+    ">": COMPARISON,
+    ">=": COMPARISON,
+    "<=>": COMPARISON,
+    "|": BITOR,
+    "^": BITXOR,
+    "&": BITAND,
+    "<<": SHIFT,
+    ">>": SHIFT,
+    ">>>": SHIFT,
+    "+": SUM,
+    "-": SUM,
+    "||": SUM,
+    "*": PRODUCT,
+    "/": PRODUCT,
+    "%": PRODUCT,
+    "DIV": PRODUCT,
+}
+_PREDICATES = frozenset(("BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "NOT"))
+_MOVED_IN_A_STEP = 1024
+"""Operands of AND or OR that are moved in one step of work."""
+_NOT_OPERANDS = frozenset(("AND", "OR", "THEN", "WHEN", "ELSE", "END", "FROM", "FOR", "AS", "PLACING"))
+_OPERATOR_AHEAD = frozenset(
+    (
+        "=",
+        "<>",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "<=>",
+        "*",
+        "/",
+        "%",
+        ")",
+        ",",
+        "]",
+        ".",
+        "[",
+        "||",
+        "|",
+        "&",
+        "^",
+        "::",
+        END,
+    )
+)
+
+
+def parse(text: str, zone: str = "UTC") -> tuple[Node, Tokens]:
+    """Parse one expression, timestamps without a zone being in `zone`; raises `RuleError`."""
+    tokens = tokenise(text)
+    if tokens.kinds[0] == END:
+        raise RuleError("SYNTAX", "The expression is empty.", 0)
+    parser = Parser(tokens, zone)
+    node = parser.expression()
+    if tokens.kinds[parser.at] != END:
+        raise parser.unexpected()
+    return node, tokens
+
+
+class Parser:
+    """A cursor over tokens; `expression` reads one expression and leaves `at` behind it."""
+
+    __slots__ = ("at", "level", "tokens", "zone")
+
+    def __init__(self, tokens: Tokens, zone: str) -> None:
+        self.tokens = tokens
+        self.zone = zone
+        self.at = 0
+        self.level = 0
+
+    def expression(self, lowest: int = OR) -> Node:
+        """The expression that starts at the cursor, ending before the first token that cannot continue it.
+
+        `lowest` is the weakest operator to take: OR for an expression, COMPARISON for what the grammar calls
+        a value expression, where AND, OR and predicates end it.
+        """
+        self.level += 1
+        if self.level > MAX_VALUE_DEPTH:
+            raise too_deep(self.tokens, self.at)
+        kinds = self.tokens.kinds
+        operands: list[Node] = []
+        strengths: list[int] = []  # of the operands: the precedence of their outermost operator
+        spans: list[int] = []  # first token of each operand, its brackets included
+        operators: list[tuple[int, str, int]] = []  # precedence, operator, token
+        floor: list[int] = []  # positions in `operators` of open brackets
+        while True:
+            # An operand is due.
+            kind = kinds[self.at]
+            if kind == "(" and not primary.opens_lambda(self):
+                floor.append(len(operators))
+                operators.append((0, "(", self.at))
+                self.at += 1
+                if kinds[self.at] in (
+                    "SELECT",
+                    "WITH",
+                    "VALUES",
+                    "TABLE",
+                ) and primary.opens_query(self):
+                    raise primary.subquery(self)
+                continue
+            if kind in ("NOT", "!") and (kind == "!" or kinds[self.at + 1] not in _OPERATOR_AHEAD):
+                if operators and operators[-1][0] > NOT:
+                    raise self.unexpected("NOT cannot stand here; put brackets around it.")
+                if lowest > NOT and not floor:
+                    raise self.unexpected("NOT cannot stand here; put brackets around it.")
+                operators.append((NOT, "not", self.at))
+                self.at += 1
+                continue
+            if kind in ("-", "+", "~") and not (kind == "-" and primary.is_negative_number(self)):
+                operators.append((UNARY, kind, self.at))
+                self.at += 1
+                continue
+            start = self.at
+            operands.append(primary.operand(self))
+            strengths.append(OPERAND)
+            spans.append(start)
+            # An operator, a predicate or a closing bracket is due.
+            while True:
+                kind = kinds[self.at]
+                strength = _BINARY.get(kind)
+                if strength is not None:
+                    if strength < lowest and not floor:
+                        return self._finish(operands, strengths, spans, operators)
+                    self._reduce(operands, strengths, spans, operators, strength)
+                    if strengths[-1] < strength:
+                        raise self.unexpected("Put the comparison before this operator into brackets.")
+                    operators.append((strength, kind, self.at))
+                    self.at += 1
+                    break
+                if kind == ")" and floor:
+                    self._close(operands, strengths, spans, operators, floor)
+                    continue
+                if kind in _PREDICATES and (floor or lowest <= PREDICATE) and self._is_predicate():
+                    self._reduce(operands, strengths, spans, operators, PREDICATE + 1)
+                    if strengths[-1] <= PREDICATE:
+                        raise self.unexpected("Two predicates in a row: put the first one into brackets.")
+                    operands[-1] = self._predicate(operands[-1], spans[-1])
+                    strengths[-1] = PREDICATE
+                    continue
+                if kind == "," and floor:
+                    self._row(operands, strengths, spans, operators, floor)
+                    continue
+                if floor:
+                    raise self._unclosed(operators[floor[-1]][2])
+                return self._finish(operands, strengths, spans, operators)
+
+    def value(self) -> Node:
+        """What the grammar calls a value expression: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
+        return self.expression(COMPARISON)
+
+    def _finish(
+        self,
+        operands: list[Node],
+        strengths: list[int],
+        spans: list[int],
+        operators: list[tuple[int, str, int]],
+    ) -> Node:
+        self._reduce(operands, strengths, spans, operators, OR)
+        self.level -= 1
+        return operands[0]
+
+    def _reduce(
+        self,
+        operands: list[Node],
+        strengths: list[int],
+        spans: list[int],
+        operators: list[tuple[int, str, int]],
+        strength: int,
+    ) -> None:
+        """Apply the waiting operators that bind at least as strongly as `strength`."""
+        tokens, last = self.tokens, self.at - 1
+        while operators and operators[-1][0] >= strength:
+            bound, kind, token = operators.pop()
+            if bound in (UNARY, NOT):
+                operands[-1] = _prefixed(tokens, bound, kind, operands[-1], token, last)
+                spans[-1], strengths[-1] = token, bound
+                continue
+            right = operands.pop()
+            strengths.pop()
+            spans.pop()
+            left, first = operands[-1], spans[-1]
+            if bound <= AND:
+                operands[-1] = _join(tokens, kind.lower(), left, right, first, last)
+            elif bound == COMPARISON:
+                operands[-1] = make(tokens, "compare", kind, [left, right], first, last)
+            elif left.kind == "arithmetic" and strengths[-1] == bound:
+                left.value.append(kind)
+                left.children.append(right)
+                left.last = last
+                if right.depth >= left.depth:
+                    operands[-1] = make(tokens, "arithmetic", left.value, left.children, first, last)
+            else:
+                operands[-1] = make(tokens, "arithmetic", [kind], [left, right], first, last)
+            strengths[-1] = bound
+
+    def _close(
+        self,
+        operands: list[Node],
+        strengths: list[int],
+        spans: list[int],
+        operators: list[tuple[int, str, int]],
+        floor: list[int],
+    ) -> None:
+        """Take a closing bracket, and what may follow a bracketed operand: fields, subscripts, casts."""
+        self._reduce(operands, strengths, spans, operators, OR)
+        floor.pop()
+        spans[-1] = operators.pop()[2]
+        strengths[-1] = OPERAND
+        self.at += 1
+        operands[-1] = primary.suffixes(self, operands[-1], spans[-1])
+
+    def _row(
+        self,
+        operands: list[Node],
+        strengths: list[int],
+        spans: list[int],
+        operators: list[tuple[int, str, int]],
+        floor: list[int],
+    ) -> None:
+        """Read the rest of a row value `(a, b, ...)` up to its closing bracket."""
+        self._reduce(operands, strengths, spans, operators, OR)
+        values = [operands[-1]]
+        while self.tokens.kinds[self.at] == ",":
+            self.at += 1
+            values.append(self.expression())
+        opening = operators[floor[-1]][2]
+        if self.tokens.kinds[self.at] != ")":
+            raise self._unclosed(opening)
+        operands[-1] = make(self.tokens, "row", None, values, opening, self.at)
+
+    def _is_predicate(self) -> bool:
+        """True where the word at the cursor goes on a predicate rather than ending the expression."""
+        kinds = self.tokens.kinds
+        return kinds[self.at] != "NOT" or kinds[self.at + 1] in _PREDICATES
+
+    def _predicate(self, left: Node, first: int) -> Node:
+        """Read `[NOT] BETWEEN | IN | LIKE | RLIKE ...` or `IS ...` behind its left operand."""
+        kinds = self.tokens.kinds
+        if kinds[self.at] == "IS":
+            return self._is(left, first)
+        negated = kinds[self.at] == "NOT"
+        self.at += negated
+        word = kinds[self.at]
+        self.at += 1
+        if word == "BETWEEN":
+            low = self.value()
+            self.expect("AND", "BETWEEN needs AND and an upper bound here.")
+            children = [left, low, self.value()]
+            return make(self.tokens, "between", negated, children, first, self.at - 1)
+        if word == "IN":
+            self.expect("(", "IN needs a list in brackets here.")
+            if kinds[self.at] in (
+                "SELECT",
+                "WITH",
+                "VALUES",
+                "TABLE",
+            ) and primary.opens_query(self):
+                raise primary.subquery(self)
+            children = [left, *self.list_of_expressions()]
+            return make(self.tokens, "in", negated, children, first, self.at - 1)
+        if word in ("LIKE", "ILIKE"):
+            return self._like(left, first, word, negated)
+        if word in ("RLIKE", "REGEXP"):
+            children = [left, self.value()]
+            return make(self.tokens, "rlike", negated, children, first, self.at - 1)
+        raise self.unexpected(at=self.at - 1)
+
+    def _like(self, left: Node, first: int, word: str, negated: bool) -> Node:
+        kinds = self.tokens.kinds
+        if kinds[self.at] in ("ANY", "SOME", "ALL") and kinds[self.at + 1] == "(":
+            quantifier = "ALL" if kinds[self.at] == "ALL" else "ANY"
+            self.at += 2
+            children = [left, *self.list_of_expressions()]
+            return make(
+                self.tokens,
+                "like",
+                (word, negated, quantifier, "\\"),
+                children,
+                first,
+                self.at - 1,
+            )
+        children = [left, self.value()]
+        escape = "\\"
+        if kinds[self.at] == "ESCAPE":
+            self.at += 1
+            if kinds[self.at] != STRING:
+                raise self.unexpected("ESCAPE needs a string of one character here.")
+            escape = primary.string_literal(self)
+            if len(escape) != 1 or escape > "\uffff":  # to Spark that is two
+                raise RuleError(
+                    "LITERAL",
+                    "ESCAPE takes a string of exactly one character.",
+                    self.tokens.starts[self.at - 1],
+                )
+        return make(
+            self.tokens,
+            "like",
+            (word, negated, None, escape),
+            children,
+            first,
+            self.at - 1,
+        )
+
+    def _is(self, left: Node, first: int) -> Node:
+        kinds = self.tokens.kinds
+        self.at += 1
+        negated = kinds[self.at] == "NOT"
+        self.at += negated
+        word = kinds[self.at]
+        if word in ("NULL", "TRUE", "FALSE", "UNKNOWN"):
+            self.at += 1
+            return make(self.tokens, "is", (word, negated), [left], first, self.at - 1)
+        if word == "DISTINCT":
+            self.at += 1
+            self.expect("FROM", "IS DISTINCT needs FROM here.")
+            children = [left, self.value()]
+            return make(self.tokens, "distinct", negated, children, first, self.at - 1)
+        raise self.unexpected("After IS comes [NOT] NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM.")
+
+    def list_of_expressions(self) -> list[Node]:
+        """Expressions separated by commas, up to and with the closing bracket; at least one."""
+        found = [self._item()]
+        while self.tokens.kinds[self.at] == ",":
+            self.at += 1
+            found.append(self._item())
+        self.expect(")", "A comma or a closing bracket is missing here.")
+        return found
+
+    def _item(self) -> Node:
+        """One expression of a list; in long lists most are literals, which take a shorter way."""
+        kinds, at = self.tokens.kinds, self.at
+        number = at + (kinds[at] == "-")
+        if (kinds[at] == STRING or kinds[number] == NUMBER) and kinds[number + 1] in (",", ")"):
+            self.tokens.work.left += STEPS_OF_LEAF - STEPS_OF_LITERAL
+            return primary.operand(self)
+        return self.expression()
+
+    def expect(self, kind: str, message: str) -> None:
+        """Step over a token of this kind, or raise with the message."""
+        if self.tokens.kinds[self.at] != kind:
+            raise self.unexpected(message)
+        self.at += 1
+
+    def unexpected(self, message: str = "", at: int | None = None) -> RuleError:
+        """The syntax error at the cursor, naming what stands there."""
+        at = self.at if at is None else at
+        kind = self.tokens.kinds[at]
+        if kind == END:
+            return RuleError(
+                "SYNTAX",
+                message or "The expression ends too early.",
+                self.tokens.starts[at],
+            )
+        spelling = self.tokens.spelling(at)
+        shown = spelling if len(spelling) <= 40 else spelling[:37] + "..."
+        where = f"Found {shown} where it cannot stand."
+        return RuleError("SYNTAX", f"{message} {where}".strip(), self.tokens.starts[at])
+
+    def _unclosed(self, opening: int) -> RuleError:
+        if self.tokens.kinds[self.at] == END:
+            return RuleError(
+                "SYNTAX",
+                "The bracket that opens here is not closed.",
+                self.tokens.starts[opening],
+            )
+        return self.unexpected()
+
+
+def _prefixed(tokens: Tokens, bound: int, kind: str, operand: Node, first: int, last: int) -> Node:
+    """NOT or a sign before an operand; of three NOTs one stays, so that they are as deep as they are meaningful."""
+    if bound != NOT:
+        return make(tokens, "unary", kind, [operand], first, last)
+    if operand.kind == "not" and operand.children[0].kind == "not":
+        operand = operand.children[0].children[0]
+    return make(tokens, "not", kind, [operand], first, last)
+
+
+def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: int) -> Node:
+    """AND or OR over two operands, flat where an operand is the same."""
+    depth = max(each.depth + (each.kind != kind) for each in (left, right))
+    if left.kind == kind:
+        children = left.children
+        children += right.children if right.kind == kind else [right]
+    elif right.kind == kind:
+        children = right.children
+        children.insert(0, left)
+    else:
+        children = [left, right]
+    # moving what stands before or behind is quick, but many may be moved many times
+    tokens.work.spend(2 + len(children if right.kind == kind else ()) // _MOVED_IN_A_STEP, tokens.starts[first])
+    return checked(tokens, Node(kind, None, children, first, last), depth)

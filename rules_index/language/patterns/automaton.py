@@ -1,0 +1,165 @@
+"""A pattern's syntax tree as a non-deterministic automaton in flat arrays, ready for the search kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from rules_index.domains.values import ValueSet, points
+from rules_index.errors import RuleError
+from rules_index.language.patterns import code_points as cp
+from rules_index.language.patterns.syntax import Assertion, Characters, Choice, Node, Place, Repeat, Sequence, size
+from rules_index.work import Work
+
+STATE_LIMIT = 10_000
+_CELLS_A_STEP = 100
+"""Intervals of code points, times sets, that cost one step of work."""
+CONSUME, SPLIT, ASSERT, MATCH = 0, 1, 2, 3
+WORD, WORD_UNICODE, MARK, BASE = 0, 1, 2, 3
+"""Rows of `membership` that word edges need: word characters, marks, and what a mark may stand on."""
+
+
+@dataclass(frozen=True)
+class Automaton:
+    """States 0 to n - 1, entered at `start`; code points fall into classes that no set of the pattern tells apart.
+
+    `kind`, `first`, `second`, `argument` `[states] int32`: CONSUME goes to `first` on a code point whose class is
+    in row `argument` of `membership` `[sets, classes] bool`; SPLIT goes to both; ASSERT goes to `first` where bit
+    `argument >> 1` of the place is not `argument & 1`. `cuts` `[intervals] int32` are ascending lower ends,
+    `classes` `[intervals] int32` the class of each, `ascii_classes` `[128] int32`. `slots` `[places] int32` is the
+    bit of each kind of place, -1 for those that the pattern does not ask about.
+    """
+
+    kind: npt.NDArray[np.int32]
+    first: npt.NDArray[np.int32]
+    second: npt.NDArray[np.int32]
+    argument: npt.NDArray[np.int32]
+    start: int
+    membership: npt.NDArray[np.bool_]
+    cuts: npt.NDArray[np.int32]
+    classes: npt.NDArray[np.int32]
+    ascii_classes: npt.NDArray[np.int32]
+    slots: npt.NDArray[np.int32]
+
+
+def build(node: Node, work: Work | None = None) -> Automaton:
+    """The automaton that finds a match of the node; `RuleError` where it would be too large."""
+    if size(node) > STATE_LIMIT:
+        raise RuleError(
+            "PATTERN",
+            "The regular expression cannot be used: its counted repetitions make it too large "
+            f"(more than {STATE_LIMIT:,} steps when written out).",
+            0,
+        )
+    builder = _Builder()
+    start = builder.add(node, builder.state(MATCH))
+    spent = work or Work()
+    spent.spend(len(builder.kind))
+    cuts, classes, membership = _partition(builder.sets, spent)
+    places = sorted(builder.places)
+    slots = np.full(len(Place), -1, np.int32)
+    slots[places] = np.arange(len(places), dtype=np.int32)
+    kind = np.array(builder.kind, np.int32)
+    argument = np.array(builder.argument, np.int32)
+    asserts = kind == ASSERT
+    argument[asserts] = slots[argument[asserts] >> 1] * 2 + (argument[asserts] & 1)
+    return Automaton(
+        kind=kind,
+        first=np.array(builder.first, np.int32),
+        second=np.array(builder.second, np.int32),
+        argument=argument,
+        start=start,
+        membership=membership,
+        cuts=cuts,
+        classes=classes,
+        ascii_classes=classes[np.searchsorted(cuts, np.arange(128), side="right") - 1],
+        slots=slots,
+    )
+
+
+class _Builder:
+    """Adds states from the end of the pattern to its beginning, so that every target exists already."""
+
+    def __init__(self) -> None:
+        self.kind: list[int] = []
+        self.first: list[int] = []
+        self.second: list[int] = []
+        self.argument: list[int] = []
+        self.sets: list[ValueSet] = [ValueSet(False, ())] * 4
+        self.numbers: dict[ValueSet, int] = {}
+        self.places: set[Place] = set()
+
+    def state(self, kind: int, first: int = 0, second: int = 0, argument: int = 0) -> int:
+        self.kind.append(kind)
+        self.first.append(first)
+        self.second.append(second)
+        self.argument.append(argument)
+        return len(self.kind) - 1
+
+    def add(self, node: Node, after: int) -> int:
+        """The state at which the node begins if `after` follows it."""
+        match node:
+            case Characters(members):
+                return self.state(CONSUME, after, argument=self.number(members))
+            case Sequence(items):
+                for item in reversed(items):
+                    after = self.add(item, after)
+                return after
+            case Choice(items):
+                starts = [self.add(item, after) for item in items]
+                chosen = starts[-1]
+                for start in reversed(starts[:-1]):
+                    chosen = self.state(SPLIT, start, chosen)
+                return chosen
+            case Repeat(item, low, high):
+                return self.repeat(item, low, high, after)
+            case Assertion(place, negated):
+                self.note(place)
+                return self.state(ASSERT, after, argument=place * 2 + negated)
+
+    def repeat(self, item: Node, low: int, high: int | None, after: int) -> int:
+        if high is None:
+            loop = self.state(SPLIT, 0, after)
+            self.first[loop] = self.add(item, loop)
+            after = loop
+        else:
+            skip = after
+            for _ in range(high - low):
+                after = self.state(SPLIT, self.add(item, after), skip)
+        for _ in range(low):
+            after = self.add(item, after)
+        return after
+
+    def number(self, members: ValueSet) -> int:
+        if members not in self.numbers:
+            self.numbers[members] = len(self.sets)
+            self.sets.append(members)
+        return self.numbers[members]
+
+    def note(self, place: Place) -> None:
+        """Records that the pattern asks about a kind of place, and the sets that tell word edges."""
+        self.places.add(place)
+        if place is Place.WORD_EDGE:
+            self.sets[WORD] = cp.letters_and_digits() | points((0x5F,))
+        elif place is Place.WORD_EDGE_UNICODE:
+            self.sets[WORD_UNICODE] = cp.word()
+        if place in (Place.WORD_EDGE, Place.WORD_EDGE_UNICODE):
+            self.sets[MARK] = cp.category("Mn")
+            self.sets[BASE] = cp.letters_and_digits()
+
+
+def _partition(
+    sets: list[ValueSet], work: Work
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
+    """Lower ends of intervals, the class of each, and which sets hold which class."""
+    cuts = np.unique(np.array([0, *(cut for members in sets for cut in members.cuts)], np.int32))
+    cuts = cuts[cuts < cp.CODE_POINTS]
+    work.spend(len(sets) * len(cuts) // _CELLS_A_STEP)
+    held = np.zeros((len(sets), len(cuts)), np.bool_)
+    for row, members in enumerate(sets):
+        flips = np.searchsorted(np.array(members.cuts, np.int64), cuts, side="right")
+        held[row] = (flips % 2 == 1) ^ members.start
+    unique, classes = np.unique(held, axis=1, return_inverse=True)
+    return cuts, classes.reshape(-1).astype(np.int32), np.ascontiguousarray(unique)

@@ -1,0 +1,427 @@
+"""Sets of Unicode code points as java.util.regex sees them: properties, categories, case.
+
+A set is a `ValueSet` over code points. Properties are those of Unicode 13.0, the version of Java 17, so that
+a pattern means the same whichever Python or Java runs; a code point assigned later counts as unassigned.
+"""
+
+from __future__ import annotations
+
+import sys
+import unicodedata
+from collections.abc import Callable
+from functools import cache, lru_cache
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rules_index.domains.values import ValueSet, interval, points, union
+from rules_index.language.patterns.blocks import find_block
+from rules_index.language.patterns.scripts import is_script
+
+CODE_POINTS = sys.maxunicode + 1
+ALL = interval(0, CODE_POINTS)
+UNICODE_VERSION = "13.0"
+
+_JOINED_LATER: dict[str, tuple[tuple[int, int], ...]] = {
+    "Alphabetic": (
+        *((0x363, 0x36F), (0xC04, 0xC04), (0xF82, 0xF83), (0x1DD3, 0x1DE6)),
+        (0x11080, 0x11081),
+    ),
+    "Lowercase": ((0x10FC, 0x10FC), (0xAB69, 0xAB69)),
+    "sc=HAN": ((0x16FE2, 0x16FE3),),
+}
+"""Code points that had been assigned for long when a later version of Unicode gave them the property."""
+_MARKS_MOVED = (0x1734,)
+"""Code points that were non-spacing marks and are spacing marks now."""
+
+LINE_TERMINATORS = points((0x0A, 0x0D, 0x85, 0x2028, 0x2029))
+ASCII_DIGIT = interval(0x30, 0x3A)
+ASCII_UPPER = interval(0x41, 0x5B)
+ASCII_LOWER = interval(0x61, 0x7B)
+ASCII_ALPHA = ASCII_UPPER | ASCII_LOWER
+ASCII_ALNUM = ASCII_ALPHA | ASCII_DIGIT
+ASCII_WORD = ASCII_ALNUM | points((0x5F,))
+ASCII_SPACE = interval(0x09, 0x0E) | points((0x20,))
+HORIZONTAL_SPACE = points((0x09, 0x20, 0xA0, 0x1680, 0x180E, 0x202F, 0x205F, 0x3000)) | interval(0x2000, 0x200B)
+VERTICAL_SPACE = interval(0x0A, 0x0E) | points((0x85, 0x2028, 0x2029))
+
+_CATEGORIES = [
+    "Lu",
+    "Ll",
+    "Lt",
+    "Lm",
+    "Lo",
+    "Mn",
+    "Me",
+    "Mc",
+    "Nd",
+    "Nl",
+    "No",
+    "Zs",
+    "Zl",
+    "Zp",
+    "Cc",
+    "Cf",
+    "Co",
+    "Cs",
+    "Pd",
+    "Ps",
+    "Pe",
+    "Pc",
+    "Po",
+    "Sm",
+    "Sc",
+    "Sk",
+    "So",
+    "Pi",
+    "Pf",
+    "Cn",
+]
+_CATEGORY_GROUPS = {
+    **{name: (name,) for name in _CATEGORIES},
+    **{letter: tuple(c for c in _CATEGORIES if c[0] == letter) for letter in "LMNZCPS"},
+    "LC": ("Lu", "Ll", "Lt"),
+    "LD": ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd"),
+}
+
+
+@lru_cache(maxsize=4096)
+def complement(members: ValueSet) -> ValueSet:
+    """All code points that are not members."""
+    return ~members & ALL
+
+
+def _from_mask(mask: npt.NDArray[np.bool_]) -> ValueSet:
+    """The set of the code points whose entry in the mask [0x110000] is set."""
+    flips = np.flatnonzero(np.diff(mask.astype(np.int8))) + 1
+    cuts = ([0] if mask[0] else []) + flips.tolist() + ([CODE_POINTS] if mask[-1] else [])
+    return ValueSet(False, tuple(cuts))
+
+
+@cache
+def _characters() -> pl.Series:
+    """Every code point as a string; a surrogate, which UTF-8 cannot hold, as NULL."""
+    return pl.Series([None if 0xD800 <= c < 0xE000 else chr(c) for c in range(CODE_POINTS)], dtype=pl.String)
+
+
+@cache
+def _unicode(name: str) -> ValueSet | None:
+    """The set of a property that the regular expressions of Polars know, or None."""
+    try:
+        mask = _characters().str.contains(rf"^(?s:\p{{{name}}})$")
+    except pl.exceptions.PolarsError:
+        return None
+    return _from_mask(mask.fill_null(False).to_numpy())
+
+
+@cache
+def _assigned() -> ValueSet:
+    known = _unicode(f"age={UNICODE_VERSION}")
+    if known is None:
+        raise RuntimeError("This Polars cannot tell the age of a code point; install the version of the lock file.")
+    return known | interval(0xD800, 0xE000)
+
+
+def _known(name: str) -> ValueSet:
+    """The members of a property among the assigned code points."""
+    members = _unicode(name)
+    removed = union([interval(low, high + 1) for low, high in _JOINED_LATER.get(name, ())])
+    return ValueSet(False, ()) if members is None else members & _assigned() & ~removed
+
+
+@cache
+def _category_codes() -> npt.NDArray[np.uint8]:
+    order = {name: code for code, name in enumerate(_CATEGORIES)}
+    codes = np.fromiter((order[unicodedata.category(chr(c))] for c in range(CODE_POINTS)), np.uint8, CODE_POINTS)
+    cuts = np.array((0, *_assigned().cuts, CODE_POINTS))
+    for low, high in zip(cuts[0:-1:2], cuts[1::2], strict=False):
+        codes[low:high] = order["Cn"]
+    codes[list(_MARKS_MOVED)] = order["Mn"]
+    return codes
+
+
+@cache
+def category(*names: str) -> ValueSet:
+    """The code points of these two-letter general categories."""
+    wanted = np.zeros(len(_CATEGORIES), np.bool_)
+    wanted[[_CATEGORIES.index(name) for name in names]] = True
+    return _from_mask(wanted[_category_codes()])
+
+
+@cache
+def letters_and_digits() -> ValueSet:
+    """What Character.isLetterOrDigit accepts."""
+    return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nd")
+
+
+def _cased() -> ValueSet:
+    return _known("Lowercase") | _known("Uppercase") | category("Lt")
+
+
+def _white_space() -> ValueSet:
+    return category("Zs", "Zl", "Zp") | interval(0x09, 0x0E) | points((0x85,))
+
+
+def _hex_digit() -> ValueSet:
+    ranges = ((0x41, 0x47), (0x61, 0x67), (0xFF10, 0xFF1A), (0xFF21, 0xFF27), (0xFF41, 0xFF47))
+    return union((category("Nd"), *(interval(low, high) for low, high in ranges)))
+
+
+def _graph() -> ValueSet:
+    return complement(category("Zs", "Zl", "Zp", "Cc", "Cs", "Cn"))
+
+
+def _blank() -> ValueSet:
+    return category("Zs") | points((0x09,))
+
+
+@cache
+def word() -> ValueSet:
+    r"""\w of the flag (?U)."""
+    return union((_known("Alphabetic"), category("Mn", "Me", "Mc", "Nd", "Pc"), interval(0x200C, 0x200E)))
+
+
+def _punctuation() -> ValueSet:
+    return category(*_CATEGORY_GROUPS["P"])
+
+
+def _noncharacters() -> ValueSet:
+    return union([interval(0xFDD0, 0xFDF0), *(interval((p << 16) + 0xFFFE, (p + 1) << 16) for p in range(17))])
+
+
+def _ideographic() -> ValueSet:
+    return _known("Ideographic")
+
+
+_POSIX_UNICODE: dict[str, Callable[[], ValueSet]] = {
+    "ALPHA": lambda: _known("Alphabetic"),
+    "LOWER": lambda: _known("Lowercase"),
+    "UPPER": lambda: _known("Uppercase"),
+    "SPACE": _white_space,
+    "PUNCT": _punctuation,
+    "XDIGIT": _hex_digit,
+    "ALNUM": lambda: _known("Alphabetic") | category("Nd"),
+    "CNTRL": lambda: category("Cc"),
+    "DIGIT": lambda: category("Nd"),
+    "BLANK": _blank,
+    "GRAPH": _graph,
+    "PRINT": lambda: (_graph() | _blank()) & complement(category("Cc")),
+}
+_BINARY: dict[str, Callable[[], ValueSet]] = {
+    "ALPHABETIC": lambda: _known("Alphabetic"),
+    "ASSIGNED": lambda: complement(category("Cn")),
+    "CONTROL": lambda: category("Cc"),
+    "HEXDIGIT": _hex_digit,
+    "HEX_DIGIT": _hex_digit,
+    "IDEOGRAPHIC": _ideographic,
+    "JOINCONTROL": lambda: interval(0x200C, 0x200E),
+    "JOIN_CONTROL": lambda: interval(0x200C, 0x200E),
+    "LETTER": lambda: category("Lu", "Ll", "Lt", "Lm", "Lo"),
+    "LOWERCASE": lambda: _known("Lowercase"),
+    "NONCHARACTERCODEPOINT": _noncharacters,
+    "NONCHARACTER_CODE_POINT": _noncharacters,
+    "TITLECASE": lambda: category("Lt"),
+    "PUNCTUATION": _punctuation,
+    "UPPERCASE": lambda: _known("Uppercase"),
+    "WHITESPACE": _white_space,
+    "WHITE_SPACE": _white_space,
+    "WORD": word,
+}
+_ASCII_GRAPH = interval(0x21, 0x7F)
+_POSIX_ASCII: dict[str, ValueSet] = {
+    "ASCII": interval(0, 0x80),
+    "Alnum": ASCII_ALNUM,
+    "Alpha": ASCII_ALPHA,
+    "Blank": points((0x09, 0x20)),
+    "Cntrl": interval(0, 0x20) | points((0x7F,)),
+    "Digit": ASCII_DIGIT,
+    "Graph": _ASCII_GRAPH,
+    "Lower": ASCII_LOWER,
+    "Print": interval(0x20, 0x7F),
+    "Punct": _ASCII_GRAPH & ~ASCII_ALNUM,
+    "Space": ASCII_SPACE,
+    "Upper": ASCII_UPPER,
+    "XDigit": ASCII_DIGIT | interval(0x41, 0x47) | interval(0x61, 0x67),
+    "L1": interval(0, 0x100),
+    "all": ALL,
+}
+
+
+def _identifier_ignorable() -> ValueSet:
+    return union((interval(0, 9), interval(0x0E, 0x1C), interval(0x7F, 0xA0), category("Cf")))
+
+
+def _java_identifier_start() -> ValueSet:
+    return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc")
+
+
+def _unicode_identifier_start() -> ValueSet:
+    extra = points((0x1885, 0x1886, 0x2118, 0x212E, 0x309B, 0x309C))
+    return category("Lu", "Ll", "Lt", "Lm", "Lo", "Nl") | extra
+
+
+def _unicode_identifier_part() -> ValueSet:
+    extra = points((0xB7, 0x387, 0x19DA)) | interval(0x1369, 0x1372)
+    more = category("Pc", "Nd", "Mc", "Mn")
+    return union((_unicode_identifier_start(), more, extra, _identifier_ignorable()))
+
+
+def _mirrored() -> ValueSet:
+    mask = np.fromiter((unicodedata.mirrored(chr(c)) for c in range(CODE_POINTS)), np.bool_, CODE_POINTS)
+    return _from_mask(mask) & _assigned()
+
+
+_JAVA_METHODS: dict[str, Callable[[], ValueSet]] = {
+    "javaLowerCase": lambda: _known("Lowercase"),
+    "javaUpperCase": lambda: _known("Uppercase"),
+    "javaAlphabetic": lambda: _known("Alphabetic"),
+    "javaIdeographic": _ideographic,
+    "javaTitleCase": lambda: category("Lt"),
+    "javaDigit": lambda: category("Nd"),
+    "javaDefined": lambda: complement(category("Cn")),
+    "javaLetter": lambda: category("Lu", "Ll", "Lt", "Lm", "Lo"),
+    "javaLetterOrDigit": letters_and_digits,
+    "javaJavaIdentifierStart": _java_identifier_start,
+    "javaJavaIdentifierPart": lambda: union(
+        (_java_identifier_start(), category("Nd", "Mc", "Mn"), _identifier_ignorable())
+    ),
+    "javaUnicodeIdentifierStart": _unicode_identifier_start,
+    "javaUnicodeIdentifierPart": _unicode_identifier_part,
+    "javaIdentifierIgnorable": _identifier_ignorable,
+    "javaSpaceChar": lambda: category("Zs", "Zl", "Zp"),
+    "javaWhitespace": lambda: (
+        (category("Zs", "Zl", "Zp") & ~points((0xA0, 0x2007, 0x202F))) | interval(0x09, 0x0E) | interval(0x1C, 0x20)
+    ),
+    "javaISOControl": lambda: interval(0, 0x20) | interval(0x7F, 0xA0),
+    "javaMirrored": _mirrored,
+}
+_CASE_NAMES = {"LOWER", "UPPER", "LOWERCASE", "UPPERCASE", "TITLECASE"}
+
+
+def _by_name(table: dict[str, Callable[[], ValueSet]], name: str, ignore_case: bool) -> ValueSet | None:
+    if name not in table:
+        return None
+    return _cased() if ignore_case and name in _CASE_NAMES else table[name]()
+
+
+def _general_property(name: str, ignore_case: bool) -> ValueSet | None:
+    """A general category, an ASCII POSIX class or a `java...` method; names are case-sensitive."""
+    if name in _CATEGORY_GROUPS:
+        return category(*_CATEGORY_GROUPS["LC" if ignore_case and name in ("Lu", "Ll", "Lt") else name])
+    if name in _POSIX_ASCII:
+        return ASCII_ALPHA if ignore_case and name in ("Lower", "Upper") else _POSIX_ASCII[name]
+    if ignore_case and name in ("javaLowerCase", "javaUpperCase", "javaTitleCase"):
+        return _cased()
+    return _JAVA_METHODS[name]() if name in _JAVA_METHODS else None
+
+
+@cache
+def _script(name: str) -> ValueSet | None:
+    if not is_script(name):
+        return None
+    upper = {"ZZZZ": "UNKNOWN", "HANI": "HAN", "ZYYY": "COMMON"}.get(name.upper(), name.upper())
+    if upper == "UNKNOWN":
+        return category("Cn", "Co", "Cs")
+    if _unicode(f"sc={upper}") is None:
+        return None
+    members = _known(f"sc={upper}")
+    return members | interval(0x16FE2, 0x16FE4) if upper == "COMMON" else members
+
+
+def _block(name: str) -> ValueSet | None:
+    found = find_block(name)
+    return None if found is None else interval(found[0], found[1] + 1)
+
+
+@cache
+def named(name: str, ignore_case: bool, unicode_classes: bool) -> ValueSet | None:
+    r"""The set of `\p{name}`, or None where java.util.regex knows no such name."""
+    if "=" in name:
+        key, _, value = name.partition("=")
+        if key.lower() in ("sc", "script"):
+            return _script(value)
+        if key.lower() in ("blk", "block"):
+            return _block(value)
+        return _general_property(value, ignore_case) if key.lower() in ("gc", "general_category") else None
+    if name.startswith("In"):
+        return _block(name[2:])
+    if name.startswith("Is"):
+        short = name[2:]
+        for table in (_BINARY, _POSIX_UNICODE):
+            if (found := _by_name(table, short.upper(), ignore_case)) is not None:
+                return found
+        found = _general_property(short, ignore_case)
+        return _script(short) if found is None else found
+    found = _by_name(_POSIX_UNICODE, name.upper(), ignore_case) if unicode_classes else None
+    return _general_property(name, ignore_case) if found is None else found
+
+
+def _upper(character: str) -> str:
+    """Unicode's simple upper case mapping: one code point to one."""
+    for mapped in (character.upper(), character.title()):
+        if len(mapped) == 1:
+            return mapped
+    return character
+
+
+def _lower(character: str) -> str:
+    return mapped[0] if (mapped := character.lower()) else character
+
+
+@cache
+def _cased_codes() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Code points that case changes, ascending, their upper case and their folded one (the lower case of the upper
+    case), each [cased] int32."""
+    known = np.zeros(CODE_POINTS, np.bool_)
+    cuts = _assigned().cuts
+    for low, high in zip(cuts[::2], cuts[1::2], strict=True):
+        known[low:high] = True
+    upper = np.arange(CODE_POINTS, dtype=np.int32)
+    lower = upper.copy()
+    for code in range(CODE_POINTS):
+        character = chr(code)
+        if known[code] and character.upper() != character:
+            mapped = ord(_upper(character))
+            upper[code] = mapped if known[mapped] else code
+        if known[code] and character.lower() != character:
+            mapped = ord(_lower(character))
+            lower[code] = mapped if known[mapped] else code
+    codes, folded = np.arange(CODE_POINTS, dtype=np.int32), lower[upper]
+    cased = (upper != codes) | (folded != codes)
+    return codes[cased], upper[cased], folded[cased]
+
+
+def _ascii_variants(members: ValueSet) -> ValueSet:
+    shifted = [
+        interval(low + shift, high + shift)
+        for part, shift in ((members & ASCII_UPPER, 32), (members & ASCII_LOWER, -32))
+        for low, high in zip(part.cuts[::2], part.cuts[1::2], strict=True)
+    ]
+    return union((members, *shifted))
+
+
+def single(code: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
+    """The code points that match one literal code point."""
+    if not ignore_case:
+        return points((code,))
+    if not unicode_case:
+        return _ascii_variants(points((code,)))
+    codes, upper, folded = _cased_codes()
+    at = int(np.searchsorted(codes, code))
+    if at == len(codes) or codes[at] != code or upper[at] == folded[at]:
+        return points((code,))
+    lowest = int(folded[at])
+    return points((lowest, *codes[folded == lowest].tolist()))
+
+
+def span(low: int, high: int, ignore_case: bool, unicode_case: bool) -> ValueSet:
+    """The code points that match the class range from `low` to `high`, both included."""
+    members = interval(low, high + 1)
+    if not ignore_case:
+        return members
+    if not unicode_case:
+        return _ascii_variants(members)
+    codes, upper, folded = _cased_codes()
+    matched = (low <= upper) & (upper <= high) | (low <= folded) & (folded <= high)
+    return members | points(codes[matched].tolist())

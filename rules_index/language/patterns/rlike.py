@@ -1,0 +1,38 @@
+"""RLIKE: whether a string holds a match of a pattern of java.util.regex."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import pyarrow as pa
+
+from rules_index.language.patterns.automaton import build
+from rules_index.language.patterns.java_syntax import parse
+from rules_index.language.patterns.search import Searcher
+from rules_index.language.patterns.strings import buffers, with_nulls
+from rules_index.work import Work
+
+
+class RlikeMatcher:
+    """A compiled pattern."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self._searcher = Searcher(build(parse(pattern)))
+
+    def match(self, strings: pa.Array) -> pa.BooleanArray:
+        """BOOLEAN for each string: whether the pattern occurs in it; NULL for NULL."""
+        data, offsets, valid = buffers(strings)
+        return with_nulls(self._searcher.search(data, offsets, valid), valid)
+
+
+@lru_cache(maxsize=1024)
+def rlike_matcher(pattern: str) -> RlikeMatcher:
+    """The matcher of a pattern; `RuleError` (`PATTERN`) where it is refused."""
+    return RlikeMatcher(pattern)
+
+
+def check_rlike(pattern: str, work: Work | None = None) -> None:
+    """Raises `RuleError` (`PATTERN`, with the position in it) where RLIKE cannot use the pattern, or `TOO_COMPLEX`
+    where too little work is left for it."""
+    build(parse(pattern, work), work)

@@ -1,0 +1,413 @@
+"""Finds whether an automaton matches anywhere in each of many strings, in time linear in their length.
+
+Sets of automaton states become numbered *nodes* as they are met, and steps between nodes are remembered, so that
+most code points cost one look-up. A step depends on the place (the bits of the assertions that hold there) and on
+the class of the code point after it. When the memory for nodes is full it is emptied, never enlarged beyond its
+limit: a pattern with too many nodes is simulated step by step, still in linear time.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from rules_index.kernels.jit import jit
+from rules_index.language.patterns.automaton import (
+    ASSERT,
+    BASE,
+    CONSUME,
+    MARK,
+    MATCH,
+    SPLIT,
+    WORD,
+    WORD_UNICODE,
+    Automaton,
+)
+from rules_index.language.patterns.syntax import Place
+
+CELL_LIMIT = 1 << 20
+"""Remembered steps, and 64-bit words of state sets, that one pattern may keep."""
+_UNKNOWN, _FOUND, _FULL = -1, -2, -3
+_REPLACEMENT = 0xFFFD
+_START, _LAST = int(Place.START), int(Place.END)
+_DOLLAR, _DOLLAR_UNIX = int(Place.DOLLAR), int(Place.DOLLAR_UNIX)
+_DOLLAR_MULTI, _DOLLAR_MULTI_UNIX = int(Place.DOLLAR_MULTI), int(Place.DOLLAR_MULTI_UNIX)
+_CARET_MULTI, _CARET_MULTI_UNIX = int(Place.CARET_MULTI), int(Place.CARET_MULTI_UNIX)
+_INSIDE_PAIR = int(Place.INSIDE_PAIR)
+_EDGE, _EDGE_UNICODE = int(Place.WORD_EDGE), int(Place.WORD_EDGE_UNICODE)
+
+
+class Searcher:
+    """One pattern's automaton with the nodes met so far; safe to share between threads."""
+
+    def __init__(self, automaton: Automaton) -> None:
+        self._lock = threading.Lock()
+        self._automaton = automaton
+        classes = automaton.membership.shape[1]
+        self._columns = (classes + 1) << int((automaton.slots >= 0).sum())
+        self._words = (len(automaton.kind) + 63) // 64
+        self._most = max(16, CELL_LIMIT // max(self._columns, self._words))
+        self._allocate(min(16, self._most))
+
+    def _allocate(self, nodes: int) -> None:
+        self._steps = np.full((nodes, self._columns), _UNKNOWN, np.int32)
+        self._members = np.zeros((nodes, self._words), np.uint64)
+        self._buckets = np.full(4 << nodes.bit_length(), -1, np.int32)
+        self._count = np.ones(1, np.int64)  # node 0 is the empty set
+        self._buckets[_hash(self._members[0]) % np.uint64(len(self._buckets))] = 0
+
+    def search(
+        self, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], valid: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """For each string `data[offsets[i]:offsets[i + 1]]` (UTF-8) that is valid, whether it holds a match."""
+        a = self._automaton
+        found = np.zeros(len(offsets) - 1, np.bool_)
+        with self._lock:
+            row = 0
+            while row < len(found):
+                nodes = len(self._steps)
+                row = _search(
+                    data,
+                    offsets,
+                    valid,
+                    found,
+                    row,
+                    (a.kind, a.first, a.second, a.argument, a.membership),
+                    a.start,
+                    (a.cuts, a.classes, a.ascii_classes),
+                    a.slots,
+                    (self._steps, self._members, self._buckets, self._count),
+                    nodes >= self._most,
+                )
+                if row < len(found):
+                    self._allocate(min(nodes * 4, self._most))
+        return found
+
+
+@jit
+def _hash(members):  # type: ignore[no-untyped-def]
+    value = np.uint64(1469598103934665603)
+    for word in members:
+        value = (value ^ word) * np.uint64(1099511628211)
+        value ^= value >> np.uint64(29)
+    return value
+
+
+@jit
+def decode(data, position, end):  # type: ignore[no-untyped-def]
+    """Code point at a position and the position after it; a malformed byte run is U+FFFD, as Java decodes it."""
+    lead = data[position]
+    if lead < 0x80:
+        return np.int32(lead), position + 1
+    if 0xC2 <= lead <= 0xDF:
+        length, value = 2, lead & 0x1F
+    elif 0xE0 <= lead <= 0xEF:
+        length, value = 3, lead & 0x0F
+    elif 0xF0 <= lead <= 0xF4:
+        length, value = 4, lead & 0x07
+    else:
+        return np.int32(_REPLACEMENT), position + 1
+    code = np.int32(value)
+    for step in range(1, length):
+        if position + step >= end:
+            return np.int32(_REPLACEMENT), position + step
+        byte = data[position + step]
+        low, high = 0x80, 0xBF
+        if step == 1:
+            if lead == 0xE0:
+                low = 0xA0
+            elif lead == 0xED:
+                high = 0x9F
+            elif lead == 0xF0:
+                low = 0x90
+            elif lead == 0xF4:
+                high = 0x8F
+        if byte < low or byte > high:
+            return np.int32(_REPLACEMENT), position + step
+        code = (code << 6) | np.int32(byte & 0x3F)
+    return code, position + length
+
+
+@jit
+def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-def]
+    if code < 128:
+        return ascii_classes[code]
+    low, high = 0, len(cuts)
+    while high - low > 1:
+        middle = (low + high) >> 1
+        if cuts[middle] <= code:
+            low = middle
+        else:
+            high = middle
+    return classes[low]
+
+
+@jit
+def _is_terminator(code):  # type: ignore[no-untyped-def]
+    return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
+
+
+@jit
+def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
+    """Where the line terminator that ends the string begins, or its end."""
+    length = end - begin
+    if length >= 1 and data[end - 1] == 0x0A:
+        return end - 2 if length >= 2 and data[end - 2] == 0x0D else end - 1
+    if length >= 1 and data[end - 1] == 0x0D:
+        return end - 1
+    if length >= 2 and data[end - 2] == 0xC2 and data[end - 1] == 0x85:
+        return end - 2
+    if length >= 3 and data[end - 3] == 0xE2 and data[end - 2] == 0x80 and 0xA8 <= data[end - 1] <= 0xA9:
+        return end - 3
+    return end
+
+
+@jit
+def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
+    return (1 << slots[place]) if holds and slots[place] >= 0 else 0
+
+
+@jit
+def _line_bits(slots, data, begin, end, last, position, previous, code):  # type: ignore[no-untyped-def]
+    """Bits of the assertions on lines that hold between `previous` and `code` (-1: none)."""
+    at_end = position == end
+    inside_pair = previous == 0x0D and code == 0x0A
+    bits = _bit(slots, _INSIDE_PAIR, inside_pair)
+    bits |= _bit(slots, _START, position == begin) | _bit(slots, _LAST, at_end)
+    bits |= _bit(slots, _DOLLAR, at_end or position == last)
+    bits |= _bit(slots, _DOLLAR_UNIX, at_end or (code == 0x0A and position == end - 1))
+    bits |= _bit(slots, _DOLLAR_MULTI, at_end or (_is_terminator(code) and not inside_pair))
+    bits |= _bit(slots, _DOLLAR_MULTI_UNIX, at_end or code == 0x0A)
+    after_line = position == begin or (_is_terminator(previous) and not inside_pair)
+    bits |= _bit(slots, _CARET_MULTI, after_line and not at_end)
+    bits |= _bit(slots, _CARET_MULTI_UNIX, (position == begin or previous == 0x0A) and not at_end)
+    return bits
+
+
+@jit
+def _close(program, start, members, bits, stack, seen, stamp):  # type: ignore[no-untyped-def]
+    """Follows splits and assertions from a set of states and the start; True where the end is reached.
+
+    Afterwards `stack[1:1 + stack[0]]` are the states that consume a code point.
+    """
+    kind, first, second, argument, _ = program
+    top = len(stack) - 1
+    waiting = top  # states still to be followed lie at the top of the stack, results at its bottom
+    results = 0
+    stack[waiting] = start
+    waiting -= 1
+    seen[start] = stamp
+    for index in range(len(members)):
+        word = members[index]
+        base = index * 64
+        while word:
+            low = word & (~word + np.uint64(1))
+            state = base + _log2(low)
+            word ^= low
+            if seen[state] != stamp:
+                seen[state] = stamp
+                stack[waiting] = state
+                waiting -= 1
+    while waiting < top:
+        waiting += 1
+        state = stack[waiting]
+        sort = kind[state]
+        if sort == MATCH:
+            return True
+        if sort == CONSUME:
+            results += 1
+            stack[results] = state
+            continue
+        if sort == ASSERT and ((bits >> (argument[state] >> 1)) & 1) == (argument[state] & 1):
+            continue
+        target = first[state]
+        if seen[target] != stamp:
+            seen[target] = stamp
+            stack[waiting] = target
+            waiting -= 1
+        if sort == SPLIT:
+            target = second[state]
+            if seen[target] != stamp:
+                seen[target] = stamp
+                stack[waiting] = target
+                waiting -= 1
+    stack[0] = results
+    return False
+
+
+@jit
+def _log2(bit):  # type: ignore[no-untyped-def]
+    """The position of the only set bit."""
+    position = 0
+    if bit >> np.uint64(32):
+        position += 32
+        bit >>= np.uint64(32)
+    if bit >> np.uint64(16):
+        position += 16
+        bit >>= np.uint64(16)
+    if bit >> np.uint64(8):
+        position += 8
+        bit >>= np.uint64(8)
+    if bit >> np.uint64(4):
+        position += 4
+        bit >>= np.uint64(4)
+    if bit >> np.uint64(2):
+        position += 2
+        bit >>= np.uint64(2)
+    return position + 1 if bit >> np.uint64(1) else position
+
+
+@jit
+def _node_of(members, memory):  # type: ignore[no-untyped-def]
+    """The number of a set of states, new where it is met for the first time; _FULL where none is left."""
+    steps, known, buckets, count = memory
+    mask = np.uint64(len(buckets) - 1)
+    bucket = _hash(members) & mask
+    while buckets[bucket] >= 0:
+        node = buckets[bucket]
+        same = True
+        for index in range(len(members)):
+            if known[node, index] != members[index]:
+                same = False
+                break
+        if same:
+            return node
+        bucket = (bucket + np.uint64(1)) & mask
+    if count[0] == len(known):
+        return _FULL
+    node = count[0]
+    count[0] += 1
+    known[node] = members
+    steps[node] = _UNKNOWN
+    buckets[bucket] = node
+    return node
+
+
+@jit
+def _forget(memory):  # type: ignore[no-untyped-def]
+    """Empties the memory but for node 0, the empty set."""
+    steps, known, buckets, count = memory
+    buckets[:] = -1
+    steps[0] = _UNKNOWN
+    count[0] = 1
+    buckets[_hash(known[0]) & np.uint64(len(buckets) - 1)] = 0
+
+
+@jit
+def _step(node, bits, code_class, program, start, memory, may_forget, scratch):  # type: ignore[no-untyped-def]
+    """The node after a code point, _FOUND, or _FULL; remembers the step."""
+    stack, seen, stamp, target = scratch
+    steps, known, _, _ = memory
+    argument, membership = program[3], program[4]
+    classes = membership.shape[1]
+    stamp[0] += 1
+    if _close(program, start, known[node], bits, stack, seen, stamp[0]):
+        result = _FOUND
+    else:
+        target[:] = 0
+        if code_class < classes:
+            for index in range(1, stack[0] + 1):
+                state = stack[index]
+                if membership[argument[state], code_class]:
+                    after = program[1][state]
+                    target[after >> 6] |= np.uint64(1) << np.uint64(after & 63)
+        result = _node_of(target, memory)
+        if result == _FULL:
+            if not may_forget:
+                return _FULL
+            _forget(memory)
+            return _node_of(target, memory)
+    steps[node, bits * (classes + 1) + code_class] = result
+    return result
+
+
+@jit
+def _search(  # type: ignore[no-untyped-def]
+    data, offsets, valid, found, row, program, start, partition, slots, memory, may_forget
+):
+    """Fills `found` from `row` on; returns the row at which the memory was full, or the number of rows."""
+    cuts, classes_of, ascii_classes = partition
+    membership = program[4]
+    classes = membership.shape[1]
+    scratch = (
+        np.empty(len(program[0]) + 2, np.int32),
+        np.zeros(len(program[0]), np.int64),
+        np.zeros(1, np.int64),
+        np.zeros(memory[1].shape[1], np.uint64),
+    )
+    places = False
+    no = membership[0, 0] & False
+    for slot in slots:
+        places = places or slot >= 0
+    edge, edge_unicode = _bit(slots, _EDGE, True), _bit(slots, _EDGE_UNICODE, True)
+    edges = (edge | edge_unicode) != 0
+    steps = memory[0]
+    for current in range(row, len(found)):
+        if not valid[current]:
+            continue
+        begin, end = offsets[current], offsets[current + 1]
+        last = _last_terminator(data, begin, end) if places else end
+        position, node, previous, code_class = begin, 0, np.int32(-1), 0
+        # Whether the code point before is a word character, in both meanings, and whether a mark here has a base
+        word = word_unicode = base = no
+        while True:
+            # Between printable ASCII characters no line begins or ends, and a mark has no base to look for
+            while position < end and data[position] < 0x80:
+                byte = data[position]
+                if places and (byte < 0x20 or previous < 0x20 or previous >= 0x80):
+                    break
+                code_class = ascii_classes[byte]
+                bits = 0
+                if edges:
+                    bits = edge * (membership[WORD, code_class] != word)
+                    bits |= edge_unicode * (membership[WORD_UNICODE, code_class] != word_unicode)
+                following = steps[node, bits * (classes + 1) + code_class]
+                if following < 0:
+                    break
+                node = following
+                previous = np.int32(byte)
+                position += 1
+                if edges:
+                    word, word_unicode = membership[WORD, code_class], membership[WORD_UNICODE, code_class]
+                    base = membership[BASE, code_class]
+            after = position
+            code = np.int32(-1)
+            if position < end:
+                code, after = decode(data, position, end)
+                code_class = _class_of(code, cuts, classes_of, ascii_classes)
+            else:
+                code_class = classes
+            bits = 0
+            if places:
+                bits = _line_bits(slots, data, begin, end, last, position, previous, code)
+                if edges:
+                    plain = unicode = left = no
+                    if code >= 0:
+                        mark = membership[MARK, code_class] and base
+                        plain = membership[WORD, code_class] or mark
+                        unicode = membership[WORD_UNICODE, code_class] or mark
+                        left = membership[MARK, code_class] and base and code <= 0xFFFF
+                        if not membership[MARK, code_class]:
+                            base = membership[BASE, code_class]
+                        # Java looks back by UTF-16 unit, so a pair of surrogates ends the search for a base
+                        base = base & (code <= 0xFFFF)
+                    bits |= edge * (plain != word) | edge_unicode * (unicode != word_unicode)
+                    if code >= 0:
+                        word = membership[WORD, code_class] or left
+                        word_unicode = membership[WORD_UNICODE, code_class] or left
+            following = steps[node, bits * (classes + 1) + code_class]
+            if following == _UNKNOWN:
+                following = _step(node, bits, code_class, program, start, memory, may_forget, scratch)
+                if following == _FULL:
+                    return current
+            if following == _FOUND:
+                found[current] = True
+                break
+            if position >= end:
+                break
+            node = following
+            previous = code
+            position = after
+    return len(found)

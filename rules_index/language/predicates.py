@@ -1,0 +1,423 @@
+"""Nodes to a formula over predicates on attributes, in three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
+from rules_index.language import calls, constants
+from rules_index.language.analyser import FLIPPED, Analyser, Value
+from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
+from rules_index.language.evaluation import operations
+from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.nodes import Node
+from rules_index.language.patterns import is_only_java, like_prefix
+from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation
+
+_TRUE = ValueSet(False, (1,))
+_FALSE = ValueSet(True, (1,))
+CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
+_CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
+_STEPS_OF_CAST = 8
+"""Steps of work that a value of a list costs that has to be cast."""
+
+MOST_REMEMBERED = 1 << 16
+"""How many comparisons a compiler remembers."""
+
+
+def _is_plain(formula: Formula) -> bool:
+    """True for a predicate on a column, which says the same wherever it stands."""
+    return isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text is None
+
+
+def negate(formula: Formula) -> Formula:
+    """NOT of a formula, pushed into a single predicate."""
+    if isinstance(formula, Predicate):
+        null = formula.null if formula.null == Truth.NULL else Truth(1 - formula.null)
+        return Predicate(formula.attribute, formula.false, formula.true, null)
+    if isinstance(formula, Fixed):
+        return Fixed(formula.truth if formula.truth == Truth.NULL else Truth(1 - formula.truth))
+    return formula.operand if isinstance(formula, Not) else Not(formula)
+
+
+class Splitter:
+    """Turns the nodes of one rule into a formula."""
+
+    def __init__(self, analyser: Analyser, known: dict[Hashable, Formula] | None = None) -> None:
+        self.analyser = analyser
+        self.known = {} if known is None else known
+        self.zone = analyser.scope.time_zone
+
+    def rule(self, node: Node) -> Formula:
+        """The formula of a whole rule, which must be BOOLEAN as it stands."""
+        if node.kind not in CONDITIONS:
+            value = self.analyser.value(node)
+            if value.type not in (BOOLEAN, None):
+                raise self.analyser.error(
+                    "NOT_BOOLEAN", f"A rule must be a condition, and this is {name_of(value.type)}.", node
+                )
+            if value.type is None:
+                return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+        return self.formula(node)
+
+    def formula(self, node: Node) -> Formula:
+        """The formula of a node that must be BOOLEAN, or a STRING or NULL that Spark casts to it."""
+        kind = node.kind
+        if kind in ("and", "or"):
+            self._require_condition(node)
+            formulas = tuple(self.formula(child) for child in node.children)
+            return And(formulas) if kind == "and" else Or(formulas)
+        if kind == "not":
+            return negate(self.formula(node.children[0]))
+        if kind == "compare":
+            return self._remembered(node)
+        if kind == "distinct":
+            return self._distinct(node)
+        if kind == "between":
+            return self._between(node)
+        if kind == "in":
+            return self._in(node)
+        if kind == "like":
+            return self._like(node)
+        if kind == "rlike":
+            return self._rlike(node)
+        if kind == "is":
+            return self._is(node)
+        if kind == "call":
+            return self._call(node)
+        return self._whole(node)
+
+    def _require_condition(self, node: Node) -> None:
+        """Spark casts a STRING beside a condition, and not two STRINGs beside each other."""
+        first, second = node.children[:2]
+        if first.kind in CONDITIONS or second.kind in CONDITIONS:
+            return
+        if self.analyser.value(first).type == STRING and self.analyser.value(second).type == STRING:
+            raise self.analyser.error("NOT_BOOLEAN", "A condition is needed here, and this is STRING.", first)
+
+    def _whole(self, node: Node) -> Formula:
+        """A node as one Boolean attribute, evaluated whole."""
+        return self._boolean(self.analyser.value(node))
+
+    def _boolean(self, value: Value) -> Formula:
+        if value.type == NULL:
+            return Fixed(Truth.NULL)
+        if value.type == STRING:
+            return self._truth_of_text(value)
+        if value.type not in (BOOLEAN, None):
+            raise self.analyser.error(
+                "NOT_BOOLEAN", f"A condition is needed here, and this is {name_of(value.type)}.", value.node
+            )
+        tree = value.local
+        if isinstance(tree, Constant):
+            return _fixed(tree)
+        # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
+        form = OPERAND if value.type is None else "{}"
+        return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
+
+    def _truth_of_text(self, value: Value) -> Formula:
+        """A STRING where a condition is needed: Spark casts it."""
+        leaf = self.analyser.derived(value.node, BOOLEAN, "CAST({} AS BOOLEAN)")
+        return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
+
+    # Comparisons
+
+    def _remembered(self, node: Node) -> Formula:
+        """A comparison; one of a column and a literal is worked out once for all rules of the scope."""
+        left, right = node.children
+        if left.kind == "column" and right.kind == "literal":
+            key = (node.value, left.value, right.value)
+        elif left.kind == "literal" and right.kind == "column":
+            key = (FLIPPED[node.value], right.value, left.value)
+        else:
+            return self._comparison(node, node.value, left, right)
+        formula = self.known.get(key)
+        if formula is None:
+            formula = self._comparison(node, node.value, left, right)
+            if len(self.known) < MOST_REMEMBERED and _is_plain(formula):
+                self.known[key] = formula
+        return formula
+
+    def _comparison(self, node: Node, operator: str, left: Node, right: Node) -> Formula:
+        if left.kind == "row" and right.kind == "row" and operator in ("=", "<>", "<=>"):
+            formula = self._rows_equal(node, left, right)
+            if formula is not None:
+                return negate(formula) if operator == "<>" else formula
+        first, second = self.analyser.value(left), self.analyser.value(right)
+        return self.compare(node, operator, first, second) or self._whole(node)
+
+    def _distinct(self, node: Node) -> Formula:
+        left, right = node.children
+        formula = None
+        if left.kind == "row" and right.kind == "row":
+            formula = self._rows_equal(node, left, right)
+        if formula is None:
+            formula = self.compare(node, "<=>", self.analyser.value(left), self.analyser.value(right))
+        if formula is None:
+            return self._whole(node)
+        return formula if node.value else negate(formula)
+
+    def compare(self, node: Node, operator: str, left: Value, right: Value) -> Formula | None:
+        """A comparison as a predicate on the side that is not constant; None where it must be evaluated whole."""
+        common = self.analyser.common(node, left, right)
+        decided = self.analyser.decided(operator, left, right)
+        if decided is not None:
+            return Fixed(Truth(int(decided)))
+        if isinstance(left.local, Constant):
+            left, right, operator = right, left, FLIPPED[operator]
+        constant = right.local
+        if common is None or not isinstance(constant, Constant):
+            return None
+        if isinstance(left.local, Constant):
+            tree = operations.compared(operator, left.local, constant, common, self.zone)
+            return _fixed(tree) if isinstance(tree, Constant) else None
+        attribute = self.analyser.attribute(left)
+        if attribute is None:
+            return None
+        if constant.value is None:
+            if operator == "<=>" and not operations.is_sure(attribute.type, common):
+                return None
+            return self._with_null(operator, attribute)
+        coerced = constants.cast(constant, common, self.zone)
+        if coerced is None:
+            return None
+        bounds = constants.cut(attribute.type, coerced, self.zone)
+        if bounds is None:
+            return None
+        true = constants.comparison(operator, *bounds, attribute.type)
+        return Predicate(attribute, true, ~true, Truth.FALSE if operator == "<=>" else Truth.NULL)
+
+    def _with_null(self, operator: str, attribute: Expression) -> Formula:
+        """A comparison with NULL."""
+        if operator == "<=>":
+            return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
+        if operations.can_raise(attribute):
+            return Predicate(attribute, NOTHING, NOTHING, Truth.NULL)
+        return Fixed(Truth.NULL)
+
+    def _rows_equal(self, node: Node, left: Node, right: Node) -> Formula | None:
+        """Equality of two row values: every pair equal, two NULLs counting as equal."""
+        if len(left.children) != len(right.children):
+            raise self.analyser.error("TYPE_MISMATCH", "The two rows have different numbers of values.", node)
+        parts = []
+        for one, other in zip(left.children, right.children, strict=True):
+            first, second = self.analyser.value(one), self.analyser.value(other)
+            if first.type != second.type:
+                return None
+            part = self.compare(node, "<=>", first, second)
+            if part is None:
+                return None
+            parts.append(part)
+        return And(tuple(parts))
+
+    def _between(self, node: Node) -> Formula:
+        subject, low, high = (self.analyser.value(child) for child in node.children)
+        least = self.compare(node, ">=", subject, low)
+        most = self.compare(node, "<=", subject, high)
+        if least is None or most is None:
+            return self._whole(node)
+        if isinstance(least, Predicate) and isinstance(most, Predicate) and least.attribute == most.attribute:
+            both: Formula = Predicate(least.attribute, least.true & most.true, least.false | most.false, Truth.NULL)
+        else:
+            both = And((least, most))
+        return negate(both) if node.value else both
+
+    def _in(self, node: Node) -> Formula:
+        if node.children[0].kind == "row":
+            return self._row_in(node)
+        values = [self.analyser.value(child) for child in node.children]
+        common = self.analyser.common_of(node, values)
+        subject = values[0]
+        if common is None or isinstance(subject.local, Constant):
+            return self._whole(node)
+        attribute = self.analyser.attribute(subject)
+        if attribute is None:
+            return self._whole(node)
+        members = self._members(attribute.type, common, values[1:])
+        if members is None:
+            return self._whole(node)
+        true, has_null = members
+        formula = Predicate(attribute, true, NOTHING if has_null else ~true, Truth.NULL)
+        return negate(formula) if node.value else formula
+
+    def _members(self, column: Type, common: Type, values: list[Value]) -> tuple[ValueSet, bool] | None:
+        """The values of a column that are in a list of constants, and whether NULL is in the list."""
+        assert column is not None and common is not None
+        work = self.analyser.tokens.work
+        sets: list[ValueSet] = []
+        keys = []
+        has_null = False
+        for value in values:
+            if not isinstance(value.local, Constant):
+                return None
+            if not value.type == common == column:
+                work.spend(_STEPS_OF_CAST)
+            constant = constants.cast(value.local, common, self.zone)
+            if constant is None:
+                return None
+            if constant.value is None:
+                has_null = True
+                continue
+            if column == common:
+                keys.append(constants.key_of(constant))
+                continue
+            bounds = constants.cut(column, constant, self.zone)
+            if bounds is None:
+                return None
+            sets.append(interval(*bounds))
+        members = union([points(keys), *sets]) if sets else points(keys)
+        return constants.clamp(members, column), has_null
+
+    def _row_in(self, node: Node) -> Formula:
+        """`(a, b) IN ((1, 2), (3, 4))` as alternatives, where every list item is a row."""
+        left, *rows = node.children
+        alternatives = []
+        for row in rows:
+            part = self._rows_equal(node, left, row) if row.kind == "row" else None
+            if part is None:
+                return self._whole(node)
+            alternatives.append(part)
+        return negate(Or(tuple(alternatives))) if node.value else Or(tuple(alternatives))
+
+    # Patterns
+
+    def _like(self, node: Node) -> Formula:
+        word, negated, quantifier, escape = node.value
+        value = self.analyser.value(node.children[0])
+        subject = self.analyser.subject(node.children[0], value)
+        if subject is None or isinstance(subject, Constant):
+            return self._whole(node)
+        parts = [self._match(subject, child, escape, word == "ILIKE") for child in node.children[1:]]
+        if negated:
+            parts = [negate(part) for part in parts]
+        if len(parts) == 1:
+            return parts[0]
+        return And(tuple(parts)) if quantifier == "ALL" else Or(tuple(parts))
+
+    def _match(self, subject: Expression, pattern_node: Node, escape: str, ignore_case: bool) -> Formula:
+        """One LIKE: an interval of strings where the pattern is a prefix, else a matcher's answer."""
+        pattern = self.analyser.pattern(pattern_node)
+        if pattern is None:
+            return self._with_null("=", subject)
+        self.analyser.check_like(pattern, escape, ignore_case, pattern_node)
+        prefix = None if ignore_case else like_prefix(pattern, escape)
+        if prefix is not None:
+            text, exact = prefix
+            true = _equal_to(text) if exact else starting_with(text.encode())
+            return Predicate(subject, constants.clamp(true, STRING), ~constants.clamp(true, STRING), Truth.NULL)
+        attribute = Operation("like", (subject,), BOOLEAN, (pattern, escape, ignore_case))
+        return Predicate(attribute, _TRUE, _FALSE, Truth.NULL)
+
+    def _rlike(self, node: Node) -> Formula:
+        value = self.analyser.value(node.children[0])
+        subject = self.analyser.subject(node.children[0], value)
+        if subject is None or isinstance(subject, Constant):
+            return self._whole(node)
+        pattern = self.analyser.pattern(node.children[1])
+        if pattern is None:
+            return self._with_null("=", subject)
+        self.analyser.check_rlike(pattern, node.children[1])
+        if is_only_java(pattern):
+            return self._whole(node)
+        formula = Predicate(Operation("rlike", (subject,), BOOLEAN, (pattern,)), _TRUE, _FALSE, Truth.NULL)
+        return negate(formula) if node.value else formula
+
+    # NULL and truth tests, calls
+
+    def _is(self, node: Node) -> Formula:
+        word, negated = node.value
+        child = node.children[0]
+        if word == "NULL" and child.kind not in CONDITIONS:
+            formula = self._is_null(self.analyser.value(child))
+            return negate(formula) if negated else formula
+        inner = self.formula(child)
+        if isinstance(inner, Fixed):
+            found = (
+                inner.truth
+                == {"TRUE": Truth.TRUE, "FALSE": Truth.FALSE, "UNKNOWN": Truth.NULL, "NULL": Truth.NULL}[word]
+            )
+            return Fixed(Truth(int(found != negated)))
+        if not isinstance(inner, Predicate):
+            return self._whole(node)
+        formula = _truth_test(inner, word)
+        return negate(formula) if negated else formula
+
+    def _is_null(self, value: Value) -> Formula:
+        if isinstance(value.local, Constant):
+            return Fixed(Truth(int(value.local.value is None)))
+        attribute = self.analyser.attribute(value)
+        if attribute is None:
+            tree = Operation("is_null", (value.local,), BOOLEAN) if isinstance(value.local, Leaf) else None
+            if tree is None:
+                leaf = self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL")
+                return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
+            return Predicate(tree, _TRUE, _FALSE, Truth.NULL)
+        return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
+
+    def _call(self, node: Node) -> Formula:
+        """A function call that stands for an operator, or any other as one Boolean attribute."""
+        value = self.analyser.value(node)
+        name = node.value
+        if name in _CALLS:
+            return self.formula(calls.as_operator(self.analyser, node))
+        if name in ("isnull", "isnotnull"):
+            formula = self._is_null(self.analyser.value(node.children[0]))
+            return formula if name == "isnull" else negate(formula)
+        if name == "equal_null":
+            first, second = (self.analyser.value(child) for child in node.children)
+            return self.compare(node, "<=>", first, second) or self._boolean(value)
+        if name == "isnan":
+            attribute = self.analyser.attribute(self.analyser.value(node.children[0]))
+            if attribute is not None and is_float(attribute.type):
+                true = ValueSet(False, (NAN_KEY,))
+                return Predicate(attribute, true, ~true, Truth.FALSE)
+        if name in ("startswith", "contains", "endswith"):
+            return self._affix(node) or self._boolean(value)
+        return self._boolean(value)
+
+    def _affix(self, node: Node) -> Formula | None:
+        """`startswith`, `contains` and `endswith` of a STRING and a constant."""
+        text, part = (self.analyser.value(child) for child in node.children)
+        if text.type != STRING or text.collated or part.type != STRING or not isinstance(part.local, Constant):
+            return None
+        attribute = self.analyser.attribute(text)
+        if attribute is None or isinstance(attribute, Constant):
+            return None
+        if part.local.value is None:
+            return self._with_null("=", attribute)
+        wanted = str(part.local.value)
+        if node.value == "startswith":
+            true = constants.clamp(starting_with(wanted.encode()), STRING)
+            return Predicate(attribute, true, ~true, Truth.NULL)
+        pattern = (
+            "%" + "".join("\\" + c if c in "%_\\" else c for c in wanted) + ("%" if node.value == "contains" else "")
+        )
+        return Predicate(Operation("like", (attribute,), BOOLEAN, (pattern, "\\", False)), _TRUE, _FALSE, Truth.NULL)
+
+
+def _fixed(constant: Constant) -> Fixed:
+    """A constant truth value."""
+    return Fixed(Truth.NULL if constant.value is None else Truth(int(constant.value)))
+
+
+def _truth_test(predicate: Predicate, word: str) -> Predicate:
+    """`predicate IS TRUE`, `IS FALSE` or `IS UNKNOWN` on the same attribute."""
+    if word in ("UNKNOWN", "NULL"):
+        true = ~(predicate.true | predicate.false)
+        wanted = Truth.NULL
+    else:
+        true = predicate.true if word == "TRUE" else predicate.false
+        wanted = Truth.TRUE if word == "TRUE" else Truth.FALSE
+    true = constants.clamp(true, predicate.attribute.type)
+    return Predicate(predicate.attribute, true, ~true, Truth(int(predicate.null == wanted)))
+
+
+def _equal_to(text: str) -> ValueSet:
+    return points([text.encode()])
+
+
+def starting_with(prefix: bytes) -> ValueSet:
+    """The strings that start with a prefix (UTF-8, so that a last byte can always be raised)."""
+    if not prefix:
+        return EVERYTHING
+    return interval(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))

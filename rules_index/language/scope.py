@@ -1,0 +1,92 @@
+"""What a rule may name: the columns of its scope, their types, and the session's time zone."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rules_index.errors import RuleError
+from rules_index.language.coercion import Type, normalise
+from rules_index.language.typed import Leaf
+from rules_index.names import column_key, field_key
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The columns that rules of one scope may name, and the zone of timestamps written without one."""
+
+    schema: pa.Schema
+    time_zone: str = "UTC"
+    _columns: dict[Hashable, list[str]] = field(init=False, repr=False, compare=False)
+    _types: dict[str, Type] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        columns: dict[Hashable, list[str]] = {}
+        for name in self.schema.names:
+            columns.setdefault(column_key(name), []).append(name)
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "_types", {each.name: normalise(each.type) for each in self.schema})
+
+    def has(self, name: str) -> bool:
+        """True where a column is called so, in any case of letters."""
+        return column_key(name) in self._columns
+
+    def leaf(self, path: str, data_type: pa.DataType) -> Leaf:
+        """The leaf of a column or nested field; where a column is called `a.b`, the field b of a is `` `a`.b ``."""
+        if "." in path and path[0] != "`" and self.has(path):
+            first, _, rest = path.partition(".")
+            path = f"`{first}`.{rest}"
+        return Leaf(path, data_type)
+
+    def column(self, name: str, position: int) -> tuple[str, Type]:
+        """The column's own spelling and its type (None where only Spark knows it)."""
+        found = self._columns.get(column_key(name))
+        if found is None:
+            hint = _hint(name, self.schema.names)
+            raise RuleError("UNKNOWN_COLUMN", f"There is no column {_shown(name)}{hint}", position)
+        if len(found) > 1:
+            raise RuleError(
+                "AMBIGUOUS_COLUMN",
+                f"The name {name!r} fits {len(found)} columns ({', '.join(found)}), and case makes no difference.",
+                position,
+            )
+        return found[0], self._types[found[0]]
+
+
+_LONGEST_SHOWN = 100
+"""Most letters of an unknown name that are shown, or compared with those that are known."""
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= _LONGEST_SHOWN else name[: _LONGEST_SHOWN - 3] + "...")
+
+
+def _hint(name: str, known: Sequence[str]) -> str:
+    """The end of a sentence that may propose a known name for one that is not."""
+    lower = {each.lower(): each for each in known[:2000] if len(each) <= _LONGEST_SHOWN}
+    close = difflib.get_close_matches(name[:_LONGEST_SHOWN].lower(), lower, n=1, cutoff=0.5)
+    return f"; did you mean {lower[close[0]]!r}?" if close else "."
+
+
+def quote(part: str) -> str:
+    """One part of a column's path, in back-quotes where a dot or a back-quote in it could mislead."""
+    return "`" + part.replace("`", "``") + "`" if "." in part or "`" in part else part
+
+
+def field_of(struct: pa.StructType, name: str, position: int) -> tuple[str, Type]:
+    """The spelling and type of a struct's field, by its name in any case of letters."""
+    found = [each for each in struct if field_key(each.name) == field_key(name)]
+    if not found:
+        hint = _hint(name, struct.names)
+        raise RuleError("UNKNOWN_COLUMN", f"There is no field {_shown(name)}{hint}", position)
+    if len(found) > 1:
+        raise RuleError("AMBIGUOUS_COLUMN", f"The name {name!r} fits {len(found)} fields of the struct.", position)
+    return found[0].name, normalise(found[0].type)
+
+
+def path_of(parts: Sequence[str]) -> str:
+    """The path of a column or nested field as leaves are named."""
+    return ".".join(quote(part) for part in parts)

@@ -1,0 +1,164 @@
+"""Expressions and types as JSON values and back, for the artifact; what comes back is checked strictly."""
+
+from __future__ import annotations
+
+import base64
+import math
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from rules_index.language.typed import Constant, Expression, Leaf, Operation
+
+_DEPTH_LIMIT = 200
+_ARROW = "arrow:"
+_PLAIN: dict[str, pa.DataType] = {
+    "bool": pa.bool_(),
+    "int8": pa.int8(),
+    "int16": pa.int16(),
+    "int32": pa.int32(),
+    "int64": pa.int64(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date32": pa.date32(),
+    "null": pa.null(),
+}
+_NAMES = {data_type: name for name, data_type in _PLAIN.items()}
+_PARAMETERS: dict[str, tuple[type, ...]] = {"like": (str, str, bool), "rlike": (str,)}
+_OPERANDS: dict[str, tuple[int, int | None]] = {
+    **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>", "nullif"), (2, 2)),
+    **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike"), (1, 1)),
+    **dict.fromkeys(("and", "or", "in"), (2, None)),
+    "case": (3, None),
+    "coalesce": (1, None),
+}
+
+
+def type_to_json(data_type: pa.DataType) -> str:
+    """A type's short name, such as `decimal128(10,2)` or `timestamp[us,tz=UTC]`; of types that rules can only ask for
+    NULL, such as arrays, Arrow's own bytes."""
+    if data_type in _NAMES:
+        return _NAMES[data_type]
+    if pa.types.is_decimal128(data_type):
+        return f"decimal128({data_type.precision},{data_type.scale})"
+    if pa.types.is_timestamp(data_type) and data_type.unit == "us":
+        return f"timestamp[us,tz={data_type.tz}]" if data_type.tz else "timestamp[us]"
+    schema = pa.schema([pa.field("", data_type)]).serialize()
+    return _ARROW + base64.b64encode(schema).decode()
+
+
+def type_from_json(name: Any) -> pa.DataType:
+    """The type of a short name; ValueError for anything else."""
+    if not isinstance(name, str):
+        raise ValueError(f"A type's name is text, not {name!r:.60}.")
+    if name in _PLAIN:
+        return _PLAIN[name]
+    if found := re.fullmatch(r"decimal128\((\d{1,2}),(\d{1,2})\)", name):
+        precision, scale = int(found[1]), int(found[2])
+        if 1 <= precision <= 38 and scale <= precision:
+            return pa.decimal128(precision, scale)
+    if found := re.fullmatch(r"timestamp\[us(?:,tz=([^\[\],\x00]{1,64}))?\]", name):
+        return pa.timestamp("us", found[1])
+    if name.startswith(_ARROW):
+        schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(name[len(_ARROW) :], validate=True)))
+        if len(schema) == 1:
+            return schema.field(0).type
+    raise ValueError(f"{name!r:.60} is not the name of a type.")
+
+
+def to_json(expression: Expression) -> list[Any]:
+    """An expression as nested lists that `json` can write."""
+    match expression:
+        case Leaf(name, data_type, text):
+            return ["leaf", name, type_to_json(data_type), text]
+        case Constant(value, data_type):
+            return ["constant", _value_to_json(value), type_to_json(data_type)]
+        case Operation(name, operands, data_type, parameters):
+            return ["operation", name, type_to_json(data_type), list(parameters), *map(to_json, operands)]
+
+
+def from_json(value: Any) -> Expression:
+    """The expression that `to_json` wrote; ValueError for anything malformed."""
+    return _read(value, 0)
+
+
+def _value_to_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"hex": value.hex()}
+    if isinstance(value, float):
+        return {"float": value.hex()}
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"int": str(value)}
+    return value
+
+
+def _read(value: Any, depth: int) -> Expression:
+    if depth > _DEPTH_LIMIT:
+        raise ValueError(f"An expression is nested more than {_DEPTH_LIMIT} deep.")
+    if not isinstance(value, list) or not value:
+        raise ValueError(f"An expression is a list, not {value!r:.60}.")
+    match value:
+        case ["leaf", str(name), data_type, str() | None as text]:
+            return Leaf(name, type_from_json(data_type), text)
+        case ["constant", constant, data_type]:
+            return _read_constant(constant, type_from_json(data_type))
+        case ["operation", str(name), data_type, list(parameters), *operands]:
+            children = tuple(_read(operand, depth + 1) for operand in operands)
+            return _operation(name, children, type_from_json(data_type), tuple(parameters))
+    raise ValueError(f"{value!r:.60} is not an expression.")
+
+
+def _operation(
+    name: str, operands: tuple[Expression, ...], data_type: pa.DataType, parameters: tuple[Any, ...]
+) -> Operation:
+    if name not in _OPERANDS:
+        raise ValueError(f"{name!r:.60} is not an operation.")
+    least, most = _OPERANDS[name]
+    if len(operands) < least or (most is not None and len(operands) > most):
+        raise ValueError(f"The operation {name} has {len(operands)} operands.")
+    if name == "case" and len(operands) % 2 == 0:
+        raise ValueError("The operation case lacks its else.")
+    kinds = _PARAMETERS.get(name, ())
+    if len(parameters) != len(kinds) or any(type(p) is not k for p, k in zip(parameters, kinds, strict=True)):
+        raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
+    return Operation(name, operands, data_type, parameters)
+
+
+def _read_constant(value: Any, data_type: pa.DataType) -> Constant:
+    t = pa.types
+    match value:
+        case None:
+            return Constant(None, data_type)
+        case bool() if t.is_boolean(data_type):
+            return Constant(value, data_type)
+        case str() if t.is_string(data_type):
+            return Constant(value, data_type)
+        case {"hex": str(text)} if t.is_binary(data_type) and len(value) == 1:
+            return Constant(bytes.fromhex(text), data_type)
+        case {"float": str(text)} if t.is_floating(data_type) and len(value) == 1:
+            return Constant(_float(text, data_type), data_type)
+        case {"int": str(text)} if len(value) == 1 and re.fullmatch(r"-?\d{1,39}", text):
+            if _holds(data_type, int(text)):
+                return Constant(int(text), data_type)
+    raise ValueError(f"{value!r:.60} is not a constant of type {data_type}.")
+
+
+def _float(text: str, data_type: pa.DataType) -> float:
+    number = float.fromhex(text)
+    if pa.types.is_float32(data_type) and math.isfinite(number) and pa.scalar(number, data_type).as_py() != number:
+        raise ValueError(f"{text} is not a FLOAT.")
+    return number
+
+
+def _holds(data_type: pa.DataType, number: int) -> bool:
+    """Whether an integer is a constant's value of the type."""
+    t = pa.types
+    if t.is_decimal(data_type):
+        return abs(number) < 10**data_type.precision
+    if t.is_integer(data_type) or t.is_date32(data_type) or t.is_timestamp(data_type):
+        bits = data_type.bit_width
+        return -(1 << (bits - 1)) <= number < 1 << (bits - 1)
+    return False

@@ -1,0 +1,193 @@
+"""Spark SQL's spelling of types, read as Arrow types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from rules_index.errors import RuleError
+from rules_index.language.nodes import MAX_VALUE_DEPTH, too_deep
+from rules_index.language.tokens import NUMBER, STRING
+
+if TYPE_CHECKING:
+    from rules_index.language.parser import Parser
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+"""TIMESTAMP: an instant, whatever the session's zone."""
+TIMESTAMP_NTZ = pa.timestamp("us")
+"""TIMESTAMP_NTZ: a local date and time."""
+DAY_INTERVAL = pa.duration("us")
+"""Day-time intervals of any fields."""
+MONTH_INTERVAL = pa.month_day_nano_interval()
+"""Year-month intervals of any fields."""
+TIME = pa.time64("us")
+"""TIME of day."""
+
+_NAMES = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "BYTE": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "SHORT": pa.int16(),
+    "INT": pa.int32(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "LONG": pa.int64(),
+    "FLOAT": pa.float32(),
+    "REAL": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "DATE": pa.date32(),
+    "TIMESTAMP_LTZ": TIMESTAMP,
+    "TIMESTAMP_NTZ": TIMESTAMP_NTZ,
+    "BINARY": pa.binary(),
+    "VOID": pa.null(),
+}
+_DECIMAL = frozenset(("DECIMAL", "DEC", "NUMERIC"))
+_LONGEST_SIZE = 9
+"""Most digits of a length, precision or scale."""
+_YEAR_FIELDS = frozenset(("YEAR", "MONTH"))
+_DAY_FIELDS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
+
+
+def read_type(parser: Parser) -> pa.DataType | None:
+    """The type at the parser's cursor, which moves behind it; None for one that Arrow has no word for."""
+    tokens = parser.tokens
+    kinds, first = tokens.kinds, parser.at
+    kind = kinds[first]
+    parser.at += 1
+    known = _NAMES.get(kind)
+    if known is not None and kinds[parser.at] != "(":
+        return known
+    if kind in _DECIMAL:
+        return _decimal(parser, first)
+    if kind == "TIMESTAMP":
+        return _timestamp(parser)
+    if kind == "STRING":
+        if kinds[parser.at] == "COLLATE":
+            parser.at += 2
+            return None
+        return pa.string()
+    if kind in ("CHAR", "VARCHAR", "CHARACTER"):
+        parser.expect("(", f"{kind} needs its length in brackets here.")
+        _integer(parser)
+        parser.expect(")", "A closing bracket is missing here.")
+        return pa.string()
+    if kind == "TIME":
+        if kinds[parser.at] == "(":
+            parser.at += 1
+            _integer(parser)
+            parser.expect(")", "A closing bracket is missing here.")
+        return TIME
+    if kind == "VARIANT":
+        return None
+    if kind == "INTERVAL":
+        return _interval(parser)
+    if kind in ("ARRAY", "MAP", "STRUCT"):
+        parser.level += 1
+        if parser.level > MAX_VALUE_DEPTH:
+            raise too_deep(tokens, first)
+        nested = _nested(parser, kind)
+        parser.level -= 1
+        return nested
+    spelling = tokens.spelling(first)
+    raise RuleError("SYNTAX", f"{spelling or 'Nothing'} is not a type of Spark SQL.", tokens.starts[first])
+
+
+def _integer(parser: Parser) -> int:
+    spelling = parser.tokens.spelling(parser.at)
+    if parser.tokens.kinds[parser.at] != NUMBER or not spelling.isdigit() or len(spelling) > _LONGEST_SIZE:
+        raise parser.unexpected("A whole number of at most 9 digits belongs here.")
+    parser.at += 1
+    return int(parser.tokens.spelling(parser.at - 1))
+
+
+def _decimal(parser: Parser, first: int) -> pa.DataType | None:
+    precision, scale = 10, 0
+    if parser.tokens.kinds[parser.at] == "(":
+        parser.at += 1
+        precision = _integer(parser)
+        if parser.tokens.kinds[parser.at] == ",":
+            parser.at += 1
+            scale = _integer(parser)
+        parser.expect(")", "A closing bracket is missing here.")
+    if precision == scale == 0:
+        return None
+    if not 1 <= precision <= 38 or scale > precision:
+        raise RuleError(
+            "SYNTAX",
+            f"DECIMAL({precision}, {scale}) is not a type: the precision is 1 to 38, the scale at most the precision.",
+            parser.tokens.starts[first],
+        )
+    return pa.decimal128(precision, scale)
+
+
+def _timestamp(parser: Parser) -> pa.DataType:
+    words = parser.tokens.kinds[parser.at : parser.at + 3]
+    if words[:1] in (["WITH"], ["WITHOUT"]) and words[1:] == ["TIME", "ZONE"]:
+        parser.at += 3
+        return TIMESTAMP_NTZ if words[0] == "WITHOUT" else TIMESTAMP
+    return TIMESTAMP
+
+
+def _interval(parser: Parser) -> pa.DataType | None:
+    kinds = parser.tokens.kinds
+    field = kinds[parser.at]
+    for fields, data_type in ((_YEAR_FIELDS, MONTH_INTERVAL), (_DAY_FIELDS, DAY_INTERVAL)):
+        if field in fields:
+            parser.at += 1
+            if kinds[parser.at] == "TO" and kinds[parser.at + 1] in fields:
+                parser.at += 2
+            return data_type
+    return None
+
+
+def _nested(parser: Parser, kind: str) -> pa.DataType | None:
+    """ARRAY<t>, MAP<k, v> or STRUCT<name: t, ...>; None where a part is None."""
+    if kind == "STRUCT" and parser.tokens.kinds[parser.at] == "<>":
+        parser.at += 1
+        return pa.struct([])
+    parser.expect("<", f"{kind} needs its types in angle brackets here.")
+    if kind == "ARRAY":
+        item = read_type(parser)
+        _close(parser)
+        return None if item is None else pa.list_(item)
+    if kind == "MAP":
+        key = read_type(parser)
+        parser.expect(",", "MAP needs the type of its values here.")
+        value = read_type(parser)
+        _close(parser)
+        return None if key is None or value is None else pa.map_(key, value)
+    fields: list[tuple[str, pa.DataType | None]] = []
+    while True:
+        fields.append(_field(parser))
+        if parser.tokens.kinds[parser.at] != ",":
+            break
+        parser.at += 1
+    _close(parser)
+    known = [(name, data_type) for name, data_type in fields if data_type is not None]
+    return pa.struct(known) if len(known) == len(fields) else None
+
+
+def _field(parser: Parser) -> tuple[str, pa.DataType | None]:
+    tokens = parser.tokens
+    if not tokens.is_name(parser.at):
+        raise parser.unexpected("The name of a field belongs here.")
+    name = tokens.name(parser.at)
+    parser.at += 1
+    parser.at += tokens.kinds[parser.at] == ":"
+    data_type = read_type(parser)
+    if tokens.kinds[parser.at] == "NOT" and tokens.kinds[parser.at + 1] == "NULL":
+        parser.at += 2
+    if tokens.kinds[parser.at] == "COMMENT" and tokens.kinds[parser.at + 1] == STRING:
+        parser.at += 2
+    return name, data_type
+
+
+def _close(parser: Parser) -> None:
+    """Take one closing angle bracket, also from `>>` and `>>>`, which nested types end in."""
+    tokens, at = parser.tokens, parser.at
+    if tokens.kinds[at] in (">>", ">>>"):
+        tokens.kinds[at] = tokens.kinds[at][1:]
+        return
+    parser.expect(">", "A closing angle bracket is missing here.")
