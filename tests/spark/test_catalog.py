@@ -40,11 +40,11 @@ CODE = """
 import sys
 from pathlib import Path
 from pipelines.compile import compile_scopes
-from pipelines.config import load_configuration
+from pipelines.settings.configuration import load_configuration
 from pipelines.initialise import initialise
 from pipelines.join import join_is_due, join_streams
 from pipelines.lint import lint_scopes
-from pipelines.session import open_session
+from pipelines.spark.session import open_session
 from pipelines.sql import statement_result
 from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream

@@ -175,8 +175,8 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
     """The system refuses more than 64 KiB a file, as it refuses any byte more on a full disk."""
     code = f"""
 import resource, numpy as np, pyarrow as pa
-from rules_index.compile import compile_rules
-from rules_index.tagged_files import Task, write_files
+from rules_index.compiling.compile import compile_rules
+from rules_index.workers.tagged_files import Task, write_files
 table = pa.table({{"x": np.random.default_rng(1).random(50_000)}})
 rules = pa.table({{"rule_id": ["a"], "expression": ["x > 0.5"]}})
 compiled = compile_rules(rules, table.schema)
