@@ -49,7 +49,9 @@ from benchmarks.measured import (
 )
 from benchmarks.report import machine, print_table, short
 from benchmarks.workload import PREDICATES, VALUES
-from rules_index.engines import ENGINES, SAMPLE_ROWS, Conjunctions, build
+from rules_index.index.build import SAMPLE_ROWS, build
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.registry import ENGINES
 
 SEED = 7
 ROWS = 1 << 18

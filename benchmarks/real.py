@@ -44,7 +44,8 @@ from benchmarks.measured import (
     time_in_turn,
 )
 from benchmarks.report import machine, print_table
-from rules_index.engines import ENGINES, Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.registry import ENGINES
 
 SEED = 7
 ARROW = "auto from Arrow"

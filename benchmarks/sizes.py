@@ -18,7 +18,10 @@ from benchmarks.kinds import KINDS
 from benchmarks.measured import AUTO
 from benchmarks.memory import cost, cost_cells
 from benchmarks.report import machine, print_table
-from rules_index.engines import ENGINES, SAMPLE_ROWS, Conjunctions, Engine, Scan, build
+from rules_index.index.build import SAMPLE_ROWS, build
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.engine import Engine
+from rules_index.index.registry import ENGINES
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -53,7 +56,7 @@ def _measure(name: str, kind: str, rules: int, matches: float) -> tuple[float, i
     return seconds, sum(array.nbytes for array in engine.arrays.values()), most
 
 
-def _ready(name: str, c: Conjunctions, codes: np.ndarray) -> Engine | Scan:
+def _ready(name: str, c: Conjunctions, codes: np.ndarray) -> Engine:
     """An engine that has matched a row, which is when all of it is there."""
     engine, _ = build(c, name, codes)
     if name != "scan":

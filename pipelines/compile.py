@@ -44,7 +44,7 @@ from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.scratch import indexes_folder
 from pipelines.spark.analyse import spark_analyser
 from pipelines.workspace import Workspace
-from rules_index.compiling.compile import FORMAT_VERSION
+from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.memory import release_freed_memory
 
 if TYPE_CHECKING:

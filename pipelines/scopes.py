@@ -100,7 +100,7 @@ class JoinScope(Scope):
         """The sources side by side, read without their files."""
         from pyspark.sql import functions
 
-        from pipelines.writing.quarantine import quoted
+        from pipelines.spark.sql_text import quoted
 
         joined: DataFrame | None = None
         for stream in self.streams:

@@ -8,14 +8,14 @@ the JVM itself holds that of its folder, for it may outlive the process that sta
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-from pipelines.spark.runtime import temporary_folder
 
 try:
     import fcntl
@@ -38,6 +38,27 @@ def scratch_folder() -> Path:
     folder = Path(named)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+def temporary_folder() -> Path:
+    """This user's folder in the system's temporary one, made where it is missing; mode 0700.
+
+    Where somebody else made it or can write to it, a folder of this process's own.
+    """
+    user = os.getuid()
+    folder = Path(tempfile.gettempdir()) / f"deltatag-{user}"
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    # Whoever can write here can have us run code, or overwrite files through links: only our own folder will do.
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
+        return _process_folder()
+    return folder
+
+
+@functools.cache
+def _process_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="deltatag-"))
 
 
 def indexes_folder() -> Path:

@@ -115,7 +115,7 @@ def _repeated(written: Written, join: Join, tagged: DataFrame) -> int:
 
 def _column(stream: str, column: str) -> str:
     """A stream's column within a joined row, as Spark SQL names it."""
-    from pipelines.writing.quarantine import quoted
+    from pipelines.spark.sql_text import quoted
 
     return f"{quoted(stream)}.{quoted(column)}"
 

@@ -132,7 +132,8 @@ def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
 def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
     from pyspark.sql import functions
 
-    from pipelines.writing.quarantine import quoted, sound
+    from pipelines.spark.sql_text import quoted
+    from pipelines.writing.quarantine import sound
 
     spark = workspace.spark
     flags = {"refused": ~sound(spark, stream.key, stream.checks)}

@@ -66,7 +66,7 @@ def _nothing_written() -> dict[str, Any]:
 
 
 def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
-    from pipelines.writing.quarantine import quoted
+    from pipelines.spark.sql_text import quoted
 
     tagged = written.frame(tagged_table(stream))
     measures: dict[str, Any] = dict(written.row_measures(tagged, {}))
@@ -105,7 +105,7 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     """rules_version, rule_id, matches and a checksum of the rows' keys, one row for each rule."""
     from pyspark.sql import functions as f
 
-    from pipelines.writing.quarantine import quoted
+    from pipelines.spark.sql_text import quoted
     from pipelines.writing.tables import matches_keys
 
     keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []

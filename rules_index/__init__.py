@@ -6,8 +6,8 @@ from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
 from rules_index.implication.union import implied_by_union
 from rules_index.implication.widening import ColumnRange, WideConjunction, Widened, widen
-from rules_index.index.artifact import load, loads
 from rules_index.index.compiled import CompiledRules
+from rules_index.index.loading import load, loads
 
 __all__ = [
     "ArtifactError",

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rules_index.engines import Asc
+from rules_index.engines.asc.engine import Asc
 from rules_index.index.engine import MEASURED
 from rules_index.kernels.match import Index
 

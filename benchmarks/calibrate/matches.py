@@ -11,7 +11,10 @@ import numpy as np
 
 from benchmarks.calibrate.steps import nanoseconds
 from benchmarks.kinds import KINDS
-from rules_index.engines import SAMPLE_ROWS, Asc, BETree, Conjunctions
+from rules_index.engines.asc.engine import Asc
+from rules_index.engines.be_tree.engine import BETree
+from rules_index.index.build import SAMPLE_ROWS
+from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.layout import BLOCK_ROWS
 from rules_index.index.planner.access_plan import Choice, Planner, expected, placement, sampled
 from rules_index.index.planner.costs import Costs, measured_costs

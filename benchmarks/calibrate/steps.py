@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from benchmarks.report import median
-from rules_index.engines.trees import BETree
+from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.layout import BLOCK_ROWS, Placement
 from rules_index.index.planner import CHUNK_ROWS, Costs

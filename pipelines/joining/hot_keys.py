@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.writing.quarantine import quoted
+from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
 
 if TYPE_CHECKING:

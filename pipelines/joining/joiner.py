@@ -47,9 +47,9 @@ from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.source import Position, Source, position_from_plan, slice_schema
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
+from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
 from pipelines.writing.matching import Matcher, check_inputs
-from pipelines.writing.quarantine import quoted
 from pipelines.writing.table_order import Order
 from pipelines.writing.tables import app_of, append_once, fields_of, give_up, prepare_table, written_rows
 from rules_index.join import JoinIndex

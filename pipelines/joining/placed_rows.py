@@ -19,8 +19,8 @@ from pipelines.joining.hot_keys import hot_keys
 from pipelines.joining.shuffle import flat, partitions, shuffled, united
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.sources.sample import source_sample
+from pipelines.spark.sql_text import quoted
 from pipelines.writing.matching import bound_batches
-from pipelines.writing.quarantine import quoted
 from rules_index.index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 

@@ -32,7 +32,7 @@ from pipelines.joining import hot_keys
 from pipelines.joining.hot_keys import HotKey, key_columns, placed_slices
 from pipelines.lake.schema import CHAR_TYPE, plain_schema
 from pipelines.spark.arrow_batches import map_batches
-from pipelines.writing.quarantine import quoted
+from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_column
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
 from pipelines.recovery.culprits import MOST_ASKED, Search
 from pipelines.writing.tables import app_of, give_up, is_done
 from rules_index import RulesIndexError
-from rules_index.compiling.conjunctions import leaves_of
+from rules_index.language.typed import leaves_of
 
 if TYPE_CHECKING:
     import rules_index as ri

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
 from pipelines.settings.configuration import Stream, is_catalog_name
-from rules_index.engines import SAMPLE_ROWS
+from rules_index.index.build import SAMPLE_ROWS
 
 if TYPE_CHECKING:
     from rules_index.index.code_matrix import Sample

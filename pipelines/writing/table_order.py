@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from pipelines.writing.quarantine import quoted
+from pipelines.spark.sql_text import quoted
 from rules_index.workers.delta_files import INDEXED_LEAVES
 
 if TYPE_CHECKING:

@@ -27,9 +27,10 @@ from pipelines.lake.tables import (
 )
 from pipelines.settings.configuration import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
+from pipelines.spark.sql_text import quoted
 from pipelines.writing.direct import Written, codec, discard, folder_of, layout_of, write_files
 from pipelines.writing.matching import Matcher
-from pipelines.writing.quarantine import quoted, reason, sound
+from pipelines.writing.quarantine import reason, sound
 from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
 from rules_index.workers.delta_files import Layout
 from rules_index.workers.spark_worker import Counts

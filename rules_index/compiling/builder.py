@@ -9,15 +9,7 @@ import numpy as np
 
 from rules_index.arrays import offsets_of, places
 from rules_index.compiling.attribute_order import AttributeUses
-from rules_index.compiling.conjunctions import (
-    Conjunction,
-    Expansion,
-    Gate,
-    Literal,
-    can_raise,
-    leaves_of,
-    predicates_of,
-)
+from rules_index.compiling.conjunctions import Conjunction, Expansion, Gate, Literal, can_raise, predicates_of
 from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
 from rules_index.compiling.rule_columns import Rejects, RuleColumns
@@ -29,7 +21,7 @@ from rules_index.errors import RuleError
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.kernels.sets import number_literals
 from rules_index.language.formula import Formula
-from rules_index.language.typed import Expression, Leaf, authors_text
+from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
 
 Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]
 """Given derived leaves, tells for each None or why Spark refuses it: a sentence, or an error with its own code."""

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.compiling.builder import Analyse, Flattener
-from rules_index.compiling.conjunctions import leaves_of
 from rules_index.compiling.fingerprint import fingerprint
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.templates.template_compiler import RulesTogether
 from rules_index.compiling.validity import validity
-from rules_index.engines import ENGINES, build
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
+from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.index.build import build
 from rules_index.index.code_matrix import Sample, sample_codes
 from rules_index.index.compiled import CompiledRules
+from rules_index.index.inputs import inputs_of
+from rules_index.index.registry import ENGINES
 from rules_index.language import Compiler, Scope
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Leaf
 from rules_index.memory import release_freed_memory
 from rules_index.names import column_key, spelled
-
-FORMAT_VERSION = 4
-"""Of the artifact; it is part of every fingerprint."""
 
 
 def compile_rules(
@@ -141,9 +139,3 @@ def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:
     if not (pa.types.is_timestamp(data_type) or pa.types.is_date32(data_type)):
         raise RulesIndexError(f"The event-time column {name} is {data_type}; it must be a timestamp or a date.")
     return Leaf(name, data_type)
-
-
-def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
-    """The leaves that attributes read, by name."""
-    leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
-    return tuple(leaves[name] for name in sorted(leaves))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from rules_index.domains.values import ValueSet, union
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
-from rules_index.language.typed import Constant, Expression, Leaf, Operation
+from rules_index.language.typed import Constant, Expression, Leaf
 from rules_index.work import Work
 
 DISTRIBUTION_LIMIT = 32
@@ -218,15 +218,6 @@ class Expansion:
 
     def _spend_cuts(self, literals: Sequence[Literal]) -> None:
         self._work.spend(len(literals) + sum(len(literal.values.cuts) for literal in literals) // _TERMS_A_STEP)
-
-
-def leaves_of(attribute: Expression) -> Iterable[Leaf]:
-    """The leaves of an attribute's expression: the columns that must arrive with a batch."""
-    if isinstance(attribute, Leaf):
-        yield attribute
-    elif isinstance(attribute, Operation):
-        for operand in attribute.operands:
-            yield from leaves_of(operand)
 
 
 def predicates_of(formula: Formula) -> Iterable[Predicate]:

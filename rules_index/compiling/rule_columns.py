@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.errors import RuleError, RulesIndexError
+from rules_index.index.compiled import RuleId, rejects_schema
 from rules_index.language.evaluation.times import zone_offset
 
-RuleId: TypeAlias = str | int
 Rules: TypeAlias = pa.Table | pa.RecordBatch | pl.DataFrame | Iterable[tuple[RuleId, str]]
 _BLOCK = 1 << 16
 """Pairs that become arrays at a time."""
@@ -72,11 +72,6 @@ class RuleColumns:
             return self
         columns = (self.ids, self.expressions, self.valid_from, self.valid_to)
         return RuleColumns(*(None if column is None else column.take(pa.array(places)) for column in columns))
-
-
-def rejects_schema(id_type: pa.DataType) -> pa.Schema:
-    """The columns of `Rejects.table`."""
-    return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
 
 
 @dataclass

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rules_index.arrays import counts, offsets_of, owners, places
-from rules_index.engines import Asc, Conjunctions, Engine, Scan
+from rules_index.engines.asc.engine import Asc
 from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
 from rules_index.implication.covering_rules import further_holders, holders
 from rules_index.implication.region_boxes import RegionBoxes
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.engine import Engine
 
 ROUNDS = 64
 """Rows by which a union is looked for, at most."""
@@ -83,7 +85,7 @@ class Containment:
     """
 
     def __init__(
-        self, boxes: RegionBoxes, kept: np.ndarray, conjunctions: Conjunctions, engine: Engine | Scan, splits: int
+        self, boxes: RegionBoxes, kept: np.ndarray, conjunctions: Conjunctions, engine: Engine, splits: int
     ) -> None:
         self._boxes = boxes
         self._kept = kept
@@ -153,7 +155,7 @@ class Containment:
         return np.concatenate(found), np.concatenate(left), np.concatenate(rows)
 
     def _held(
-        self, engine: Engine | Scan, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
+        self, engine: Engine, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
         """Rules some at a time [n]: the others that hold all their corners; some that hold one, without rules that have
         a corner which no other holds; and which rules [n] bool are left without a light corner.
@@ -181,7 +183,7 @@ class Containment:
             most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
             share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
 
-    def _matched(self, engine: Engine | Scan, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _matched(self, engine: Engine, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The rules that rows of codes [rows, attributes] satisfy, as `Engine.match` has them."""
         codes = self._boxes.codes
         region = np.empty(rows.shape[::-1], np.int32)
@@ -204,7 +206,7 @@ class Containment:
         return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
 
     def _unions(
-        self, engine: Engine | Scan, candidates: Others, eligible: np.ndarray
+        self, engine: Engine, candidates: Others, eligible: np.ndarray
     ) -> tuple[Others, np.ndarray, np.ndarray]:
         """The rules that several others imply together; and those [n] that have a row which no rule of the engine
         holds, with its codes [n, attributes]."""

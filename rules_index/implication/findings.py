@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import offsets_of, places
-from rules_index.engines import Asc, Scan
+from rules_index.engines.asc.engine import Asc
+from rules_index.engines.scan import Scan
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
 from rules_index.implication.examples import examples

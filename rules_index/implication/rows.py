@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.compiling.conjunctions import leaves_of
 from rules_index.implication.needs import needed
 from rules_index.implication.region_boxes import Codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.constants import domain
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
 from rules_index.language.scope import Scope
-from rules_index.language.typed import Expression, Leaf, Operation
+from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 
 _TEXTS = ("", "a", "b", "ab", "aa", "abc", "1", "42", " ", ".", "\n")
 _NULLS = 0.15

@@ -8,59 +8,35 @@
     48      .    header: JSON (attributes, inputs, sections, statistics), padded with spaces
     .       .    sections, each aligned to 64 bytes: NumPy arrays and Arrow IPC streams
 
-Whatever the bytes are, loading gives an index or `ArtifactError`: the checksum finds damage, and every offset,
-length and code is checked against its bounds before a kernel sees it, so that foreign bytes with a right
-checksum cannot lead it astray either.
+Whatever the bytes are, loading (`rules_index.index.loading`) gives an index or `ArtifactError`: the checksum finds
+damage, and every offset, length and code is checked against its bounds before a kernel sees it, so that foreign bytes
+with a right checksum cannot lead it astray either.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import mmap
 import os
 import struct
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from rules_index.compiling.compile import FORMAT_VERSION, inputs_of
-from rules_index.compiling.rule_columns import rejects_schema
-from rules_index.domains.regions import Regions
-from rules_index.engines import ENGINES
-from rules_index.errors import ArtifactError, SchemaError
-from rules_index.index.code_matrix import code_matrix
-from rules_index.index.compiled import CompiledRules
-from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
-from rules_index.index.inputs import path_parts
-from rules_index.language.serialise import from_json, to_json, type_from_json, type_to_json
-from rules_index.language.typed import Expression, Leaf
+from rules_index.errors import ArtifactError
+from rules_index.language.serialise import to_json, type_to_json
 
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules
+
+FORMAT_VERSION = 4
+"""Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
-_DTYPES = {"int32", "int64", "uint8"}
-_REGION_DTYPES = {
-    "low": np.int64, "cuts": np.int64, "offsets": np.int64, "point_offsets": np.int64, "data": np.uint8,
-    "point_data": np.uint8,
-}  # fmt: skip
-"""Of the regions' arrays that are not int32."""
-_REGION_ARRAYS = (
-    {"low", "codes"},
-    {"low", "codes", "cuts", "buckets"},
-    {"offsets", "data", "codes", "point_offsets", "point_data", "point_codes", "table"},
-)
-"""What regions are made of: `kernels.encode` has a search of its own for each."""
-_MALFORMED = (
-    ArithmeticError, AttributeError, LookupError, MemoryError, OSError, RuntimeError, SchemaError, TypeError,
-    ValueError,
-    pa.ArrowException,
-)  # fmt: skip
-"""What reading a header or a section that is not as it should be may raise."""
+DTYPES = {"int32", "int64", "uint8"}
 
 
 def dumps(compiled: CompiledRules) -> bytes:
@@ -115,34 +91,8 @@ def save(compiled: CompiledRules, path: str | Path) -> None:
         raise
 
 
-def load(path: str | Path) -> CompiledRules:
-    """Maps an artifact into memory. Raises `ArtifactError` for bytes that are no sound index."""
-    try:
-        with open(path, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except ValueError:
-        raise ArtifactError(f"{path} is empty; it is not an index.") from None
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
-    try:
-        return loads(mapped)
-    except ArtifactError as error:
-        raise ArtifactError(f"{path}: {error}") from error
-
-
-def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
-    """An index over the artifact's bytes, which are not copied. Raises `ArtifactError`."""
-    view = memoryview(buffer)
-    header = _header(view)
-    try:
-        return _assemble(header, view)
-    except ArtifactError:
-        raise
-    except _MALFORMED as error:
-        raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-
-
-def _header(view: memoryview) -> dict[str, Any]:
+def read_header(view: memoryview) -> dict[str, Any]:
+    """The header, and as `_start` where the sections begin; `ArtifactError` where the bytes are no whole artifact."""
     if len(view) < _PREFIX.size:
         raise ArtifactError("The file is too short to be an index.")
     magic, version, length, checksum = _PREFIX.unpack_from(view)
@@ -189,133 +139,3 @@ class _Sections:
         self.parts += [data, padding]
         self._position += len(data) + len(padding)
         return at
-
-
-def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
-    body = view[header["_start"] :]
-    ids, rejects = _ids(header, body)
-    inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
-    attributes = tuple(from_json(item["expression"]) for item in header["attributes"])
-    require(len(inputs) == len(header["inputs"]) and inputs == inputs_of(attributes), "inputs")
-    require(all(path_parts(leaf.name) for leaf in inputs), "inputs")
-    regions = tuple(_regions(item, body) for item in header["attributes"])
-    for attribute, region in zip(attributes, regions, strict=True):
-        require(attribute.type == region.type, "attributes")
-    _try_attributes(attributes, regions)
-    engine = ENGINES[header["engine"]].load(
-        {name: _array(reference, body) for name, reference in header["index"].items()}, len(attributes), len(ids)
-    )
-    sizes = engine.arrays["sizes"]
-    require([int(size) for size in sizes] == [region.size for region in regions], "sizes")
-    starts, used = (_array(reference, body) for reference in header["raising"])
-    require(starts.dtype.kind == used.dtype.kind == "i" and used.ndim == 1, "raising")
-    require(len(starts) == len(ids) + 1, "raising")
-    require_offsets(starts, len(used), "raising")
-    require_range(used, 0, len(attributes), "raising")
-    for name in ("fingerprint", "time_zone"):
-        require(isinstance(header[name], str), name)
-    require(header["event_time"] is None or isinstance(header["event_time"], str), "event_time")
-    require(isinstance(header["stats"], dict), "stats")
-    return CompiledRules(
-        ids=ids,
-        inputs=inputs,
-        attributes=attributes,
-        regions=regions,
-        index=engine,
-        raising=(starts, used),
-        rejects=rejects,
-        fingerprint=header["fingerprint"],
-        time_zone=header["time_zone"],
-        event_time=header["event_time"],
-        stats=header["stats"],
-    )
-
-
-def _ids(header: Mapping[str, Any], body: memoryview) -> tuple[pa.Array, pa.Table]:
-    """The rules' ids, which ascend, and the rejects."""
-    table = _table(header["ids"], body)
-    require(table.column_names == ["rule_id"], "ids")
-    ids = table.column(0).combine_chunks()
-    ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
-    require(ids.type in (pa.string(), pa.int64()) and ids.null_count == 0, "ids")
-    require(len(ids) < 2 or bool(pc.all(pc.less(ids[:-1], ids[1:])).as_py()), "ids")
-    rejects = _table(header["rejects"], body)
-    require(rejects.schema == rejects_schema(rejects.schema.field(0).type), "rejects")
-    require(rejects.schema.field(0).type in (pa.string(), pa.int64()), "rejects")
-    return ids, rejects
-
-
-def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:
-    """Evaluates on one row of NULLs what is computed: operands of types that an operation does not have raise here."""
-    computed = [number for number, attribute in enumerate(attributes) if not isinstance(attribute, Leaf)]
-    if not computed:
-        return
-    chosen = [attributes[number] for number in computed]
-    inputs = inputs_of(chosen)
-    row = pa.table([pa.nulls(1, leaf.type) for leaf in inputs], [leaf.name for leaf in inputs])
-    code_matrix(chosen, [regions[number] for number in computed], inputs, row)
-
-
-def _array(reference: Any, body: memoryview) -> np.ndarray:
-    name, position, shape = reference
-    require(name in _DTYPES and isinstance(position, int) and position >= 0 and position % ALIGNMENT == 0, "sections")
-    require(1 <= len(shape) <= 2 and all(isinstance(n, int) and 0 <= n <= len(body) for n in shape), "sections")
-    dtype = np.dtype(name)
-    count = int(np.prod(shape, dtype=object))
-    require(position + count * dtype.itemsize <= len(body), "sections")
-    array = np.frombuffer(body, dtype, count, position) if count else np.empty(0, dtype)
-    array = array.reshape(shape)
-    array.setflags(write=False)
-    return array
-
-
-def _table(reference: Any, body: memoryview) -> pa.Table:
-    position, length = reference
-    require(
-        isinstance(position, int) and isinstance(length, int) and 0 <= position <= position + length <= len(body),
-        "sections",
-    )
-    table = pa.ipc.open_stream(pa.py_buffer(body[position : position + length])).read_all()
-    table.validate(full=True)
-    return table
-
-
-def _regions(item: Mapping[str, Any], body: memoryview) -> Regions:
-    data_type, count = type_from_json(item["type"]), item["count"]
-    require(isinstance(count, int) and 1 <= count < 2**31 - 2, "regions")
-    arrays = {name: _array(reference, body) for name, reference in item["arrays"].items()}
-    regions = Regions(data_type, count, arrays)
-    require(set(arrays) in _REGION_ARRAYS and regions.is_bytes == ("offsets" in arrays), "regions")
-    for name in arrays:
-        require_form(arrays, name, _REGION_DTYPES.get(name, np.int32))
-    require_range(arrays["codes"], 0, count, "regions")
-    if "offsets" in arrays:
-        _check_bytes(arrays, count)
-    elif "cuts" in arrays:
-        _check_search(arrays)
-    else:
-        require(arrays["low"].shape == (1,) and len(arrays["codes"]) > 0 and arrays["low"].dtype == np.int64, "regions")
-        require(abs(int(arrays["low"][0])) < 2**62 or len(arrays["codes"]) < 2**20, "regions")
-    return regions
-
-
-def _check_bytes(a: Mapping[str, np.ndarray], count: int) -> None:
-    cuts, points, table = len(a["offsets"]) - 1, len(a["point_offsets"]) - 1, a["table"]
-    require_offsets(a["offsets"], len(a["data"]), "regions")
-    require_offsets(a["point_offsets"], len(a["point_data"]), "regions")
-    require(len(a["codes"]) == cuts + 1 and len(a["point_codes"]) == points, "regions")
-    require_range(a["point_codes"], 0, count, "regions")
-    require_range(table, -1, points, "regions")
-    # an empty slot ends every search
-    require(len(table) > 0 and len(table) & (len(table) - 1) == 0 and bool((table == -1).any()), "regions")
-
-
-def _check_search(a: Mapping[str, np.ndarray]) -> None:
-    cuts, buckets = a["cuts"], a["buckets"]
-    require(a["low"].shape == (2,) and len(a["codes"]) == len(cuts) + 1, "regions")
-    if len(cuts) == 0:
-        return
-    low, shift = int(a["low"][0]), int(a["low"][1])
-    require(low == cuts[0] and 0 <= shift < 64 and bool((cuts[1:] > cuts[:-1]).all()), "regions")
-    require(len(buckets) >= ((int(cuts[-1]) - low) >> shift) + 2, "regions")
-    require_range(buckets, 0, len(cuts) + 1, "regions")

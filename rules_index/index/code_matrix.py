@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.conjunctions import leaves_of
 from rules_index.domains.regions import Regions
 from rules_index.index.inputs import as_table, path_parts, read_leaf, truth_values
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Expression, Leaf, leaves_of
 
 Sample = Callable[[list[str]], pa.Table | None]
 """Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""

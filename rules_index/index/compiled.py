@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.compiling.rule_columns import RuleId
 from rules_index.domains.regions import Regions
-from rules_index.engines import Engine, Scan
 from rules_index.errors import RulesIndexError
+from rules_index.index import artifact
 from rules_index.index.code_matrix import code_matrix
+from rules_index.index.engine import Engine
 from rules_index.index.inputs import as_table
 from rules_index.language.typed import Expression, Leaf
 
 CHUNK_ROWS = 1 << 16
 """Rows that are coded at a time, so that memory does not grow with the batch."""
+
+RuleId: TypeAlias = str | int
+
+
+def rejects_schema(id_type: pa.DataType) -> pa.Schema:
+    """The columns of `Rejects.table`."""
+    return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
 
 
 @dataclass
@@ -36,7 +43,7 @@ class CompiledRules:
     inputs: tuple[Leaf, ...]
     attributes: Sequence[Expression]
     regions: Sequence[Regions]
-    index: Engine | Scan
+    index: Engine
     raising: tuple[np.ndarray, np.ndarray]
     rejects: pa.Table
     fingerprint: str
@@ -123,8 +130,6 @@ class CompiledRules:
 
     def save(self, path: str | Path) -> None:
         """Writes the index as one file: beside `path` first, then renamed onto it."""
-        from rules_index.index import artifact
-
         artifact.save(self, path)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from rules_index.index.boxes import Structure
+from rules_index.index.boxes import Structure, Tree
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.editable_conjunctions import Stored, Term, box_of, boxes_of
-from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out
+from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out, scan_all
 from rules_index.index.validate import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
@@ -33,7 +34,32 @@ for each conjunction, of which each is looked at then; sooner where it was measu
 come."""
 
 
-class Engine(ABC):
+class Engine(Protocol):
+    """What an index asks of its engine."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
+        """An engine over these conjunctions; a sample of rows [attributes, rows] may decide how it is laid out."""
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound."""
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is stored."""
+
+    def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """`codes` [attributes, rows] int32, or uint8 where no attribute has more codes than `COARSE_CODES` ->
+        (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
+
+
+class KernelEngine(ABC):
     """An index of conjunctions: matched a batch at a time, searched row by row as its paper does, and updated.
 
     An update is seen by the next search at once; the arrays for batches are made anew by the next `match`. Searching
@@ -186,15 +212,27 @@ class Engine(ABC):
         structure.insert(key, *box_of(terms))
 
 
-class BoxEngine(Engine):
-    """An engine whose structure is over boxes."""
+class BoxEngine(KernelEngine):
+    """An engine whose structure is over boxes. The structure's module is imported when the structure is asked for."""
 
-    structure_class: ClassVar[type[Structure]]
+    structure_class: ClassVar[str]
+    """Module and class of the structure, `package.module:Class`."""
     parameters: ClassVar[dict[str, Any]] = {}
 
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
-        return cls.structure_class.build(boxes_of(conjunctions), **cls.parameters)
+        structure: type[Structure] = resolve_name(cls.structure_class)
+        return structure.build(boxes_of(conjunctions), **cls.parameters)
+
+
+class WalkedEngine(BoxEngine):
+    """An engine whose tree is walked by the batch kernel."""
+
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        place = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
+        place[keys] = np.arange(len(keys), dtype=np.int32)
+        tree = self.structure.tree()
+        return scan_all(conjunctions, Tree(tree.end, tree.test_start, tree.tests, tree.key_start, place[tree.keys]))
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rules_index.domains.regions import plain
 from rules_index.errors import SchemaError
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluate import Evaluated
-from rules_index.language.typed import Leaf
+from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, field_key, spelled
 
 
@@ -125,3 +126,9 @@ def _kind_of_nested(data_type: pa.DataType) -> str | None:
         ),
     }
     return next((name for name, is_kind in kinds.items() if is_kind(data_type)), None)
+
+
+def inputs_of(attributes: Iterable[Expression]) -> tuple[Leaf, ...]:
+    """The leaves that attributes read, by name."""
+    leaves = {leaf.name: leaf for attribute in attributes for leaf in leaves_of(attribute)}
+    return tuple(leaves[name] for name in sorted(leaves))

@@ -15,12 +15,13 @@ from typing import NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.conjunctions import leaves_of
 from rules_index.domains.regions import Regions
-from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
 from rules_index.errors import RulesIndexError
+from rules_index.index.build import SAMPLE_ROWS, build
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CHUNK_ROWS, CompiledRules
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.engine import Engine
 from rules_index.join.candidates import Checks, part_checks
 from rules_index.join.joined_batches import Matcher, Piece
 from rules_index.join.local_conjuncts import NOTHING, Split, split
@@ -28,7 +29,7 @@ from rules_index.join.plan import Plan, make_plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
 from rules_index.join.rows import Rows, Side, place_rows
 from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Expression, Leaf, leaves_of
 
 PIECE = 1 << 20
 """Pairs of a joined row and a conjunction that a piece is made from, at most, unless one joined row has more."""
@@ -51,7 +52,7 @@ class JoinIndex:
     _tests: AcrossTests
     _coders: tuple[_Coder, ...]
     _plan: Plan | None = field(default=None)
-    _alone: dict[int, Engine | Scan] = field(default_factory=dict)
+    _alone: dict[int, Engine] = field(default_factory=dict)
 
     @classmethod
     def of(cls, compiled: CompiledRules, streams: Sequence[str]) -> JoinIndex:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.arrays import counts, offsets_of, owners, places
-from rules_index.engines import SAMPLE_ROWS, Conjunctions, Engine, Scan, build
-from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.build import SAMPLE_ROWS, build
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.engine import Engine
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 from rules_index.join.rows import FIRST, LAST, Rows
 
@@ -30,7 +31,7 @@ class Plan:
     rows     the rows that it was made for
     """
 
-    engines: tuple[Engine | Scan | None, ...]
+    engines: tuple[Engine | None, ...]
     listed: tuple[int, ...]
     pairs: np.ndarray
     checked: np.ndarray
@@ -42,7 +43,7 @@ def make_plan(split: Split, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
     """A plan for rows with these codes: per stream [attributes, rows] int32."""
     shares = [_shares(parts.rules, each) for parts, each in zip(split.parts, codes, strict=True)]
     listed = _choose_listed(split, shares, rows)
-    engines: list[Engine | Scan | None] = []
+    engines: list[Engine | None] = []
     pairs = np.empty((len(split.target), len(shares)), np.int32)
     checked = np.empty_like(pairs)
     before = 0

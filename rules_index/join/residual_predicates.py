@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import places
-from rules_index.compiling.conjunctions import leaves_of
-from rules_index.engines import Asc
+from rules_index.engines.asc.engine import Asc
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import read_leaf, truth_values
 from rules_index.join.candidates import in_set
@@ -19,7 +18,7 @@ from rules_index.join.rows import Rows
 from rules_index.join.streams import ACROSS, Owners
 from rules_index.kernels.jit import jit
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
-from rules_index.language.typed import Leaf
+from rules_index.language.typed import Leaf, leaves_of
 
 
 class AcrossValues:

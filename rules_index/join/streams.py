@@ -13,14 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.conjunctions import leaves_of
 from rules_index.errors import RulesIndexError, SchemaError
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import find_column, path_parts
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import quote
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key
 
 ACROSS = -1

@@ -6,6 +6,7 @@ carry out exactly as Spark does, or a leaf that only Spark can evaluate and hand
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,3 +86,12 @@ class Operation:
 
 
 Expression = Leaf | Constant | Operation
+
+
+def leaves_of(attribute: Expression) -> Iterable[Leaf]:
+    """The leaves of an attribute's expression: the columns that must arrive with a batch."""
+    if isinstance(attribute, Leaf):
+        yield attribute
+    elif isinstance(attribute, Operation):
+        for operand in attribute.operands:
+            yield from leaves_of(operand)

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from rules_index.compiling.rule_columns import RuleId
-from rules_index.index.artifact import load
-from rules_index.index.compiled import CompiledRules
+from rules_index.index.compiled import CompiledRules, RuleId
+from rules_index.index.loading import load
 
 Figures: TypeAlias = dict[Any, int]
 """Counts of one micro-batch: `rows`, `matches`, and per rule id, under ("error", id), rows that raised."""

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.engines import ENGINES
 from rules_index.index import artifact
+from rules_index.index.registry import ENGINES
 
 DAMAGES = 400
 """Damaged files of each engine."""

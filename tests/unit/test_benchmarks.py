@@ -13,7 +13,9 @@ import rules_index as ri
 from benchmarks import compile, engines, measured, memory, peers, real, sizes
 from benchmarks.baselines.witness import Witness
 from benchmarks.kinds import KINDS, RuleSet
-from rules_index.engines import Asc, Conjunctions, Scan
+from rules_index.engines.asc.engine import Asc
+from rules_index.engines.scan import Scan
+from rules_index.index.conjunction_arrays import Conjunctions
 from tests.unit.engines.random_conjunctions import SIZES, Draw
 
 RULES, ROWS, SEED = 200, 1_000, 5

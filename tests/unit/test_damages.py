@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.spark.runtime import numba_cache_folder
-from rules_index.engines import ENGINES
+from rules_index.index.registry import ENGINES
 
 QUICK = "DELTATAG_QUICK" in os.environ
 DAMAGES = int(os.environ.get("DELTATAG_DAMAGES", "40" if QUICK else "400"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import scratch
 from pipelines.scratch import scratch_folder
 from pipelines.spark import runtime
 from pipelines.spark.runtime import JarsNotFoundError, JavaNotFoundError
@@ -22,9 +23,9 @@ INCUBATOR = "--add-modules=jdk.incubator.vector"
 @pytest.fixture(autouse=True)
 def forget_process_folder() -> Iterator[None]:
     """No test is given the temporary folder of another one."""
-    runtime._process_folder.cache_clear()
+    scratch._process_folder.cache_clear()
     yield
-    runtime._process_folder.cache_clear()
+    scratch._process_folder.cache_clear()
 
 
 def make_java(home: Path, version: str, knows_incubator: bool = True, tells_home: bool = True) -> Path:
@@ -173,7 +174,7 @@ def test_without_home_or_environment_the_numba_folder_is_private(
     bare: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "venv").write_text("")
-    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = runtime.numba_cache_folder({})
     assert folder.parent.stat().st_mode & 0o077 == 0
     folder.parent.chmod(0o777)
@@ -205,7 +206,7 @@ def test_a_temporary_folder_that_others_made_or_can_write_to_is_not_used(
 ) -> None:
     user = os.getuid() + (planted is _someone_elses)
     monkeypatch.delenv("DELTATAG_SCRATCH")
-    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
     planted(tmp_path / f"deltatag-{user}", monkeypatch)
     folder = scratch_folder()
     assert folder.parent == tmp_path and folder.name != f"deltatag-{user}"
@@ -215,7 +216,7 @@ def test_a_temporary_folder_that_others_made_or_can_write_to_is_not_used(
 
 def test_the_temporary_folder_is_private_and_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DELTATAG_SCRATCH")
-    monkeypatch.setattr(runtime.tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(scratch.tempfile, "gettempdir", lambda: str(tmp_path))
     folder = scratch_folder()
     assert folder == scratch_folder() == tmp_path / f"deltatag-{os.getuid()}"
     assert folder.stat().st_mode & 0o777 == 0o700

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rules_index.engines.asc import SelectionConstructs
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.engine import Engine
+from rules_index.index.engine import KernelEngine
 from rules_index.index.layout import Placement, scan_all
 
+if TYPE_CHECKING:
+    from rules_index.engines.asc.constructs import SelectionConstructs
 
-class Asc(Engine):
+
+class Asc(KernelEngine):
     """Every conjunction over the row bitmaps of a block."""
 
     name: ClassVar[str] = "asc"
@@ -30,6 +32,8 @@ class Asc(Engine):
 
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> SelectionConstructs:
+        from rules_index.engines.asc.constructs import SelectionConstructs
+
         c, first = conjunctions, int(conjunctions.gate_start[-1])
         of_rules = replace(
             c,

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.engines.asc.engine import Asc
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.index.layout import set_widths, terms_of
+from rules_index.index.registry import engine_class
 
 
 def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
@@ -26,7 +26,7 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
         target=np.arange(len(conjunctions), dtype=np.int32),
         gate_start=np.zeros(1, np.int32),
     )
-    _, found = Asc.build(alone).match(sample)
+    _, found = engine_class("asc").build(alone).match(sample)
     return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import numpy as np
 
 from rules_index.arrays import offsets_of
-from rules_index.engines.grid_file import GridFile
-from rules_index.engines.r_tree import RTree
+from rules_index.engines.grid_file.structure import GridFile
 from rules_index.engines.r_tree.box_tree import BoxTree
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
 from rules_index.join.pdfa import filtering
 from rules_index.join.pdfa.filtering import ENTRIES, NODES, Marks

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules_index.engines.be_tree import BETree, Events, interval, max_cap_for
+from rules_index.engines.be_tree.intervals import interval
 from rules_index.engines.be_tree.nodes import capacity_of
+from rules_index.engines.be_tree.structure import BETree, Events, max_cap_for
 from rules_index.index.boxes import Boxes, Structure, Tree
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases

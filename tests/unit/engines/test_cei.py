@@ -8,9 +8,10 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from rules_index.engines.cei import Cei, IntervalIndex, formulas
+from rules_index.engines.cei import formulas
 from rules_index.engines.cei.constructs import Kind
-from rules_index.engines.cei.structure import Access
+from rules_index.engines.cei.interval_index import IntervalIndex
+from rules_index.engines.cei.structure import Access, Cei
 from rules_index.index.boxes import Boxes, Structure
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.kinds import KINDS
-from rules_index.engines import BETree, build
+from rules_index.engines.be_tree.engine import BETree
+from rules_index.index.build import build
 from rules_index.index.layout import Placement
 from rules_index.index.planner.access_plan import expected, sampled
 from rules_index.index.planner.costs import measured_costs

@@ -9,10 +9,13 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.engines import ENGINES, Asc, Conjunctions, InvalidArraysError, Scan, build
+from rules_index.engines.asc.engine import Asc
+from rules_index.engines.scan import Scan
 from rules_index.index.artifact import dumps
-from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.build import build
+from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
 from rules_index.index.layout import Placement
+from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
 from tests.cases import cases
@@ -68,7 +71,7 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
         scan = Scan.build(conjunctions)
-        engines = {name: ENGINES[name].build(conjunctions) for name in INDEXED}
+        engines = {name: engine_class(name).build(conjunctions) for name in INDEXED}
         codes, history = draw.codes(int(draw.random.choice(ROWS))), ["built"]
         for _ in range(5):
             expected = scan.match(codes)
@@ -116,7 +119,7 @@ def test_events_are_answered_by_the_sets_of_rules() -> None:
     for seed in range(CASES):
         draw = Draw(seed, SIZES["few codes"])
         conjunctions = draw.conjunctions()
-        tree = ENGINES["be_tree"].build(conjunctions)
+        tree = engine_class("be_tree").build(conjunctions)
         sizes, codes = conjunctions.sizes, draw.codes(20)
         for row in codes.T:
             found, cost = tree.search_event(event_of({a: [(code, code)] for a, code in enumerate(row.tolist())}))
@@ -161,7 +164,7 @@ def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> Non
     for seed in range(12):
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
-        loaded = ENGINES[name].load(ENGINES[name].build(conjunctions).arrays, len(conjunctions.sizes), RULES)
+        loaded = engine_class(name).load(engine_class(name).build(conjunctions).arrays, len(conjunctions.sizes), RULES)
         scan = Scan.build(conjunctions)
         assert_equal(loaded.match(draw.codes(300)[:, :0]), scan.match(draw.codes(0)))
         for _ in range(2):
@@ -214,7 +217,7 @@ def test_arrays_out_of_bounds_are_refused_or_harmless(name: str) -> None:
     for seed in range(cases(60)):
         draw = Draw(seed, SIZES["many codes" if seed % 2 else "few codes"])
         conjunctions = draw.conjunctions()
-        engine: Any = Placed if name == "placed" else ENGINES[name]
+        engine: Any = Placed if name == "placed" else engine_class(name)
         Placed.draw = draw
         built = engine.build(conjunctions).arrays
         for _ in range(4):

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules_index.engines.grid_file import GridFile
-from rules_index.engines.r_tree import RTree
+from rules_index.engines.grid_file.structure import GridFile
 from rules_index.engines.r_tree.nodes import ROOT
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from rules_index.engines import Asc, BETree, Conjunctions, Scan
-from rules_index.index.conjunction_arrays import GATE
+from rules_index.engines.asc.engine import Asc
+from rules_index.engines.be_tree.engine import BETree
+from rules_index.engines.scan import Scan
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.index.layout import Placement
 
 Interval = tuple[int, int]

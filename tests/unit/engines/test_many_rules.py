@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rules_index.engines import build
+from rules_index.index.build import build
 from tests.cases import cases
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of

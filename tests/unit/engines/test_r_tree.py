@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rules_index.engines.r_tree import RTree, scan_evaluate
+from rules_index.engines.r_tree.evaluation import scan_evaluate
 from rules_index.engines.r_tree.split import quadratic_split, r_star_split
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.index.boxes import Boxes, Tree
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from tests.cases import cases

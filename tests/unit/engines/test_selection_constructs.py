@@ -7,15 +7,12 @@ from itertools import combinations, permutations
 import numpy as np
 import pytest
 
-from rules_index.engines.asc import (
-    AdaptiveSearch,
-    ConstructsTooLargeError,
-    HybridSearch,
-    MacroSearch,
-    Order,
-    SelectionConstructs,
-)
 from rules_index.engines.asc import constructs as module
+from rules_index.engines.asc.adaptive import AdaptiveSearch
+from rules_index.engines.asc.constructs import ConstructsTooLargeError, SelectionConstructs
+from rules_index.engines.asc.evaluate import Order
+from rules_index.engines.asc.hybrid import HybridSearch
+from rules_index.engines.asc.macro import MacroSearch
 from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
 
 A1, A2, A3, A4 = range(4)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.kinds import KINDS
-from rules_index.engines import build
+from rules_index.index.build import build
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import GROUP

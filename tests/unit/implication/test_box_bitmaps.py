@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.implication import Setup
-from rules_index.engines.r_tree import RTree
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, find_held, look_up
 from rules_index.implication.matching.box_trees import BoxTrees

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.engines import ENGINES
 from rules_index.implication import containment
 from rules_index.implication.findings import KINDS, findings
 from rules_index.implication.region_boxes import conjunctions_of
+from rules_index.index.registry import ENGINES
 from tests import random_rows
 from tests.random_expressions import Grammar
 from tests.unit.implication.oracles import CASES, SCHEMA, assert_holds, matched, truth_of, with_derived

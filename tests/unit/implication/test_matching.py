@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.implication import Setup, inserted
-from rules_index.engines.r_tree import RTree, scan_evaluate
+from rules_index.engines.r_tree.evaluation import scan_evaluate
+from rules_index.engines.r_tree.structure import RTree
 from rules_index.implication.dimensions import compare_dimensions
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
 from rules_index.implication.matching.box_trees import BoxTrees

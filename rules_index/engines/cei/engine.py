@@ -1,0 +1,15 @@
+"""Engine `cei`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rules_index.index.engine import WalkedEngine
+
+
+class Cei(WalkedEngine):
+    """Conjunctions filed under the constructs of their narrowest interval."""
+
+    name: ClassVar[str] = "cei"
+    structure_class: ClassVar[str] = "rules_index.engines.cei.structure:Cei"
+    parameters: ClassVar[dict[str, Any]] = {"access": "narrowest"}

@@ -1,0 +1,14 @@
+"""Engine `grid_file`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rules_index.index.engine import WalkedEngine
+
+
+class GridFile(WalkedEngine):
+    """Conjunctions as points in a multilevel grid file."""
+
+    name: ClassVar[str] = "grid_file"
+    structure_class: ClassVar[str] = "rules_index.engines.grid_file.structure:GridFile"

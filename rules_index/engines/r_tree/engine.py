@@ -1,0 +1,14 @@
+"""Engine `r_tree`: the paper's structure over the boxes of the conjunctions, walked by the batch kernel."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rules_index.index.engine import WalkedEngine
+
+
+class RTree(WalkedEngine):
+    """Conjunctions in an R-tree."""
+
+    name: ClassVar[str] = "r_tree"
+    structure_class: ClassVar[str] = "rules_index.engines.r_tree.structure:RTree"
