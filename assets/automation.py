@@ -10,7 +10,7 @@ import dagster as dg
 from assets.joins import join_tables
 from assets.names import JOB, RESOURCE, RULES, index_key, rejects_key, runs_key, source_key, table_key
 from assets.streams import stream_tables
-from pipelines.settings.configuration import Configuration
+from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -16,7 +16,8 @@ from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.rules import index_assets, rules_asset
 from assets.streams import source_asset, tagged_assets
-from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, Configuration, load_configuration
+from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_configuration
+from pipelines.settings.model import Configuration
 
 _PLACES = (Path(FILE_NAME), Path("demo") / FILE_NAME)
 """Where a configuration is looked for otherwise: the working directory, then what `make demo` leaves there."""

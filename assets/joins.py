@@ -7,7 +7,7 @@ import dagster as dg
 from assets.names import index_key, source_key
 from assets.tables import BATCHES, Written, rates, written_assets
 from pipelines.lake.tables import quarantine_table, tagged_table
-from pipelines.settings.configuration import Join
+from pipelines.settings.model import Join
 
 if TYPE_CHECKING:
     from pipelines.join import JoinResult

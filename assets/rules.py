@@ -7,7 +7,7 @@ import dagster as dg
 
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
 from pipelines.lake.tables import RULES as RULES_TABLE
-from pipelines.settings.configuration import Configuration
+from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult

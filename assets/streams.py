@@ -8,7 +8,7 @@ from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
 from assets.tables import BATCHES, Written, rates, written_assets
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 
 if TYPE_CHECKING:
     from pipelines.tag import TagResult

@@ -9,7 +9,8 @@ from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.tables import tagged_table
 from pipelines.origin import IndexedRules, implied_by
-from pipelines.settings.configuration import Configuration, Stream, is_catalog_name
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import Configuration, Stream
 from pipelines.settings.source_streams import not_asked
 from pipelines.workspace import Workspace
 

@@ -22,7 +22,7 @@ from pipelines.lake.runs import MicroBatch, batches
 from pipelines.lake.tables import tagged_table
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 from pipelines.settings.source_streams import not_asked
 from pipelines.sources.source import Slice, Source
 from pipelines.spark.delta_internals import GIVEN_UP

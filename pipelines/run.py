@@ -12,7 +12,7 @@ from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
 from pipelines.recovery.survival import step
 from pipelines.scopes import scopes_of
-from pipelines.settings.configuration import Join, Stream
+from pipelines.settings.model import Join, Stream
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.tables import tagged_table
-from pipelines.settings.configuration import Join, Stream
+from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, source_columns
 from pipelines.sources.sample import source_sample
 

@@ -14,7 +14,8 @@ from pyspark.errors import PySparkException
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.lake import catalog_location, delta_rs_uri, first_line
 from pipelines.lake.tables import LAKE_TABLES
-from pipelines.settings.configuration import Configuration, LakeSettings, is_catalog_name, scope_tables
+from pipelines.settings.configuration import is_catalog_name, scope_tables
+from pipelines.settings.model import Configuration, LakeSettings
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
 from pipelines.recovery.attempts import notices as left_out_notices
-from pipelines.settings.configuration import Join, Stream, is_catalog_name
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import Join, Stream
 from pipelines.sources.only_joined import is_only_joined, told
 from pipelines.sources.source import Position, position_from_plan, source_standing
 from pipelines.workspace import Workspace

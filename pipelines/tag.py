@@ -37,7 +37,7 @@ from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
 from pipelines.recovery.survival import step, surviving
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
 from pipelines.sources.only_joined import is_only_joined, told

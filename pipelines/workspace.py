@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import SessionError
 from pipelines.lake.lake import Lake
-from pipelines.settings.configuration import Configuration, load_configuration
+from pipelines.settings.configuration import load_configuration
+from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import Suite, validate
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Configuration, Join, Stream
+    from pipelines.settings.model import Configuration, Join, Stream
     from pipelines.workspace import Workspace
 
 

@@ -13,7 +13,7 @@ from quality.written import Counts, Written, by_rule, exploded, totals
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.settings.configuration import Configuration, Join
+    from pipelines.settings.model import Configuration, Join
     from pipelines.workspace import Workspace
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from pipelines.lake.lake import Lake
-    from pipelines.settings.configuration import Configuration
+    from pipelines.settings.model import Configuration
     from pipelines.workspace import Workspace
 
 NAME = "rules"

@@ -13,7 +13,7 @@ from quality.findings import WARNING, Expectation
 from quality.validation import Suite, between, measured, none_of, one_of
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Stream
+    from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
 
 FINE = "yes"

@@ -16,7 +16,7 @@ from quality.written import Counts, Written, by_rule, exploded, totals
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from pipelines.settings.configuration import Stream
+    from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
 
 _CHECKSUM = "decimal(38,0)"

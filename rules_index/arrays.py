@@ -35,3 +35,12 @@ def distinct(values: np.ndarray) -> np.ndarray:
     opens = np.ones(len(ordered), bool)
     opens[1:] = ordered[1:] != ordered[:-1]
     return ordered[opens]
+
+
+def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
+    """The array, or a copy with at least `needed` rows and twice as many as before, the new ones of `fill`."""
+    if needed <= len(array):
+        return array
+    larger = np.full((max(needed, 2 * len(array), 16), *array.shape[1:]), fill, array.dtype)
+    larger[: len(array)] = array
+    return larger

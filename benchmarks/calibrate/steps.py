@@ -139,7 +139,7 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 
     @numba.njit(nogil=True)
     def run(coarse: Any, attribute: Any, starts: Any, intervals: Any, bits: Any) -> None:
-        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, NONE, bits)
+        fill.fill_bitmaps(coarse, CHUNK_ROWS, 0, rows, words, attribute, starts, intervals, bits)
 
     taken = nanoseconds(repeat, run, COARSE, attribute, starts, intervals, bits)
     return taken / rows / (len(attribute) - 2)
@@ -148,13 +148,13 @@ def _bitmap(repeat: int, words: int = WORDS) -> float:
 def _summary(repeat: int) -> float:
     kinds = ATTRIBUTES * VALUES
     bits = np.zeros(kinds * WORDS, np.uint64)
-    eights, turns = np.zeros((2, kinds * GROUP), np.uint64)
+    made = np.zeros(kinds * GROUP, np.uint64)
 
     @numba.njit(nogil=True)
-    def run(bits: Any, eights: Any, turns: Any) -> None:
-        summaries.summarise(kinds, NONE, WORDS, bits, eights, turns)
+    def run(bits: Any, made: Any) -> None:
+        summaries.summarise(kinds, WORDS, bits, made)
 
-    return nanoseconds(repeat, run, bits, eights, turns) / BLOCK_ROWS / kinds
+    return nanoseconds(repeat, run, bits, made) / BLOCK_ROWS / kinds
 
 
 def _skim(repeat: int) -> tuple[float, float, float]:
@@ -170,33 +170,31 @@ def _skim(repeat: int) -> tuple[float, float, float]:
 def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[float, float, float]:
     kinds = ATTRIBUTES * VALUES
     bits = np.packbits(_draw.random((kinds, BLOCK_ROWS)) < share, bitorder="little").view(np.uint64)
-    eights, turns = np.zeros((2, kinds * GROUP), np.uint64)
+    made = np.zeros(kinds * GROUP, np.uint64)
     skims = _draw.integers(0, kinds, conjunctions * summaries.SKIMMED).astype(np.int32)
 
     @numba.njit(nogil=True)
-    def run(bits: Any, skims: Any, eights: Any, turns: Any) -> int:
+    def run(bits: Any, skims: Any, made: Any) -> int:
         at_once, count = scan.SKIMMED_AT_ONCE, 0
         groups = np.empty(at_once + (at_once + 1) * GROUP, np.int32)
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            found = scan._words_shared(
-                begin, end, WORDS, bits, skims, NONE, NONE, eights, turns, groups, current, places
-            )
+            found = scan._words_shared(begin, end, WORDS, bits, skims, made, groups, current, places)
             count += found[1]
         return count
 
     @numba.njit(nogil=True)
-    def tell(bits: Any, skims: Any, eights: Any, turns: Any) -> Any:
-        summaries.summarise(kinds, NONE, WORDS, bits, eights, turns)
+    def tell(bits: Any, skims: Any, made: Any) -> Any:
+        summaries.summarise(kinds, WORDS, bits, made)
         likely, found, numbers = np.uint64(0), np.uint64(0), np.empty(2 * GROUP, np.int32)
         for at in range(np.uint64(0), np.uint64(len(skims)), np.uint64(summaries.SKIMMED)):
-            likely += summaries.share_eights(eights, skims, at)
-            found += summaries.add_groups(eights, skims, at, turns, numbers, np.uint64(0), np.int32(0))
+            likely += summaries.share_summaries(made, skims, at)
+            found += summaries.add_groups(made, skims, at, numbers, np.uint64(0), np.int32(0))
         return likely, found
 
-    likely, found = tell(bits, skims, eights, turns)
-    taken = nanoseconds(repeat, run, bits, skims, eights, turns)
+    likely, found = tell(bits, skims, made)
+    taken = nanoseconds(repeat, run, bits, skims, made)
     return taken / conjunctions, int(likely) / conjunctions, int(found) / conjunctions
 
 

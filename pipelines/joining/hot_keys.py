@@ -19,7 +19,7 @@ from pipelines.spark.sql_text import quoted
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Join
+    from pipelines.settings.model import Join
 
 FEW_ROWS = 1 << 14
 """Rows that are not worth a partition of their own."""

@@ -42,7 +42,7 @@ from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.scopes import JOINED_TIME, JoinScope
-from pipelines.settings.configuration import Join, Stream
+from pipelines.settings.model import Join, Stream
 from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.source import Position, Source, position_from_plan, slice_schema
 from pipelines.sources.source_names import followed_columns

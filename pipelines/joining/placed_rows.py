@@ -27,7 +27,7 @@ from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
 if TYPE_CHECKING:
     from pipelines.joining.rows import JoinRows
     from pipelines.joining.sides import SideFiles
-    from pipelines.settings.configuration import Join
+    from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
     from pipelines.writing.matching import Matcher
     from rules_index.join import JoinIndex

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, functions
 
 from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
 from pipelines.joining.sides import SideFiles
-from pipelines.settings.configuration import Join
+from pipelines.settings.model import Join
 from pipelines.sources.source import rows_of
 from rules_index.join.worker import NEW, TIME
 

@@ -37,7 +37,7 @@ from rules_index.join.worker import KEY, OWNED, STREAM, TIME, JoinTask, own_colu
 
 if TYPE_CHECKING:
     from pipelines.joining.sides import SideFiles
-    from pipelines.settings.configuration import Join
+    from pipelines.settings.model import Join
 
 ROWS = 1 << 18
 """Rows of a partition, about, where there are enough."""

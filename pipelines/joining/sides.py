@@ -18,7 +18,7 @@ from pyspark.sql import functions
 from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
 from pipelines.lake.schema import STORED_NAME, arrow_schema_of
-from pipelines.settings.configuration import Join, Stream
+from pipelines.settings.model import Join, Stream
 from pipelines.sources.source import Add, Position, Slice, Source, rows_of, slice_schema
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, table_property
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.tables import LAKE_TABLES, Table
-from pipelines.settings.configuration import LakeSettings
+from pipelines.settings.model import LakeSettings
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 
 CHUNK_BYTES = 8 << 20
 """Most bytes of an index in one row of `rule_index`."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Join, LakeSettings, Stream
+    from pipelines.settings.model import Join, LakeSettings, Stream
     from pipelines.settings.section import Section
 
 

@@ -10,13 +10,8 @@ from pipelines.errors import MissingTableError, SourceError, TableError
 from pipelines.lake.lake import open_delta
 from pipelines.lake.schema import arrow_schema_of, nullable
 from pipelines.lake.tables import tagged_table
-from pipelines.settings.configuration import (
-    MATCHES_COLUMNS,
-    QUARANTINE_COLUMNS,
-    TAGGED_COLUMNS,
-    Stream,
-    is_catalog_name,
-)
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import MATCHES_COLUMNS, QUARANTINE_COLUMNS, TAGGED_COLUMNS, Stream
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
-from pipelines.settings.configuration import Stream, is_catalog_name
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import Stream
 from rules_index.index.build import SAMPLE_ROWS
 
 if TYPE_CHECKING:

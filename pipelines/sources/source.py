@@ -9,7 +9,8 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pipelines.errors import SourceChangedError, SourceError
-from pipelines.settings.configuration import TAGGED_COLUMNS, Start, Stream, is_catalog_name
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import TAGGED_COLUMNS, Start, Stream
 from pipelines.settings.source_streams import no_source
 
 if TYPE_CHECKING:

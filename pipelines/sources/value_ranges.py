@@ -19,7 +19,7 @@ from rules_index.language.scope import quote
 from rules_index.language.typed import Constant
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Stream
+    from pipelines.settings.model import Stream
 
 Path: TypeAlias = tuple[str, ...]
 

@@ -16,7 +16,7 @@ from py4j.protocol import Py4JError
 from pipelines.errors import SessionError
 from pipelines.lake.lake import first_line
 from pipelines.scratch import clean_up, jvm_folder, scratch_folder
-from pipelines.settings.configuration import Configuration
+from pipelines.settings.model import Configuration
 from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
 from pipelines.spark import jvm
 

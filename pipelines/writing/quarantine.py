@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from pipelines.errors import CheckError
 from pipelines.lake.schema import arrow_schema_of
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 from pipelines.spark.analyse import spark_message
 from pipelines.spark.session import tested_column
 from pipelines.spark.sql_text import quoted

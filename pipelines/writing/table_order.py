@@ -22,7 +22,7 @@ from pipelines.spark.sql_text import quoted
 from rules_index.workers.delta_files import INDEXED_LEAVES
 
 if TYPE_CHECKING:
-    from pipelines.settings.configuration import Stream
+    from pipelines.settings.model import Stream
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """The table property that names the columns of which the log keeps bounds."""

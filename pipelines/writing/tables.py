@@ -25,7 +25,7 @@ from pipelines.lake.tables import (
     tagged_columns,
     tagged_table,
 )
-from pipelines.settings.configuration import Stream
+from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.direct import Written, codec, discard, folder_of, layout_of, write_files

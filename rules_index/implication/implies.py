@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.errors import RuleError
+from rules_index.implication.budget import Budget
 from rules_index.implication.cover import UNCOVERED, UNDECIDED, cover_boxes, rows_held
 from rules_index.implication.impossible import impossible
-from rules_index.implication.matching.predicate_matching import Budget
 from rules_index.implication.region_boxes import BoxArrays, RegionBoxes, boxes_of
 from rules_index.implication.rows import Rows
 from rules_index.language.scope import Scope

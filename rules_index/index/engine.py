@@ -18,9 +18,8 @@ from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
-    "dense": None, "turned": None, "skims": np.int32, "skim_next": np.int64, "halves": np.int32,
-    "skim_halves": np.int32, "panel_attributes": np.int32, "panel_start": np.int32, "panel_terms": np.uint8,
-    "panel_conjunctions": np.int32, "panel_next": np.int64,
+    "dense": None, "skims": np.int32, "skim_next": np.int64, "panel_attributes": np.int32, "panel_start": np.int32,
+    "panel_terms": np.uint8, "panel_conjunctions": np.int32, "panel_next": np.int64,
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
@@ -127,8 +126,8 @@ class KernelEngine(ABC):
         count = min(rows, index.block_rows)
         # the first of a block or, where there are more, others spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
-        terms, dense, turned, *arrays = arranged(some, index)
-        measured = dict(zip(MEASURED, (dense, turned, *map(_read_only, arrays)), strict=True))
+        terms, dense, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
         return index._replace(terms=_read_only(terms), **measured)
 
     @property

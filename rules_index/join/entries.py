@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import grown
+from rules_index.arrays import grown
 from rules_index.join.lists import Lists, seek
 from rules_index.kernels.jit import inner, jit
 

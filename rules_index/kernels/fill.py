@@ -2,8 +2,7 @@
 
 Where an attribute has few intervals its codes are compared for each. Where it has many, its codes are taken apart into
 two digits of four bits; the rows of every digit are known from the bits' planes in a step or two, and those of an
-interval from three of the digits' bitmaps for each of its ends, 512 rows at a time. Bitmaps of single codes that are
-looked at in few places are left as their digits' (`halves_of`).
+interval from three of the digits' bitmaps for each of its ends, 512 rows at a time.
 """
 
 from __future__ import annotations
@@ -31,39 +30,6 @@ MANY_INTERVALS = 24
 _GROUP = np.uint64(GROUP)
 
 
-@inner
-def halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole):
-    """For every bitmap, those of gates too, the two [2 * bitmaps] int32 whose common rows it has: itself twice or,
-    where those of its attribute are more than its digits', of one code each, and none need be `whole` [bitmaps], those
-    of its code's high and low digit, which stand behind the others."""
-    halves = (np.arange(2 * len(whole)) >> 1).astype(np.int32)
-    digits = len(whole)
-    bitmap = 2
-    while bitmap < len(bitmap_attribute):
-        end = _end_of_attribute(bitmap, bitmap_attribute)
-        many = end - bitmap > 2 * DIGITS
-        if many and _are_codes(bitmap, end, bitmap_start, bitmap_intervals) and not whole[bitmap:end].any():
-            for each in range(bitmap, end):
-                code = bitmap_intervals[bitmap_start[each], 0]
-                halves[2 * each] = digits + (code >> 4)
-                halves[2 * each + 1] = digits + DIGITS + (code & 15)
-            digits += 2 * DIGITS
-        bitmap = end
-    return halves
-
-
-@bare
-def bitmaps_of(bitmaps, halves):
-    """How many bitmaps a block has that has so many but for halves: where a code has halves, all digits of its
-    attribute have bitmaps, whichever its codes are."""
-    if len(halves) == 0:
-        return bitmaps
-    digits = last = len(halves) // 2
-    for half in halves:
-        last = max(last, half + 1)
-    return digits + (last - digits + 2 * DIGITS - 1) // (2 * DIGITS) * (2 * DIGITS)
-
-
 @bare
 def _end_of_attribute(bitmap, bitmap_attribute):
     """Where the bitmaps end that are of the same attribute."""
@@ -74,9 +40,9 @@ def _end_of_attribute(bitmap, bitmap_attribute):
 
 
 @inner
-def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, halves, bits):
+def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
     """All bitmaps but those of gates, for `rows` rows from `start` on, behind which there are codes of `NO_ROW` up to a
-    whole group of words; in place of those that have `halves` (`halves_of`), these."""
+    whole group of words."""
     used = np.uint64((rows + STEP - 1) // STEP * GROUP)
     count = np.uint64(words)
     bits[: 2 * words] = 0
@@ -89,10 +55,7 @@ def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_st
         end = _end_of_attribute(bitmap, bitmap_attribute)
         if bitmap_start[end] - bitmap_start[bitmap] >= MANY_INTERVALS:
             _fill_planes(coarse, np.uint64(at), used, count, planes)
-            if len(halves) > 0 and halves[2 * bitmap] != bitmap:
-                code = bitmap_intervals[bitmap_start[bitmap], 0]
-                _fill_digits(planes, used, count, bits, np.uint64(halves[2 * bitmap] - (code >> 4)) * count)
-            elif _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
+            if _are_codes(bitmap, end, bitmap_start, bitmap_intervals):
                 _fill_codes(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
             else:
                 _fill_intervals(bitmap, end, used, count, bitmap_start, bitmap_intervals, planes, digits, bits)
@@ -100,7 +63,7 @@ def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_st
             _fill_by_codes(bitmap, end, coarse, np.uint64(at), used, count, bitmap_start, bitmap_intervals, bits)
         bitmap = end
     if used < count:
-        for bitmap in range(2, bitmaps_of(len(bitmap_attribute), halves)):
+        for bitmap in range(2, len(bitmap_attribute)):
             bits[np.uint64(bitmap) * count + used : np.uint64(bitmap + 1) * count] = 0
 
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
 from rules_index.kernels.equality_blocks import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
-from rules_index.kernels.fill import bitmaps_of, fill_bitmaps
+from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.hash_tables import list_keyed, match_keyed
 from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.lists import row_lists, with_room
@@ -62,11 +62,6 @@ class Index(NamedTuple):
     skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
                       (`kernels.summaries`); nothing where bitmaps alone are quicker
     skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
-    halves            [2 * bitmaps, those of gates too] the two bitmaps whose common rows each has, where these are
-                      quicker (`kernels.fill.halves_of`); else nothing
-    skim_halves       [2 * `SKIMMED` * scanned] the two of each of the skims, where there are halves and conjunctions
-                      are looked at often enough; else nothing
-    turned            1 where summaries by turns are made, too
     panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
     """
 
@@ -119,9 +114,6 @@ class Index(NamedTuple):
     dense: int
     skims: np.ndarray
     skim_next: np.ndarray
-    halves: np.ndarray
-    skim_halves: np.ndarray
-    turned: int
     panel_attributes: np.ndarray
     panel_start: np.ndarray
     panel_terms: np.ndarray
@@ -204,14 +196,13 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     begin = index.gate_start[gates]
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
     bitmaps = len(index.bitmap_attribute) + gates
-    bits = np.empty(bitmaps_of(bitmaps, index.halves) * words, np.uint64)
+    bits = np.empty(bitmaps * words, np.uint64)
     gate_bits = np.zeros(gates * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    eights = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
-    turns = np.zeros(len(eights) if index.turned else 0, np.uint64)
+    summaries = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
     paneled = len(index.panel_terms) > 0
     looked_at = not paneled or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
     ascending = index.ascending and not paneled
@@ -235,11 +226,10 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                     )  # fmt: skip
                 else:
                     if len(index.skims):
-                        summarise(bitmaps, index.halves, words, bits, eights, turns)
+                        summarise(bitmaps, words, bits, summaries)
                     hit_rows, hit_rules, hits = scan(
                         begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, in_order, index.skims, index.skim_next, index.halves,
-                        index.skim_halves, eights, turns,
+                        bits, gate_bits, in_order, index.skims, index.skim_next, summaries,
                         index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target,
                         hit_rows, hit_rules, hits,
@@ -266,7 +256,7 @@ def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in
     """All bitmaps of a block of rows, those of the gates at its place in the chunk too."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
-        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, index.halves, bits,
+        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
     )  # fmt: skip
     _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits)
 
@@ -298,8 +288,8 @@ def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, `index.turned`, and from
-    `index.skims` on all others."""
+    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.skims`
+    on all others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
@@ -322,10 +312,7 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, halves, skim_halves, turned, shared = skimmed(
-        begin, last, index.term_start, terms, gates,
-        index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, words, count, bits,
-    )  # fmt: skip
+    skims, skim_next, shared = skimmed(begin, last, index.term_start, terms, bitmaps + gates, words, count, bits)
     panels = no_panels()
     if len(skims) and can_shuffle():
         own = terms.copy()
@@ -336,7 +323,7 @@ def arranged(sample, index):
         if len(panels[0]) and skimming > comparing(
             begin, last, index.term_start, own, size_of, panels, coarse, chunk_rows, count
         ):
-            terms, skims, skim_next, halves, skim_halves = own, skims[:0], skim_next[:0], skims[:0], skims[:0]
+            terms, skims, skim_next = own, skims[:0], skim_next[:0]
         else:
             panels = no_panels()
-    return terms, dense, turned, skims, skim_next, halves, skim_halves, *panels
+    return terms, dense, skims, skim_next, *panels

@@ -10,12 +10,9 @@ from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import (
     SKIMMED,
-    add_both_halves,
     add_groups,
-    add_groups_by_eights,
-    add_halved,
     add_words,
-    share_eights,
+    share_summaries,
 )
 from rules_index.kernels.vectors import (
     SPILLED,
@@ -188,7 +185,7 @@ def check_rows(
 @inner
 def scan(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    skims, skim_next, halves, skim_halves, eights, turns,
+    skims, skim_next, summaries,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
@@ -207,8 +204,7 @@ def scan(
         stop = min(end, batch + at_once)
         if len(skims):
             found, rows = _words_shared(
-                batch - begin, stop - begin, words, bits, skims, halves, skim_halves, eights, turns, groups, current,
-                places,
+                batch - begin, stop - begin, words, bits, skims, summaries, groups, current, places
             )  # fmt: skip
             if len(skim_next):
                 found, rows = _words_held(
@@ -246,11 +242,9 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 
 @bare
-def _words_shared(begin, end, words, bits, skims, halves, skim_halves, eights, turns, groups, current, places):
+def _words_shared(begin, end, words, bits, skims, summaries, groups, current, places):
     """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
     `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
-
-    turns: nothing where summaries by eights do alone.
 
     First, which conjunctions may have a row at all; then, in which groups of words; then, what is there.
     """
@@ -258,30 +252,17 @@ def _words_shared(begin, end, words, bits, skims, halves, skim_halves, eights, t
     skip = np.uint64(begin)
     for i in range(np.uint64(end - begin)):
         groups[likely] = i
-        likely += share_eights(eights, skims, (skip + i) * np.uint64(SKIMMED))
+        likely += share_summaries(summaries, skims, (skip + i) * np.uint64(SKIMMED))
     some = groups[SKIMMED_AT_ONCE:]
     found = np.uint64(0)
     for each in range(likely):
         number = np.uint64(groups[each])
         at = (skip + number) * np.uint64(SKIMMED)
-        if len(turns):
-            found = add_groups(eights, skims, at, turns, some, found, np.int32(number * _GROUP))
-        else:
-            found = add_groups_by_eights(eights, skims, at, some, found, np.int32(number * _GROUP))
+        found = add_groups(summaries, skims, at, some, found, np.int32(number * _GROUP))
     count = np.uint64(0)
-    # one loop for each: a branch within would cost a tenth of the time
-    if len(skim_halves):
-        for each in range(found):
-            at, group, place = _place_of(skip, some[each])
-            count = add_both_halves(bits, skim_halves, at + at, np.uint64(words), group, current, places, count, place)
-    elif len(halves):
-        for each in range(found):
-            at, group, place = _place_of(skip, some[each])
-            count = add_halved(bits, skims, at, np.uint64(words), group, current, places, count, place, halves)
-    else:
-        for each in range(found):
-            at, group, place = _place_of(skip, some[each])
-            count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
+    for each in range(found):
+        at, group, place = _place_of(skip, some[each])
+        count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
     return np.int64(count), count_all(current, count)
 
 

@@ -35,7 +35,6 @@ def match_sliced(
     slicings = len(index.slice_attribute)
     # sorted blocks are too short for summaries
     skims, skim_next, summaries = index.skims[:0], index.skim_next[:0], bits[:0]
-    halves = skim_halves = skims
     words = min(words, SLICE_WORDS)
     block_rows = words << 6
     order = np.empty(chunk_rows if slicings else 0, np.int32)
@@ -49,7 +48,7 @@ def match_sliced(
             _gather(coarse, chunk_rows, index.shift, order[start : start + block], block_rows, sorted_block)
             fill_bitmaps(
                 sorted_block, block_rows, 0, block, words,
-                index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, halves, bits,
+                index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
             )  # fmt: skip
             least = column[order[start]]
             most = column[order[start + block - 1]]
@@ -58,7 +57,7 @@ def match_sliced(
                 hit_rows, hit_rules, hits = scan(
                     index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
                     codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-                    skims, skim_next, halves, skim_halves, summaries, summaries,
+                    skims, skim_next, summaries,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip

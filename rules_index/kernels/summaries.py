@@ -1,18 +1,11 @@
 """Summaries of row bitmaps: a few words that tell where a bitmap may have a row.
 
 Conjunctions of rare terms have a row in few places of a block, if in any. An AND of the summaries of a conjunction's
-rarest terms tells where: `SKIMMED` loads for 4,096 rows. Only there its bitmaps are looked at. A bitmap has two
-summaries of `GROUP` words, each with a bit for eight rows:
+rarest terms tells where: `SKIMMED` loads for 4,096 rows. Only there its bitmaps are looked at. A summary has `GROUP`
+words, a bit for eight rows: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7.
 
-- *by eights*: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7, which lie side by side;
-- *by turns*: bit b of word w for the rows 512 g + 64 w + b, one of each group g.
-
-Rows that several bitmaps share are in what their summaries share. Where the rows of bitmaps are few, those by eights
-tell nearly as much alone, and the others are not made. An interval that is given by the bitmaps of both its
+Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
 ends has no summary.
-
-Where bitmaps are then looked at in few places, most of those of single codes are not made at all: their summaries, and
-what is looked at, come from the bitmaps of the codes' digits, the *halves* (`kernels.fill.halves_of`).
 """
 
 from __future__ import annotations
@@ -23,8 +16,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 
-from rules_index.kernels.bitmaps import ALL, EMPTY, ONE, STEP
-from rules_index.kernels.fill import halves_of
+from rules_index.kernels.bitmaps import ALL, EMPTY, STEP
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.llvm import (
     BYTES,
@@ -49,57 +41,31 @@ RAREST = 4
 FEW_SHARED = 4
 """Up to so many of a block's `GROUP` groups of words in which a conjunction may have a row, on average, summaries are
 quicker than bitmaps alone."""
-FEW_LOOKS = 1.5
-"""Up to so many times a bitmap is looked at, for each group of its words, the bitmaps of its code's digits will do."""
-TURNING, TURNS = 0.2, 0.3
-"""How long it takes to make the summary by turns of a bitmap, and to look at those of a conjunction, to look at a group
-of words being 1; where that is more than the groups that they spare, summaries by eights do alone."""
 _GROUP = np.uint64(GROUP)
 _SUMMARY = ir.Constant(LONG, GROUP), ir.Constant(LONG, 0)
 """The stride of summaries, and the only group of their words."""
 
 
 @intrinsic
-def add_summaries(
-    typing_context: Any, bits: Any, high: Any, low: Any, count: Any, eights: Any, turns: Any, to: Any
-) -> Any:
-    """Writes the summaries of what `count` words from `bits[high]` and from `bits[low]` on share, whole groups, to
-    `eights[to]` and `turns[to]` and on; by eights only as many words as there are groups."""
+def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: Any, to: Any) -> Any:
+    """Writes the summary of the `count` words from `bits[at]` on, whole groups, to `summaries[to]` and on: as many
+    words as there are groups."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, high, low, count, _, _, to = arguments
-        turns = numba.core.cgutils.alloca_once_value(builder, ir.Constant(WORDS, [0] * GROUP))
+        _, at, count, _, to = arguments
         begin, step = ir.Constant(LONG, 0), ir.Constant(LONG, GROUP)
         with numba.core.cgutils.for_range_slice(builder, begin, count, step, LONG) as (word, number):
-            words = _both(context, builder, signature, arguments, high, low, word)
-            pointer = pointer_to(context, builder, signature, arguments, 4, builder.add(to, number), LONG)
-            builder.store(_eights(builder, words), pointer)
-            builder.store(builder.or_(builder.load(turns), words), turns)
-        pointer = pointer_to(context, builder, signature, arguments, 5, to, WORDS)
-        builder.store(builder.load(turns), pointer, align=8)
+            words = load_words(context, builder, signature, arguments, 0, builder.add(at, word))
+            pointer = pointer_to(context, builder, signature, arguments, 3, builder.add(to, number), LONG)
+            builder.store(_bytes_used(builder, words), pointer)
         return context.get_dummy_value()
 
-    return numba.types.void(bits, U64, U64, U64, eights, turns, U64), codegen
+    return numba.types.void(bits, U64, U64, summaries, U64), codegen
 
 
 @intrinsic
-def add_eights(typing_context: Any, bits: Any, high: Any, low: Any, count: Any, eights: Any, to: Any) -> Any:
-    """Like `add_summaries`, by eights alone."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, high, low, count, _, to = arguments
-        begin, step = ir.Constant(LONG, 0), ir.Constant(LONG, GROUP)
-        with numba.core.cgutils.for_range_slice(builder, begin, count, step, LONG) as (word, number):
-            pointer = pointer_to(context, builder, signature, arguments, 4, builder.add(to, number), LONG)
-            builder.store(_eights(builder, _both(context, builder, signature, arguments, high, low, word)), pointer)
-        return context.get_dummy_value()
-
-    return numba.types.void(bits, U64, U64, U64, eights, U64), codegen
-
-
-@intrinsic
-def share_eights(typing_context: Any, eights: Any, skims: Any, at: Any) -> Any:
-    """1 where the summaries by eights of `skims[at]` to `skims[at + RAREST - 1]` share a bit, else 0."""
+def share_summaries(typing_context: Any, summaries: Any, skims: Any, at: Any) -> Any:
+    """1 where the summaries of `skims[at]` to `skims[at + RAREST - 1]` share a bit, else 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         parts = _shared_parts(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
@@ -107,39 +73,21 @@ def share_eights(typing_context: Any, eights: Any, skims: Any, at: Any) -> Any:
         some = builder.bitcast(some, ir.IntType(PART.count))
         return builder.zext(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), LONG)
 
-    return U64(eights, skims, U64), codegen
+    return U64(summaries, skims, U64), codegen
 
 
 @intrinsic
-def add_groups(
-    typing_context: Any, eights: Any, skims: Any, at: Any, turns: Any, numbers: Any, count: Any, first: Any
-) -> Any:
+def add_groups(typing_context: Any, summaries: Any, skims: Any, at: Any, numbers: Any, count: Any, first: Any) -> Any:
     """Writes `first` (int32) plus the number of each group of words in which the bitmaps `skims[at]` to
-    `skims[at + SKIMMED - 1]` may share a row, as both summaries tell, to `numbers` (int32) from `count` on. Returns the
-    count behind them; up to `GROUP` elements from `count` on are overwritten."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        at, count, first = (arguments[i] for i in (2, 5, 6))
-        shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
-        by_turns = _shared(context, builder, signature, arguments, 3, at, *_SUMMARY)
-        shared = builder.and_(shared, spread(builder, _eights(builder, by_turns), GROUP))
-        return _add(context, builder, signature, arguments, shared, [(4, _numbers(builder, first))], count)
-
-    return U64(eights, skims, U64, turns, numbers, U64, numba.types.int32), codegen
-
-
-@intrinsic
-def add_groups_by_eights(
-    typing_context: Any, eights: Any, skims: Any, at: Any, numbers: Any, count: Any, first: Any
-) -> Any:
-    """Like `add_groups`, as the summaries by eights tell alone."""
+    `skims[at + SKIMMED - 1]` may share a row, as their summaries tell, to `numbers` (int32) from `count` on. Returns
+    the count behind them; up to `GROUP` elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, count, first = (arguments[i] for i in (2, 4, 5))
         shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
         return _add(context, builder, signature, arguments, shared, [(3, _numbers(builder, first))], count)
 
-    return U64(eights, skims, U64, numbers, U64, numba.types.int32), codegen
+    return U64(summaries, skims, U64, numbers, U64, numba.types.int32), codegen
 
 
 @intrinsic
@@ -159,52 +107,6 @@ def add_words(
         return _add(context, builder, signature, arguments, shared, given, count)
 
     return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32), codegen
-
-
-@intrinsic
-def add_halved(
-    typing_context: Any, bits: Any, skims: Any, at: Any, stride: Any, group: Any, words: Any, places: Any, count: Any,
-    first: Any, halves: Any,
-) -> Any:  # fmt: skip
-    """Like `add_words`, of bitmaps that are given by their `halves`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        at = arguments[2]
-        bitmaps = []
-        for k in range(SKIMMED):
-            number = _number(context, builder, signature, arguments, 1, builder.add(at, ir.Constant(LONG, k)))
-            for half in (0, 1):
-                place = builder.add(builder.shl(number, ir.Constant(LONG, 1)), ir.Constant(LONG, half))
-                bitmaps.append(_number(context, builder, signature, arguments, 9, place))
-        return _add_shared(context, builder, signature, arguments, bitmaps)
-
-    return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32, halves), codegen
-
-
-@intrinsic
-def add_both_halves(
-    typing_context: Any, bits: Any, skim_halves: Any, at: Any, stride: Any, group: Any, words: Any, places: Any,
-    count: Any, first: Any,
-) -> Any:  # fmt: skip
-    """Like `add_words`, of twice as many bitmaps: the halves of those that are skimmed."""
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        places = [builder.add(arguments[2], ir.Constant(LONG, k)) for k in range(2 * SKIMMED)]
-        bitmaps = [_number(context, builder, signature, arguments, 1, place) for place in places]
-        return _add_shared(context, builder, signature, arguments, bitmaps)
-
-    return U64(bits, skim_halves, U64, U64, U64, words, places, U64, numba.types.int32), codegen
-
-
-def _add_shared(context: Any, builder: Any, signature: Any, arguments: Any, bitmaps: list[Any]) -> Any:
-    """What `add_words` does, of bitmaps whose numbers are given; the arguments are as there."""
-    _, _, _, stride, group, _, _, count, first, *_ = arguments
-    shared = ir.Constant(WORDS, [-1] * GROUP)
-    for bitmap in bitmaps:
-        word = builder.add(builder.mul(bitmap, stride), group)
-        shared = builder.and_(shared, load_words(context, builder, signature, arguments, 0, word))
-    given = [(5, shared), (6, _numbers(builder, first))]
-    return _add(context, builder, signature, arguments, shared, given, count)
 
 
 def _shared(
@@ -241,13 +143,7 @@ def _number(context: Any, builder: Any, signature: Any, arguments: Any, array: i
     return builder.zext(builder.load(pointer, align=4), LONG)
 
 
-def _both(context: Any, builder: Any, signature: Any, arguments: Any, high: Any, low: Any, word: Any) -> Any:
-    """What the words `word` further than `high` and than `low` share, of the first argument."""
-    words, others = (load_words(context, builder, signature, arguments, 0, builder.add(at, word)) for at in (high, low))
-    return builder.and_(words, others)
-
-
-def _eights(builder: Any, words: Any) -> Any:
+def _bytes_used(builder: Any, words: Any) -> Any:
     """A bit for each byte that is not 0."""
     used = builder.icmp_unsigned("!=", builder.bitcast(words, BYTES), ir.Constant(BYTES, [0] * LANES))
     return builder.bitcast(used, LONG)
@@ -276,91 +172,41 @@ def _add(context: Any, builder: Any, signature: Any, arguments: Any, words: Any,
 
 
 @bare
-def summarise(bitmaps, halves, words, bits, eights, turns):
-    """Writes the summaries [bitmaps * GROUP] of all bitmaps, those by turns where there is room; by eights only as many
-    words as a block has groups."""
+def summarise(bitmaps, words, bits, summaries):
+    """Writes the summaries [bitmaps * GROUP] of all bitmaps; only as many words of each as a block has groups."""
     count = np.uint64(words)
-    for number in range(bitmaps):
-        bitmap = high = low = np.uint64(number)
-        if len(halves):
-            high, low = np.uint64(halves[bitmap + bitmap]), np.uint64(halves[bitmap + bitmap + ONE])
-        if len(turns):
-            add_summaries(bits, high * count, low * count, count, eights, turns, bitmap * _GROUP)
-        else:
-            add_eights(bits, high * count, low * count, count, eights, bitmap * _GROUP)
+    for bitmap in range(np.uint64(bitmaps)):
+        add_summary(bits, bitmap * count, count, summaries, bitmap * _GROUP)
 
 
 @inner
-def skimmed(begin, end, term_start, terms, gates, bitmap_attribute, bitmap_start, bitmap_intervals, words, rows, bits):
-    """`skims`, `skim_next`, `halves`, `skim_halves` and `turned` of `kernels.match.Index` for the conjunctions
-    [begin, end), by the bitmaps of a block of some rows, and in how many groups of words these may have a row; nothing
-    where bitmaps alone are quicker. If not, terms with a summary are put first, in place.
+def skimmed(begin, end, term_start, terms, bitmaps, words, rows, bits):
+    """`skims` and `skim_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a block of
+    some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker. If not,
+    terms with a summary are put first, in place.
     """
     skims = np.empty((end - begin) * SKIMMED, np.int32)
     following = np.empty(end - begin, np.int64)
-    none = np.empty(0, np.int32)
-    bitmaps = len(bitmap_attribute) + gates
     # the summaries of all bitmaps take as long as a few conjunctions
     if rows < STEP or len(skims) < bitmaps:
-        return none, following[:0], none, none, 0, 0
-    eights, turns = np.zeros((2, bitmaps * GROUP), np.uint64)
-    summarise(bitmaps, none, words, bits, eights, turns)
+        return skims[:0], following[:0], 0
+    summaries = np.zeros(bitmaps * GROUP, np.uint64)
+    summarise(bitmaps, words, bits, summaries)
     numbers = np.empty(2 * GROUP, np.int32)
-    shared = by_eights = likely = np.uint64(0)
+    shared = np.uint64(0)
     for conjunction in range(begin, end):
         start, stop = term_start[conjunction], term_start[conjunction + 1]
         at = (conjunction - begin) * SKIMMED
         count = _rarest(start, stop, terms, skims[at : at + SKIMMED])
         following[conjunction - begin] = start + count if start + count < stop else -1
-        shared += add_groups(eights, skims, np.uint64(at), turns, numbers, np.uint64(0), np.int32(0))
-        alone = add_groups_by_eights(eights, skims, np.uint64(at), numbers, np.uint64(0), np.int32(0))
-        by_eights += alone
-        likely += np.uint64(alone != 0)
+        shared += add_groups(summaries, skims, np.uint64(at), numbers, np.uint64(0), np.int32(0))
     groups = (rows + STEP - 1) // STEP
     if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
-        return none, following[:0], none, none, 0, 0
+        return skims[:0], following[:0], 0
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
-    whole = _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps)
-    halves = halves_of(bitmap_attribute, bitmap_start, bitmap_intervals, whole)
-    halved = 0
-    for bitmap in range(len(halves) // 2):
-        halved += halves[2 * bitmap] != bitmap
-    if np.int64(shared) * SKIMMED > FEW_LOOKS * groups * halved:
-        halves = none
-    # worth their room where each is looked at
-    often = len(halves) > 0 and np.int64(shared) >= end - begin
-    skim_halves = _halves_of_skims(skims if often else skims[:0], halves)
-    turned = np.int64(by_eights - shared) > TURNING * bitmaps + TURNS * np.int64(likely)
     following = following if following.max() >= 0 else following[:0]
-    return skims, following, halves, skim_halves, int(turned), np.int64(shared)
-
-
-@inner
-def _halves_of_skims(skims, halves):
-    """The two halves of each bitmap of `skims`, one behind the other."""
-    found = np.empty(2 * len(skims), np.int32)
-    for at in range(len(skims)):
-        found[2 * at] = halves[2 * skims[at]]
-        found[2 * at + 1] = halves[2 * skims[at] + 1]
-    return found
-
-
-@inner
-def _looked_at_word_by_word(begin, end, term_start, terms, following, bitmaps):
-    """Which bitmaps [bitmaps] bool are looked at otherwise than as skims of the conjunctions [begin, end)."""
-    whole = np.zeros(bitmaps, np.bool_)
-    for conjunction in range(len(term_start) - 1):
-        term = term_start[conjunction]
-        stop = term_start[conjunction + 1]
-        if begin <= conjunction < end:
-            term = following[conjunction - begin]
-            if term < 0:
-                term = stop
-        while term < stop:
-            whole[terms[term, 0]] = whole[terms[term, 1]] = True
-            term += 1
-    return whole
+    return skims, following, np.int64(shared)
 
 
 @bare

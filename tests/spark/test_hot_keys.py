@@ -8,7 +8,7 @@ from pyspark.sql import functions
 
 from pipelines.joining import hot_keys as module
 from pipelines.joining.hot_keys import hot_keys, placed_slices
-from pipelines.settings.configuration import Join
+from pipelines.settings.model import Join
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME
 
 PARTITIONS, ROWS = 8, 20_000

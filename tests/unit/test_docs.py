@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from deltatag.arguments import parser
-from pipelines.settings.configuration import Join, LakeSettings, RulesSettings, Stream, parse_configuration
+from pipelines.settings.configuration import parse_configuration
+from pipelines.settings.model import Join, LakeSettings, RulesSettings, Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rules_index.arrays import grown
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import require, require_offsets, require_range
 
@@ -190,15 +191,6 @@ class BoxStore:
             self._length = grown(self._length, self._slots + 1)
             self._key = grown(self._key, self._slots + 1, -1)
             self._leaf = grown(self._leaf, self._slots + 1, -1)
-
-
-def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
-    """The array, or a copy with at least `needed` rows and twice as many as before, the new ones of `fill`."""
-    if needed <= len(array):
-        return array
-    larger = np.full((max(needed, 2 * len(array), 16), *array.shape[1:]), fill, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 def loaded(arrays: dict[str, np.ndarray], name: str, dtype: type[np.generic], axes: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.engines.r_tree.box_store import grown
+from rules_index.arrays import grown
 from rules_index.implication.dimensions import APART, OVERLAPS, Sorted, copy_box, cut, cut_off, relation
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, look_up
 from rules_index.implication.matching.streams import Stream, Streams

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from rules_index.implication.budget import Budget
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
 from rules_index.implication.matching.box_trees import BoxTrees
 from rules_index.implication.matching.exact import BFS, DFS, FULL, MIX, REST, REST_BEGIN, TAIL, make_parts, with_room
@@ -40,18 +41,6 @@ Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]
 _METHODS: dict[Method, int] = {"em_bfs": BFS, "em_dfs": DFS, "em_mix": MIX, "hsr": HSR, "hcr": HCR}
 _STEPS = 1 << 14
 """Comparisons after which the clock is looked at."""
-
-
-@dataclass(frozen=True)
-class Budget:
-    """How much may be spent on a subpredicate before the answer is left open.
-
-    splits: comparisons of a part with a box (runs of algorithm 9), but for the parts that were taken up together with
-    the last one; seconds: about how long.
-    """
-
-    splits: int = 1_000_000
-    seconds: float = 10.0
 
 
 _UNBOUNDED_EFFORT = Budget(1 << 62, float("inf"))

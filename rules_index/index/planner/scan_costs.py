@@ -10,11 +10,10 @@ import numpy as np
 from rules_index.index.layout import BLOCK_ROWS, coarse_shift
 from rules_index.index.planner.costs import Costs
 from rules_index.index.planner.expected import Expected
-from rules_index.kernels.code_vectors import DIGITS
 from rules_index.kernels.equality_blocks import CODES, NAMED, WIDEST, shuffles
 from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.scan import FEW_WORDS
-from rules_index.kernels.summaries import FEW_LOOKS, FEW_SHARED, RAREST, SKIMMED
+from rules_index.kernels.summaries import FEW_SHARED, RAREST, SKIMMED
 from rules_index.kernels.transposed_lists import DENSE, RULES
 
 
@@ -92,25 +91,18 @@ class Scanning:
         rarest, all_ = held[:RAREST].prod(0), held.prod(0)
         places = BLOCK_ROWS / 8
         likely = -np.expm1(-places * (rarest + of.matches))
-        # in the summaries by turns an eight of rows is eight bits
-        met = places * (all_ * -np.expm1(-8.0 * all_) + 8 * of.matches)
+        met = places * (all_ + of.matches)
         groups = GROUP * -np.expm1(-met / GROUP)
         bitmaps = of.bitmaps(self._every)
         # then the kernel has none
         if of.scale * of.count * SKIMMED < bitmaps or groups.sum() > FEW_SHARED * of.count:
             return None
-        codes_only = bool((terms.low == terms.high).all() and of.lengths.max(initial=0) <= SKIMMED)
-        looks = of.scale * groups.sum() * SKIMMED
-        halved = codes_only and bool(looks <= FEW_LOOKS * GROUP * bitmaps)
-        # where bitmaps are halved, each that is looked at is two
-        looking = costs.likely * likely + costs.group * (1 + halved) * groups
+        looking = costs.likely * likely + costs.group * groups
         cost = costs.skim + looking / BLOCK_ROWS + self._matches_cost()
-        halves = 2 * DIGITS * len(of.c.sizes)
 
         def shared(scanned: np.ndarray) -> float:
             bitmaps = of.bitmaps(scanned)
-            filled = min(bitmaps, halves) if halved else bitmaps
-            return filled * costs.bitmap + bitmaps * costs.summary
+            return bitmaps * (costs.bitmap + costs.summary)
 
         return Way(np.asarray(cost, np.float32), shared)
 

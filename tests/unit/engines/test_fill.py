@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from rules_index.kernels.bitmaps import COARSE_CODES, NO_ROW, STEP, coarsen
-from rules_index.kernels.code_vectors import DIGITS
-from rules_index.kernels.fill import MANY_INTERVALS, bitmaps_of, fill_bitmaps, halves_of
+from rules_index.kernels.fill import MANY_INTERVALS, fill_bitmaps
 from rules_index.kernels.jit import jit
 
 WORDS = 24
@@ -19,14 +18,8 @@ def _coarsen(codes, byte_codes, first, rows, shift, stride, coarse):
 
 
 @jit
-def _fill(coarse, stride, start, rows, words, attribute, interval_start, intervals, halves, bits):
-    fill_bitmaps(coarse, stride, start, rows, words, attribute, interval_start, intervals, halves, bits)
-
-
-@jit
-def _halves(attribute, interval_start, intervals, whole):
-    halves = halves_of(attribute, interval_start, intervals, whole)
-    return halves, bitmaps_of(len(whole), halves)
+def _fill(coarse, stride, start, rows, words, attribute, interval_start, intervals, bits):
+    fill_bitmaps(coarse, stride, start, rows, words, attribute, interval_start, intervals, bits)
 
 
 def _intervals(choice: np.random.Generator, kind: str, codes: int) -> np.ndarray:
@@ -42,9 +35,8 @@ def _intervals(choice: np.random.Generator, kind: str, codes: int) -> np.ndarray
 
 
 @pytest.mark.parametrize("kind", ["codes", "edges", "sets", "mixed"])
-@pytest.mark.parametrize("halved", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_bitmaps_are_those_of_the_codes(kind: str, seed: int, halved: bool) -> None:
+def test_bitmaps_are_those_of_the_codes(kind: str, seed: int) -> None:
     choice = np.random.default_rng(seed)
     attributes, stride = 3, (WORDS << 6) + STEP
     sizes = choice.integers(1, COARSE_CODES + 1, attributes)
@@ -60,18 +52,10 @@ def test_bitmaps_are_those_of_the_codes(kind: str, seed: int, halved: bool) -> N
     attribute = np.array([-1, -1, *(each for each, _ in given)], np.int32)
     starts = np.concatenate([[0, 0], np.cumsum([0, *(len(each) for _, each in given)])])
     intervals = np.concatenate([each for _, each in given]).astype(np.int32)
-    if halved:
-        whole = choice.random(len(attribute)) < 0.01
-        halves, bitmaps = _halves(attribute, starts, intervals, whole)
-    else:
-        halves, bitmaps = np.empty(0, np.int32), len(attribute)
+    bitmaps = len(attribute)
     bits = choice.integers(0, 1 << 62, bitmaps * WORDS).astype(np.uint64)
-    _fill(coarse, stride, 0, rows, WORDS, attribute, starts, intervals, halves, bits)
+    _fill(coarse, stride, 0, rows, WORDS, attribute, starts, intervals, bits)
     found = np.unpackbits(bits.view(np.uint8), bitorder="little").reshape(bitmaps, -1).astype(bool)
-    if halved:
-        able = [np.sum(attribute == k) > 2 * DIGITS and not whole[attribute == k].any() for k in range(attributes)]
-        assert kind == "mixed" or (bitmaps > len(attribute)) == (kind == "codes" and any(able))
-        found = found[halves[::2]] & found[halves[1::2]]
     assert not found[0].any()
     assert found[1].tolist() == [True] * rows + [False] * ((WORDS << 6) - rows)
     for bitmap, (place, each) in enumerate(given):
@@ -79,16 +63,6 @@ def test_bitmaps_are_those_of_the_codes(kind: str, seed: int, halved: bool) -> N
         expected = np.zeros(WORDS << 6, bool)
         expected[:rows] = ((codes[:, None] >= each[:, 0]) & (codes[:, None] <= each[:, 1])).any(1)
         assert (found[bitmap + 2] == expected).all(), (place, each)
-
-
-@pytest.mark.parametrize("gates", [0, 3])
-def test_all_digits_have_room_though_no_code_has_the_last_one(gates: int) -> None:
-    codes = np.array([code for code in range(60) if code & 15 < 13], np.int32)
-    attribute = np.concatenate([[-1, -1], np.zeros(len(codes))]).astype(np.int32)
-    starts = np.concatenate([[0, 0], np.arange(len(codes) + 1)])
-    halves, bitmaps = _halves(attribute, starts, np.stack([codes, codes], 1), np.zeros(len(attribute) + gates, bool))
-    assert halves.max() == len(attribute) + gates + DIGITS + 12
-    assert bitmaps == len(attribute) + gates + 2 * DIGITS
 
 
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 511, 513, 1_000])

@@ -23,8 +23,8 @@ RULES = 400
 
 
 @jit
-def _summarise(bitmaps, halves, words, bits, eights, turns):
-    summarise(bitmaps, halves, words, bits, eights, turns)
+def _summarise(bitmaps, words, bits, summaries):
+    summarise(bitmaps, words, bits, summaries)
 
 
 @pytest.mark.parametrize("words", [8, 24, 64])
@@ -32,29 +32,11 @@ def test_a_summary_has_a_bit_for_eight_rows(words: int) -> None:
     choice = np.random.default_rng(words)
     rows = choice.random((50, words * 64)) < choice.choice([0, 0.001, 0.01, 0.3, 1], (50, 1))
     bits = np.packbits(rows, axis=1, bitorder="little").view(np.uint64).reshape(-1)
-    eights, turns = np.zeros((2, 50 * GROUP), np.uint64)
-    _summarise(50, NONE, words, bits, eights, turns)
-    by_eights = np.zeros((50, 64 * GROUP), bool)
-    by_eights[:, : words * 8] = rows.reshape(50, -1, 8).any(axis=2)
-    by_turns = rows.reshape(50, -1, 64 * GROUP).any(axis=1)
-    alone = np.zeros_like(eights)
-    _summarise(50, NONE, words, bits, alone, alone[:0])
-    for found, expected in ((eights, by_eights), (turns, by_turns), (alone, by_eights)):
-        assert np.array_equal(found, np.packbits(expected, axis=1, bitorder="little").view(np.uint64).reshape(-1))
-
-
-@pytest.mark.parametrize("words", [8, 64])
-def test_a_summary_of_halves_is_that_of_their_common_rows(words: int) -> None:
-    choice = np.random.default_rng(words)
-    rows = choice.random((50, words * 64)) < 0.1
-    bits = np.packbits(rows, axis=1, bitorder="little").view(np.uint64).reshape(-1)
-    halves = choice.integers(0, 50, 60).astype(np.int32)
-    common = rows[halves[::2]] & rows[halves[1::2]]
-    whole = np.packbits(common, axis=1, bitorder="little").view(np.uint64).reshape(-1)
-    found, expected = np.zeros((2, 2, 30 * GROUP), np.uint64)
-    _summarise(30, halves, words, bits, *found)
-    _summarise(30, NONE, words, whole, *expected)
-    assert np.array_equal(found, expected)
+    found = np.zeros(50 * GROUP, np.uint64)
+    _summarise(50, words, bits, found)
+    expected = np.zeros((50, 64 * GROUP), bool)
+    expected[:, : words * 8] = rows.reshape(50, -1, 8).any(axis=2)
+    assert np.array_equal(found, np.packbits(expected, axis=1, bitorder="little").view(np.uint64).reshape(-1))
 
 
 def _rules(choice: np.random.Generator, equalities: Sequence[float], longest: int = len(SIZES)) -> Conjunctions:
@@ -84,35 +66,27 @@ def test_what_is_found_by_summaries_is_what_brute_force_finds(
     choice = np.random.default_rng(seed)
     c = _rules(choice, equalities, longest)
     engine, oracle = build(c, "asc")[0], build(c, "scan")[0]
-    skimmed = halved = often = hits = 0
+    skimmed = hits = 0
     for rows in choice.permutation([1, 512, 700, 4095, 4096, 4097, 9000]).tolist():
         codes = np.stack([_codes(choice, size, rows) for size in SIZES])
         offsets, ordinals = engine.match(codes)
         expected = oracle.match(codes)
         assert np.array_equal(offsets, expected[0]) and np.array_equal(ordinals, expected[1]), rows
         skimmed += len(engine._index.skims)
-        halved += len(engine._index.halves)
-        often += len(engine._index.skim_halves)
         hits += len(ordinals)
     assert skimmed >= SKIMMED * RULES
     # rules of equalities alone match fewer rows
     assert hits > (100 if equalities is MOST else 20)
-    # a term that is not among those skimmed is looked at in its own bitmap
-    assert halved > 0 or (longest > SKIMMED and often == 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "rules", "turned", "often"),
-    [("equality", 2_000, 0, False), ("equality", 800, 0, True), ("zipf", 2_000, 1, True)],
-)
-def test_what_summaries_need_is_measured(kind: str, rules: int, turned: int, often: bool) -> None:
+@pytest.mark.parametrize(("kind", "rules"), [("equality", 2_000), ("equality", 800), ("zipf", 2_000)])
+def test_rules_of_equalities_are_skimmed(kind: str, rules: int) -> None:
     given = KINDS[kind].make(rules, 0.3, 9_000, 1)
     c, codes = given.coded()
     engine = build(c, "asc")[0]
     found = np.bincount(engine.match(codes)[1], minlength=len(given))
     assert np.array_equal(found, given.brute_force())
-    assert len(engine._index.skims) and engine._index.turned == turned
-    assert bool(len(engine._index.skim_halves)) == often
+    assert len(engine._index.skims)
 
 
 def test_rules_of_ranges_are_not_skimmed() -> None:

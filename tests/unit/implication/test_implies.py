@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import rules_index as ri
+from rules_index.implication.budget import Budget
 from rules_index.implication.implies import decide, implies
-from rules_index.implication.matching.predicate_matching import Budget
 from rules_index.implication.region_boxes import Codes, boxes_of
 from tests import random_rows
 from tests.random_expressions import Grammar

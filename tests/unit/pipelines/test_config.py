@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ConfigurationError
-from pipelines.settings.configuration import Start, load_configuration
+from pipelines.settings.configuration import load_configuration
+from pipelines.settings.model import Start
 from pipelines.settings.section import parse_duration, parse_size
 
 MINIMAL = '[lake]\nroot = "lake"\n'

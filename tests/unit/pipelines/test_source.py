@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pipelines.errors import SourceChangedError, SourceError
-from pipelines.settings.configuration import Start
+from pipelines.settings.model import Start
 from pipelines.sources.source import Position, Slice, Source, position_from_plan, rows_of
 
 

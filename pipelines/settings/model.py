@@ -1,0 +1,140 @@
+"""What deltatag.toml says, as typed values; `pipelines.settings.configuration` reads and checks them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pipelines.errors import ConfigurationError
+
+TAGGED_COLUMNS = (
+    "rule_ids",
+    "rules_version",
+    "index_fingerprint",
+    "source_version",
+    "tagged_at",
+)
+"""Columns that deltatag adds to a tagged row, in their order."""
+MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
+"""Columns of `<stream>_matches` beside the stream's key and event time."""
+QUARANTINE_COLUMNS = ("reason", "batch")
+"""Columns that deltatag adds to a row in quarantine."""
+FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
+"""Tables that every lake has."""
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSettings:
+    """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`)."""
+
+    root: str | None
+    catalog: str | None
+
+    def place(self, table: str) -> str:
+        """Path, URI or catalog name of a table."""
+        return f"{self.catalog}.{table}" if self.root is None else f"{self.root.rstrip('/')}/{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class RulesSettings:
+    """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
+
+    `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
+    rows and bytes allow for.
+    """
+
+    time_zone: str = "UTC"
+    on_reject: str = "drop"
+    max_reject_share: float = 1.0
+    time_limit: int = 600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the first run of a stream begins: `kind` is "earliest", "version" or "timestamp".
+
+    `value` is the Delta version, or the microseconds of the timestamp since 1970 in UTC, else 0.
+    """
+
+    kind: str = "earliest"
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """One source table whose rows are tagged; `name` is the scope of its rules.
+
+    `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
+    another stream, the source is that one's tagged table, without what tagging added.
+    """
+
+    name: str
+    source: str
+    source_stream: str | None = None
+    start: Start = Start()
+    key: tuple[str, ...] = ()
+    event_time: str | None = None
+    max_bytes_per_batch: int = 1 << 30
+    output: str = "all"
+    matches: bool = True
+    cluster_by: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] | None = None
+    checks: Mapping[str, str] = field(default_factory=dict)
+    max_quarantine_share: float = 1.0
+
+    @property
+    def keeps_matches(self) -> bool:
+        """True where `<stream>_matches` is kept: the stream has a key and `matches` is not switched off."""
+        return self.matches and bool(self.key)
+
+    @property
+    def can_quarantine(self) -> bool:
+        """True where a row of the stream may go to quarantine: it has a key or a check."""
+        return bool(self.key) or bool(self.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds.
+
+    A row that arrives when one later than it by more than `lateness` microseconds has been joined goes to quarantine.
+    """
+
+    name: str
+    streams: tuple[str, ...]
+    on: Mapping[str, tuple[str, ...]]
+    window: Mapping[str, int]
+    lateness: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """All of one deltatag.toml. `path` is the file that it was read from."""
+
+    path: Path
+    lake: LakeSettings
+    spark: Mapping[str, str]
+    rules: RulesSettings
+    streams: Mapping[str, Stream]
+    joins: Mapping[str, Join]
+
+    def stream(self, name: str) -> Stream:
+        """The stream of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.streams[name]
+        except KeyError:
+            known = ", ".join(sorted(self.streams)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no stream {name!r}; the configured streams are: {known}."
+            ) from None
+
+    def join(self, name: str) -> Join:
+        """The join of this name; ConfigurationError, with the names there are, if there is none."""
+        try:
+            return self.joins[name]
+        except KeyError:
+            known = ", ".join(sorted(self.joins)) or "none"
+            raise ConfigurationError(
+                f"{self.path}: there is no join {name!r}; the configured joins are: {known}."
+            ) from None
