@@ -109,7 +109,7 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, int | None]:
     """The versions of the rules table and of every source, those of unserved streams aside; None: no such table."""
     from pipelines.errors import PipelineError
-    from pipelines.sources.source import source_standing
+    from pipelines.sources.source import newest_version
 
     versions: dict[str, int | None] = {}
     try:
@@ -120,7 +120,7 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
         if stream.name in unserved:
             continue
         try:
-            versions[f"source {stream.name}"] = source_standing(workspace, stream).version
+            versions[f"source {stream.name}"] = newest_version(workspace, stream).version
         except PipelineError:
             versions[f"source {stream.name}"] = None
     return versions

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import index_key, source_key
-from assets.tables import BATCHES, Written, rates, written_assets
+from assets.tables import BATCHES, StepResult, rates, written_assets
 from pipelines.lake.tables import quarantine_table, tagged_table
 from pipelines.settings.model import Join
 
@@ -28,7 +28,7 @@ def join_tables(join: Join) -> dict[str, str]:
 def join_assets(join: Join) -> dg.AssetsDefinition:
     """`<join>_tagged`, `quarantine_<join>` and `runs/<join>`, written by one step from the sources of all streams."""
 
-    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> Written:
+    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
         from pipelines.join import join_streams
 
         result = join_streams(workspace, join.name)
@@ -42,7 +42,7 @@ def join_assets(join: Join) -> dg.AssetsDefinition:
             tagged_table(join.name): _joined_metadata(result),
             quarantine_table(join.name): {"new_rows": result.quarantined},
         }
-        return Written(result.batches, metadata)
+        return StepResult(result.batches, metadata)
 
     runs = f"The micro-batches of {join.name}: what each read of every stream, and what it wrote."
     deps = [*(source_key(stream) for stream in join.streams), index_key(join.name)]

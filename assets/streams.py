@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
-from assets.tables import BATCHES, Written, rates, written_assets
+from assets.tables import BATCHES, StepResult, rates, written_assets
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import Stream
 
@@ -59,10 +59,10 @@ def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
 
 def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersion:
     from pipelines.errors import SourceError
-    from pipelines.sources.source import source_standing
+    from pipelines.sources.source import newest_version
 
     try:
-        return dg.DataVersion(str(source_standing(context.resources.lake.workspace(), stream).version))
+        return dg.DataVersion(str(newest_version(context.resources.lake.workspace(), stream).version))
     except SourceError:
         return dg.DataVersion(MISSING)
 
@@ -82,7 +82,7 @@ def stream_tables(stream: Stream) -> dict[str, str]:
 def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>`, written by one step."""
 
-    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> Written:
+    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
         from pipelines.tag import tag_stream
 
         result = tag_stream(workspace, stream.name)
@@ -92,7 +92,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
             matches_table(stream): {"new_rows": result.matches},
             quarantine_table(stream): {"new_rows": result.quarantined},
         }
-        return Written(result.batches, metadata)
+        return StepResult(result.batches, metadata)
 
     runs = f"The micro-batches of {stream.name}: what each read, what it wrote, and which rules raised errors."
     deps = [source_key(stream.name), index_key(stream.name)]

@@ -18,7 +18,7 @@ BATCHES = "micro_batches"
 
 
 @dataclass(frozen=True)
-class Written:
+class StepResult:
     """What a step did: its micro-batches, and the metadata of each table by the table's name."""
 
     batches: int
@@ -31,7 +31,7 @@ def written_assets(
     tables: Mapping[str, str],
     runs: str,
     deps: Sequence[dg.AssetKey],
-    write: Callable[[dg.AssetExecutionContext, "Workspace"], Written],
+    write: Callable[[dg.AssetExecutionContext, "Workspace"], StepResult],
 ) -> dg.AssetsDefinition:
     """The tables of a scope and `runs/<scope>`, written by one step; `tables` and `runs` tell what they hold."""
     specs = [

@@ -16,6 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.analyse import spark_analyser
 from pipelines.clashes import KEPT, clash_notice, current_rules
 from pipelines.errors import PipelineError, TableError
 from pipelines.lake.index_store import (
@@ -42,7 +43,6 @@ from pipelines.rule_set import (
 )
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.scratch import indexes_folder
-from pipelines.spark.analyse import spark_analyser
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.memory import release_freed_memory

@@ -18,7 +18,7 @@ from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.source import Position, position_from_plan, source_standing
+from pipelines.sources.source import Position, newest_version, position_from_plan
 from pipelines.workspace import Workspace
 
 
@@ -157,7 +157,7 @@ def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Itera
 
 
 def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_id: str | None) -> _Lag:
-    now = source_standing(workspace, stream)
+    now = newest_version(workspace, stream)
     if table_id is not None and now.table_id != table_id:
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0

@@ -36,7 +36,7 @@ from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
-from pipelines.recovery.survival import step, surviving
+from pipelines.recovery.survival import batch_time_limit, step, surviving
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
@@ -59,7 +59,7 @@ from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
 from pipelines.writing.matching import Matcher, bound_batches, check_inputs
 from pipelines.writing.quarantine import check_conditions, count_refused
-from pipelines.writing.tables import Output, StreamTables, give_up
+from pipelines.writing.tables import Output, StreamTables, fence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -356,7 +356,7 @@ class _Tagger:
         matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type(), without)
         bound_batches(self.workspace, taken.files)
         evaluated = len(compiled.derived) - len(without)
-        limit = self.workspace.time_limit(f"tag {self.stream.name}", taken.files, evaluated)
+        limit = batch_time_limit(self.workspace, f"tag {self.stream.name}", taken.files, evaluated)
         matchable = self._matchable(source, taken, batch)
         return Output(tables, batch, matcher, stored), slice_frame(source, taken), matchable, limit
 
@@ -421,7 +421,7 @@ class _Tagger:
     def _reset(self, batch: MicroBatch) -> MicroBatch:
         """Empty the stream's tables."""
         for series in given_up(batch.plan):
-            give_up(self.workspace, series, self._names, batch.batch)
+            fence(self.workspace, series, self._names, batch.batch)
         source = open_source(self.spark, self.stream)
         tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
         tables.prepare(slice_schema(source, source.version), source_partitions(source), anew=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import rules_index as ri
+from pipelines.analyse import spark_analyser
 from pipelines.scopes import scope_of
-from pipelines.spark.analyse import spark_analyser
 from pipelines.workspace import Workspace
 
 

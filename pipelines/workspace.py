@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,8 +14,6 @@ from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pipelines.sources.source import Add
 
 Progress = Callable[[str], None]
 """Takes one short sentence on what is being done now."""
@@ -83,20 +81,6 @@ class Workspace:
         from pipelines.spark import jvm
 
         return self._running is None and jvm.is_own()
-
-    def time_limit(self, what: str, files: Sequence[Add], predicates: int) -> AbstractContextManager[None]:
-        """What bounds the time that Spark takes for so many predicates, which only it evaluates, on rows of files.
-
-        The limit is `[rules] time_limit`, a second more for each MiB, and 10 microseconds for each row and predicate.
-        """
-        from pipelines.recovery.survival import time_limit
-        from pipelines.sources.source import rows_of
-
-        if not predicates:
-            return nullcontext()
-        seconds = self.configuration.rules.time_limit / 1e6
-        seconds += sum(int(add["size"]) for _, add in files) / 2**20
-        return time_limit(self, what, seconds + (rows_of(tuple(files)) or 0) * predicates / 1e5)
 
     def renew(self) -> bool:
         """Have `spark` be a session of another JVM, for the one there is has ended or is not to be trusted any more.

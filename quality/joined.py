@@ -8,7 +8,7 @@ from pipelines.lake.tables import quarantine_table, tagged_table
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of
 from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
-from quality.written import Counts, Written, by_rule, exploded, totals
+from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -51,7 +51,7 @@ def _has_keys(configuration: Configuration, join: Join) -> bool:
 
 def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
     """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
-    written = Written.newest(workspace, join.name, newest)
+    written = NewestBatch.newest(workspace, join.name, newest)
     measures: dict[str, Any] = _nothing_written()
     counts: Counts = ()
     if written.batches:
@@ -75,7 +75,7 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, "tagged_rows": 0, "recorded_rows": 0, "new_rows": 0, "quarantine_share": 0.0, **listings}
 
 
-def _measure(written: Written, join: Join) -> tuple[dict[str, Any], Counts]:
+def _measure(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
     streams = written.workspace.configuration.streams
     times = {name: _column(name, str(streams[name].event_time)) for name in join.streams}
     tagged = written.frame(tagged_table(join.name))
@@ -98,7 +98,7 @@ def _measure(written: Written, join: Join) -> tuple[dict[str, Any], Counts]:
     return measures | figures, totals(pairs)
 
 
-def _repeated(written: Written, join: Join, tagged: DataFrame) -> int:
+def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
     """How many more joined rows there are than combinations of the streams' keys; 0 where a stream has none."""
     from pyspark.sql import functions as f
 

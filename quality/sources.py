@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
 
-FINE = "yes"
+OK = "yes"
 MISSING = "missing"
 _EVENT_TIMES = ["timestamp", "timestamp_ntz", "date"]
 _ALL_BYTES = 1 << 62
@@ -26,16 +26,14 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
     """What holds for the source as a whole, and how many of its new rows may fail."""
     keys, checks = list(enumerate(stream.key)), list(enumerate(stream.checks))
     listed = [
-        one_of("followed", "The source is a Delta table that only grew since it was tagged last", "followed", [FINE]),
-        one_of(
-            "columns", "The source has the columns that the stream names, and none of deltatag's", "columns", [FINE]
-        ),
+        one_of("followed", "The source is a Delta table that only grew since it was tagged last", "followed", [OK]),
+        one_of("columns", "The source has the columns that the stream names, and none of deltatag's", "columns", [OK]),
     ]
     if stream.event_time is not None:
         text = f"The event time {stream.event_time} is a TIMESTAMP, a TIMESTAMP_NTZ or a DATE"
         listed.append(one_of("event_time_type", text, "event_time_type", _EVENT_TIMES))
     if stream.checks:
-        listed.append(one_of("checks_valid", "Every check is a condition over the source's columns", "checks", [FINE]))
+        listed.append(one_of("checks_valid", "Every check is a condition over the source's columns", "checks", [OK]))
     for number, name in keys:
         text = f"No new row has NULL in its key {name}"
         listed.append(none_of(f"key_{_word(name)}_not_null", text, f"null_key_{number}", WARNING))
@@ -50,7 +48,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str, Any]]:
     """The suite over the source as it is now, and the measures behind it."""
-    measures: dict[str, Any] = {"followed": FINE, "columns": FINE, "checks": FINE, "event_time_type": MISSING}
+    measures: dict[str, Any] = {"followed": OK, "columns": OK, "checks": OK, "event_time_type": MISSING}
     try:
         schema = source_columns(workspace, stream)
     except PipelineError as error:
@@ -58,7 +56,7 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
         measures["followed"] = str(error)
     if schema is not None:
         measures |= _structure(stream, schema)
-    broken = schema is None or measures["columns"] != FINE
+    broken = schema is None or measures["columns"] != OK
     if broken:
         measures |= _no_rows(stream)
     else:
@@ -68,7 +66,7 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
 
 
 def _structure(stream: Stream, schema: pa.Schema) -> dict[str, str]:
-    found = {"columns": FINE}
+    found = {"columns": OK}
     names = {name.lower(): name for name in schema.names}
     if stream.event_time is not None and stream.event_time.lower() in names:
         found["event_time_type"] = _sql_type(schema.field(names[stream.event_time.lower()]).type)
@@ -133,14 +131,14 @@ def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
     from pyspark.sql import functions
 
     from pipelines.spark.sql_text import quoted
-    from pipelines.writing.quarantine import sound
+    from pipelines.writing.quarantine import is_accepted
 
     spark = workspace.spark
-    flags = {"refused": ~sound(spark, stream.key, stream.checks)}
+    flags = {"refused": ~is_accepted(spark, stream.key, stream.checks)}
     for number, name in enumerate(stream.key):
         flags[f"null_key_{number}"] = functions.col(quoted(name)).isNull()
     for number, (name, condition) in enumerate(stream.checks.items()):
-        flags[f"failed_check_{number}"] = ~sound(spark, (), {name: condition})
+        flags[f"failed_check_{number}"] = ~is_accepted(spark, (), {name: condition})
     # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
     flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
     counts = [functions.count_if(functions.col(name)).alias(name) for name in flags]

@@ -11,7 +11,7 @@ from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from quality.findings import Expectation
 from quality.sample import disagreements, time_of
 from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
-from quality.written import Counts, Written, by_rule, exploded, totals
+from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
     """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
-    written = Written.newest(workspace, stream.name, newest)
+    written = NewestBatch.newest(workspace, stream.name, newest)
     measures: dict[str, Any] = _nothing_written()
     counts: Counts = ()
     if written.batches:
@@ -65,7 +65,7 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, **dict.fromkeys(listings, listing([]))}
 
 
-def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
+def _measure(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Counts]:
     from pipelines.spark.sql_text import quoted
 
     tagged = written.frame(tagged_table(stream))
@@ -89,7 +89,7 @@ def _measure(written: Written, stream: Stream) -> tuple[dict[str, Any], Counts]:
     return measures | figures, totals(pairs)
 
 
-def _source_rows(written: Written, stream: Stream) -> int:
+def _source_rows(written: NewestBatch, stream: Stream) -> int:
     """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
     from pipelines.sources.source import open_source, rows_of
 
@@ -116,7 +116,7 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
     return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 
-def _differing(written: Written, stream: Stream, pairs: pl.DataFrame) -> list[str]:
+def _differing(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> list[str]:
     """Rules with other rows in `<stream>_matches` than in the tagged table."""
     if not all(batch.plan.get("matches") for batch in written.batches):
         return []

@@ -24,7 +24,7 @@ Counts = tuple[tuple[Any, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class NewestBatch:
     """Consecutive micro-batches of one scope, without a restart in between."""
 
     workspace: Workspace
@@ -32,7 +32,7 @@ class Written:
     batches: Sequence[MicroBatch]
 
     @classmethod
-    def newest(cls, workspace: Workspace, scope: str, most: int) -> Written:
+    def newest(cls, workspace: Workspace, scope: str, most: int) -> NewestBatch:
         """At most so many of the last micro-batches that are done and took rows."""
         # before a restart there were others in the tables
         since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.lint import lint
-from rules_index.index.artifact import dumps
+from rules_index.index.compiled import dumps
 from rules_index.index.loading import loads
 from rules_index.join import JoinIndex, Side
 

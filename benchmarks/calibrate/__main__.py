@@ -68,7 +68,7 @@ def tell(alone: Costs, costs: Costs, plans: list[matches.Measured]) -> None:
     print_table("Nanoseconds of one core", ("step", "alone", "fitted"), rows)
     expected = [fit.expected(costs, plan) for plan in plans]
     lines = [
-        (plan.kind, f"{plan.rules:,}", f"{plan.matches:.3g}", plan.plan, plan.way, f"{plan.nanoseconds:.1f}",
+        (plan.kind, f"{plan.rules:,}", f"{plan.matches:.3g}", plan.plan, plan.scan_method, f"{plan.nanoseconds:.1f}",
          f"{time:.1f}", f"{time / plan.nanoseconds:.2f}")
         for plan, time in zip(plans, expected, strict=True)
     ]  # fmt: skip

@@ -39,7 +39,7 @@ class Measured:
     rules: int
     matches: float
     plan: str
-    way: str
+    scan_method: str
     nanoseconds: float
     steps: dict[str, float]
 
@@ -83,8 +83,8 @@ def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[st
         seen.append(choice)
         keyed = not choice.scanned.all()
         engine = BETree(c, placement=placement(c, sample, planner, choice)) if keyed else Asc.build(c)
-        time, way = _timed(engine, codes, repeat)
-        yield name, way, time, steps(planner, choice, way)
+        time, scan_method = _timed(engine, codes, repeat)
+        yield name, scan_method, time, steps(planner, choice, scan_method)
 
 
 def choices(planner: Planner) -> Iterator[tuple[str, Choice]]:
@@ -109,17 +109,17 @@ def _timed(engine: Asc | BETree, codes: np.ndarray, repeat: int) -> tuple[float,
     rows = min(codes.shape[1], max(4 * BLOCK_ROWS, int(RUN_NANOSECONDS / rough) // BLOCK_ROWS * BLOCK_ROWS))
     some = np.ascontiguousarray(codes[:, :rows])
     time = nanoseconds(repeat, engine.match, some) / rows
-    return float(f"{time:.4g}"), engine.way
+    return float(f"{time:.4g}"), engine.scan_method
 
 
-def steps(planner: Planner, choice: Choice, way: str) -> dict[str, float]:
+def steps(planner: Planner, choice: Choice, scan_method: str) -> dict[str, float]:
     """How often a row has each step: by how much the plan costs more where the step does, the plan being the same."""
-    before = Planner(planner.of, planner.costs, way).cost(choice)
+    before = Planner(planner.of, planner.costs, scan_method).cost(choice)
     found = {}
     for name in NAMES:
         cost = getattr(planner.costs, name)
         more = CHANGE * (cost or 1.0)
-        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), way).cost(choice)
+        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), scan_method).cost(choice)
         if abs(changed - before) > 1e-6 * before:
             found[name] = float(f"{(changed - before) / more:.4g}")
     return found

@@ -41,6 +41,7 @@ from pipelines.lake.runs import (
 from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
+from pipelines.recovery.survival import batch_time_limit
 from pipelines.scopes import JOINED_TIME, JoinScope
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.lost_files import telling_lost_files
@@ -51,7 +52,7 @@ from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
 from pipelines.writing.matching import Matcher, check_inputs
 from pipelines.writing.table_order import Order
-from pipelines.writing.tables import app_of, append_once, fields_of, give_up, prepare_table, written_rows
+from pipelines.writing.tables import app_of, append_once, fence, fields_of, prepare_table, written_rows
 from rules_index.join import JoinIndex
 from rules_index.join.worker import JoinTask
 
@@ -92,7 +93,7 @@ class Joiner:
         if self._last is None or self._last.state != RESET:
             return None
         for series in given_up(self._last.plan):
-            give_up(self.workspace, series, self._names, self._last.batch)
+            fence(self.workspace, series, self._names, self._last.batch)
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
         self._prepare(self._files(nothing, None), self.lake.rule_id_type(), anew=True)
         self._last = record_reset(self.lake, self._last)
@@ -221,7 +222,7 @@ class Joiner:
         """What bounds the time of a micro-batch's work in Spark."""
         adds = [add for side in planned.rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
         evaluated = len(planned.index.compiled.derived) - len(without)
-        return self.workspace.time_limit(f"join {self.join.name}", adds, evaluated)
+        return batch_time_limit(self.workspace, f"join {self.join.name}", adds, evaluated)
 
     def _recorded(self, plan: dict[str, Any], stored: StoredIndex, files: list[SideFiles]) -> Planned:
         batch = MicroBatch(

@@ -19,7 +19,7 @@ import numpy as np
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
 from pipelines.recovery.culprits import MOST_ASKED, Search
-from pipelines.writing.tables import app_of, give_up, is_done
+from pipelines.writing.tables import app_of, fence, is_done
 from rules_index import RulesIndexError
 from rules_index.language.typed import leaves_of
 
@@ -138,7 +138,7 @@ def plan_anew(
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
         batch = revise(lake, batch, plan, started_at=_later(batch.started_at))
     former = batch.plan["given_up"]
-    held = dict.fromkeys(give_up(workspace, former, names, batch.batch), former)
+    held = dict.fromkeys(fence(workspace, former, names, batch.batch), former)
     written = {**batch.plan.get("written", {}), **held}
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}

@@ -9,16 +9,15 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
 
 from pipelines.errors import SparkEndedError
 from pipelines.lake.runs import last_batch
+from pipelines.sources.source import Add, rows_of
 from pipelines.spark import jvm
+from pipelines.workspace import Workspace
 from pipelines.writing.tables import explained
-
-if TYPE_CHECKING:
-    from pipelines.workspace import Workspace
 
 _T = TypeVar("_T")
 _FATAL = ("java.lang.OutOfMemoryError", "java.lang.StackOverflowError", "ExecutorLostFailure", *jvm.ENDING)
@@ -79,6 +78,20 @@ def _why_ended(error: BaseException) -> str | None:
             return f"Spark could not go on after {found}"
         seen = seen.__cause__
     return None
+
+
+def batch_time_limit(
+    workspace: Workspace, what: str, files: Sequence[Add], predicates: int
+) -> AbstractContextManager[None]:
+    """What bounds the time that Spark takes for so many predicates, which only it evaluates, on rows of files.
+
+    The limit is `[rules] time_limit`, a second more for each MiB, and 10 microseconds for each row and predicate.
+    """
+    if not predicates:
+        return nullcontext()
+    seconds = workspace.configuration.rules.time_limit / 1e6
+    seconds += sum(int(add["size"]) for _, add in files) / 2**20
+    return time_limit(workspace, what, seconds + (rows_of(tuple(files)) or 0) * predicates / 1e5)
 
 
 @contextmanager

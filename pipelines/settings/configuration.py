@@ -24,7 +24,7 @@ from pipelines.settings.model import (
     Stream,
 )
 from pipelines.settings.section import Section, flattened, parse_duration, parse_size, substituted
-from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
 from pipelines.settings.source_streams import refuse_circles, with_sources
 
 FILE_NAME = "deltatag.toml"
@@ -103,8 +103,8 @@ def _spark_value(name: str, value: Any, path: Path) -> str:
     if semantic == TIME_ZONE:
         raise ConfigurationError(f"{path}: [spark] {name}: the time zone is set by time_zone in [rules].")
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    if semantic is not None and (name != semantic or text.lower() != MEANING.get(name, "").lower()):
-        always = f'"{MEANING[semantic]}"' if semantic in MEANING else "as Spark has it by default"
+    if semantic is not None and (name != semantic or text.lower() != SEMANTIC_SETTINGS.get(name, "").lower()):
+        always = f'"{SEMANTIC_SETTINGS[semantic]}"' if semantic in SEMANTIC_SETTINGS else "as Spark has it by default"
         raise ConfigurationError(
             f"{path}: [spark] {name}: what a rule means depends on it, so it is always {always}. Leave it out."
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 TIME_ZONE = "spark.sql.session.timeZone"
-MEANING = {
+SEMANTIC_SETTINGS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.ansi.doubleQuotedIdentifiers": "false",
     "spark.sql.ansi.enforceReservedKeywords": "false",
@@ -37,7 +37,7 @@ _DEFAULTS = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 """Settings that stay as Spark has them by default, whatever the session that runs was started with."""
-_BY_LOWER = {name.lower(): name for name in (*MEANING, TIME_ZONE)}
+_BY_LOWER = {name.lower(): name for name in (*SEMANTIC_SETTINGS, TIME_ZONE)}
 
 
 def meant(name: str) -> str | None:

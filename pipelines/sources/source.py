@@ -380,14 +380,14 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
 
 
-class Standing(NamedTuple):
+class SourceVersion(NamedTuple):
     """The newest version of a source, and which table it is of."""
 
     version: int
     table_id: str
 
 
-def source_standing(workspace: Workspace, stream: Stream) -> Standing:
+def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
     """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
     from pipelines.errors import MissingTableError, TableError
     from pipelines.lake.lake import open_delta
@@ -395,19 +395,19 @@ def source_standing(workspace: Workspace, stream: Stream) -> Standing:
     if not is_catalog_name(stream.source):
         try:
             table = open_delta(stream.source, None, "a source", "")
-            return Standing(int(table.version()), str(table.metadata().id))
+            return SourceVersion(int(table.version()), str(table.metadata().id))
         except MissingTableError:
             raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
         except TableError:
             pass
     source = open_source(workspace.spark, stream)
-    return Standing(source.version, source.table_id)
+    return SourceVersion(source.version, source.table_id)
 
 
 def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
     """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
     another table now."""
-    now = source_standing(workspace, stream)
+    now = newest_version(workspace, stream)
     return now.table_id != table_id or now.version >= position.version
 
 

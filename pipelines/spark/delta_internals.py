@@ -200,7 +200,7 @@ class TableLog:
             transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
         return True
 
-    def give_up(self, app: str, number: int) -> bool:
+    def fence(self, app: str, number: int) -> bool:
         """Have every later transaction of `app` taken for written; True if the table held that of this number by then.
 
         Py4JJavaError, or Spark's own error for it, where another writer interferes.

@@ -17,7 +17,7 @@ from pipelines.errors import SessionError
 from pipelines.lake.lake import first_line
 from pipelines.scratch import clean_up, jvm_folder, scratch_folder
 from pipelines.settings.model import Configuration
-from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
 from pipelines.spark import jvm
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _LOCAL = {
 """Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-UNWATCHED = str(2**31 - 1)
+NO_BYTE_LIMIT = str(2**31 - 1)
 """Value of BATCH_BYTES without which Spark adds up the sizes of all columns after each row that it hands to Python,
 which takes longer than handing it over."""
 _SPEED = {
@@ -72,7 +72,7 @@ def open_session(
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
     # Delta's settings are not known, and so not modifiable, before Delta is used; they can be set
-    for name, value in MEANING.items():
+    for name, value in SEMANTIC_SETTINGS.items():
         session.conf.set(name, value)
     _set_time_zone(session, configuration.rules.time_zone)
     for name in _changed(session, configuration):
@@ -94,7 +94,7 @@ def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
 
 def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tuple[str | None, str]]:
     """The settings that decide what a rule means and are not as deltatag needs them: their values, and those needed."""
-    needed = {**MEANING, TIME_ZONE: configuration.rules.time_zone}
+    needed = {**SEMANTIC_SETTINGS, TIME_ZONE: configuration.rules.time_zone}
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     entries = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")

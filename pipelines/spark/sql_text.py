@@ -1,8 +1,19 @@
-"""Text that is put into Spark's SQL."""
+"""Names as Spark's SQL takes them, and errors as it tells them."""
 
 from __future__ import annotations
+
+import re
+
+from pipelines.lake.lake import first_line
 
 
 def quoted(name: str) -> str:
     """A column's name as Spark's column resolution takes it literally."""
     return f"`{name.replace('`', '``')}`"
+
+
+def spark_message(error: Exception) -> str:
+    """The first line of a Spark error without its class and SQL state, for the author of a rule."""
+    text = first_line(error)
+    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
+    return re.sub(r"\s*SQLSTATE: [0-9A-Z]{5}.*$", "", text)

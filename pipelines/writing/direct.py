@@ -54,7 +54,7 @@ _SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg"
 
 
 @dataclass(frozen=True)
-class Written:
+class FilesWritten:
     """What the workers did: `add` entries by the task's names of tables, and the micro-batch's figures."""
 
     entries: Mapping[str, list[str]]
@@ -112,7 +112,7 @@ def _is_opaque(kind: pa.DataType) -> bool:
     return pa.types.is_nested(kind) and any(_is_opaque(kind.field(i).type) for i in range(kind.num_fields))
 
 
-def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> Written:
+def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> FilesWritten:
     """Match the rows of `frame` and write them as files that no log knows yet."""
     result = map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT).collect()
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
@@ -132,7 +132,7 @@ def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> Written:
                 f"A worker wrote {path}, and the driver cannot see it. The folder of [lake] root must be the same on "
                 "all machines of the cluster."
             )
-    return Written(entries, figures)
+    return FilesWritten(entries, figures)
 
 
 def discard(task: Task, entries: Mapping[str, list[str]]) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructField, StructType
 
 from pipelines.errors import IndexOutdatedError
 from pipelines.sources.source import Add, rows_of
-from pipelines.spark.session import BATCH_BYTES, UNWATCHED, tested_column
+from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
 from rules_index.index.inputs import path_parts
 from rules_index.names import column_key, field_key, spelled
 from rules_index.workers.spark_worker import Figures
@@ -125,7 +125,7 @@ def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
     rows = rows_of(files)
     if BATCH_BYTES not in workspace.configuration.spark:
         narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
-        workspace.spark.conf.set(BATCH_BYTES, UNWATCHED if narrow else str(_MOST_BATCH_BYTES))
+        workspace.spark.conf.set(BATCH_BYTES, NO_BYTE_LIMIT if narrow else str(_MOST_BATCH_BYTES))
 
 
 def _tagger(

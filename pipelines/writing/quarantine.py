@@ -11,9 +11,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pipelines.errors import CheckError
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.settings.model import Stream
-from pipelines.spark.analyse import spark_message
 from pipelines.spark.session import tested_column
-from pipelines.spark.sql_text import quoted
+from pipelines.spark.sql_text import quoted, spark_message
 from rules_index.errors import RuleError
 from rules_index.language import Compiler, Scope
 
@@ -33,7 +32,7 @@ def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -
     return functions.concat_ws("; ", *reasons)
 
 
-def sound(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
+def is_accepted(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
     """TRUE for a row that is tagged, FALSE for one that goes to quarantine; never NULL."""
     conditions = [functions.col(quoted(name)).isNotNull() for name in key]
     conditions += [_truth(spark, condition) == 1 for condition in checks.values()]
@@ -48,7 +47,7 @@ def count_refused(
 ) -> tuple[int, int]:
     """Rows of the frame, and how many of them go to quarantine; reads only the key and what the checks name."""
     # Spark takes no condition that it must not evaluate twice inside of an aggregate, so it becomes a column first.
-    judged = frame.select((~sound(spark, key, checks)).alias("refused"))
+    judged = frame.select((~is_accepted(spark, key, checks)).alias("refused"))
     row = judged.agg(functions.count(functions.lit(1)).alias("rows"), functions.count_if("refused")).first()
     assert row is not None
     return int(row[0]), int(row[1])

@@ -28,9 +28,9 @@ from pipelines.lake.tables import (
 from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.direct import Written, codec, discard, folder_of, layout_of, write_files
+from pipelines.writing.direct import FilesWritten, codec, discard, folder_of, layout_of, write_files
 from pipelines.writing.matching import Matcher
-from pipelines.writing.quarantine import reason, sound
+from pipelines.writing.quarantine import is_accepted, reason
 from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
 from rules_index.workers.delta_files import Layout
 from rules_index.workers.spark_worker import Counts
@@ -193,7 +193,7 @@ def app_of(plan: Mapping[str, Any], name: str) -> str:
     return application(plan.get("written", {}).get(name, plan["series"]), name)
 
 
-def give_up(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
+def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
     """Have no run write a micro-batch of a series to these tables any more: each takes it for written.
 
     Gives those of them that hold the series' micro-batch of this number, and go on holding it.
@@ -201,7 +201,7 @@ def give_up(workspace: Workspace, series: str, names: Sequence[str], number: int
     held = []
     for name in filter(workspace.lake.exists, names):
         log = TableLog(workspace.spark, workspace.lake.uri(name))
-        mark = partial(log.give_up, application(series, name), number)
+        mark = partial(log.fence, application(series, name), number)
         for attempt in range(_ATTEMPTS):
             try:
                 held += [name] if run(mark, f"give up what is being written to {name}") else []
@@ -266,7 +266,7 @@ class Output:
         accepted = frame if matchable is None else matchable
         if not self.plan["quarantined"]:
             return accepted
-        return accepted.filter(sound(self.tables.spark, self.plan["key"], self.plan["checks"]))
+        return accepted.filter(is_accepted(self.tables.spark, self.plan["key"], self.plan["checks"]))
 
     def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
         """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
@@ -318,7 +318,7 @@ class Output:
                 self._enter(due[kind], kind, task, written)
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
-    def _enter(self, name: str, kind: str, task: Task, written: Written) -> None:
+    def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
         """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
         tables, entries = self.tables, written.entries[kind]
         log = TableLog(tables.spark, tables.lake.uri(name))

@@ -14,7 +14,7 @@ from rules_index.language.typed import Expression, Leaf
 _UNUSED = np.iinfo(np.int64).max
 
 
-class AttributeUses:
+class AttributeOrder:
     """The uses of attributes, which are known by the numbers that they have in a growing list."""
 
     def __init__(self, attributes: Sequence[Expression]) -> None:

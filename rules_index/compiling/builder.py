@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.arrays import offsets_of, places
-from rules_index.compiling.attribute_order import AttributeUses
+from rules_index.compiling.attribute_order import AttributeOrder
 from rules_index.compiling.conjunctions import Conjunction, Expansion, Gate, Literal, can_raise, predicates_of
 from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
@@ -29,7 +29,7 @@ _MOST_KNOWN = 1 << 16
 """How many literals are remembered, so that one that many rules share is not added for each."""
 
 
-class Flattener:
+class ConjunctionBuilder:
     """Takes rules and keeps only numbers of them: of literals, gates and attributes.
 
     `kept` [rules] bool are the rules that were added and not refused since.
@@ -43,7 +43,7 @@ class Flattener:
         self._parts: list[Terms] = []
         self._single = GrowingTerms()
         self._known: dict[Literal, int] = {}
-        self._uses = AttributeUses(self.expansion.attributes)
+        self._uses = AttributeOrder(self.expansion.attributes)
 
     def add(self, rule: int, conjunctions: Iterable[Conjunction], attributes: Iterable[int]) -> None:
         """Adds a rule that names these attributes, in its order, and holds where one of the conjunctions does."""

@@ -7,10 +7,10 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from rules_index.compiling.builder import Analyse, Flattener
+from rules_index.compiling.builder import Analyse, ConjunctionBuilder
 from rules_index.compiling.fingerprint import fingerprint
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
-from rules_index.compiling.templates.template_compiler import RulesTogether
+from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
 from rules_index.index.artifact import FORMAT_VERSION
@@ -54,16 +54,16 @@ def compile_rules(
     if zone_offset(time_zone) is None and not has_region(time_zone):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
     enabled, rejects = read_rules(rules, time_zone)
-    flattener = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
+    builder = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
     if analyse is not None:
-        flattener.refuse(analyse, rejects)
-    flattened = flattener.finish()
-    accepted = enabled.chosen(np.flatnonzero(flattener.kept))
+        builder.refuse(analyse, rejects)
+    flattened = builder.finish()
+    accepted = enabled.chosen(np.flatnonzero(builder.kept))
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
     ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
     # a million texts take more memory than the index of them
-    del rules, enabled, accepted, flattener
+    del rules, enabled, accepted, builder
     release_freed_memory()
     codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
     built, reason = build(conjunctions, engine, codes)
@@ -98,24 +98,28 @@ def compile_rules(
 
 
 def flatten(
-    rules: RuleColumns, scope: Scope, event_time: str | None, rejects: Rejects, together: bool = True
-) -> Flattener:
-    """The conjunctions of all rules that compile: `together`, then one by one, so that no tree outlives its rule."""
+    rules: RuleColumns, scope: Scope, event_time: str | None, rejects: Rejects, templates: bool = True
+) -> ConjunctionBuilder:
+    """The conjunctions of all rules that compile.
+
+    With `templates`, rules of one shape are compiled together first. The others are compiled one by one, so that no
+    tree outlives its rule.
+    """
     compiler = Compiler(scope)
     clock = _event_time_leaf(scope.schema, event_time)
-    flattener = Flattener(rules)
-    alike = RulesTogether(rules, compiler, clock, flattener) if together else None
-    for rule in np.flatnonzero(~flattener.kept).tolist():
+    builder = ConjunctionBuilder(rules)
+    alike = TemplateCompiler(rules, compiler, clock, builder) if templates else None
+    for rule in np.flatnonzero(~builder.kept).tolist():
         try:
             if alike is None or not alike.add(rule):
-                flattener.add_formula(rule, _formula(rules, rule, compiler, clock))
+                builder.add_formula(rule, _formula(rules, rule, compiler, clock))
         except RuleError as error:
             rejects.add(rules.rule_id(rule), error)
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
             rejects.add(rules.rule_id(rule), unforeseen(error))
-    return flattener
+    return builder
 
 
 def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | None) -> Formula:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
-from rules_index.index.editable_conjunctions import Stored, Term
+from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.validate import validate_conjunctions
 
 
@@ -18,7 +18,7 @@ class Scan:
     name: ClassVar[str] = "scan"
 
     def __init__(self, conjunctions: Conjunctions) -> None:
-        self._stored = Stored(conjunctions)
+        self._conjunctions = EditableConjunctions(conjunctions)
 
     @classmethod
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
@@ -33,31 +33,31 @@ class Scan:
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         """The conjunctions' arrays."""
-        conjunctions, _ = self._stored.conjunctions()
+        conjunctions, _ = self._conjunctions.conjunctions()
         return {name: getattr(conjunctions, name) for name in Conjunctions.__dataclass_fields__}
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
         """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
-        self._stored.insert(rule, terms)
+        self._conjunctions.insert(rule, terms)
 
     def delete(self, rule: int) -> None:
         """Takes out all conjunctions of a rule; `KeyError` where it has none."""
-        if not self._stored.delete(rule):
+        if not self._conjunctions.delete(rule):
             raise KeyError(rule)
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
         """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
-        self._stored.renumber(sizes, first, last)
+        self._conjunctions.renumber(sizes, first, last)
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies; conjunctions looked at."""
-        conjunctions, _ = self._stored.conjunctions()
+        conjunctions, _ = self._conjunctions.conjunctions()
         _, rules = self.match(codes[:, None])
         return rules, {"expressions checked": len(conjunctions.target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 or uint8 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
-        c, _ = self._stored.conjunctions()
+        c, _ = self._conjunctions.conjunctions()
         rows = codes.shape[1]
         gates = np.zeros((c.gates, rows), bool)
         for gate in range(c.gates):

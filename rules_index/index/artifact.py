@@ -19,17 +19,14 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.errors import ArtifactError
-from rules_index.language.serialise import to_json, type_to_json
-
-if TYPE_CHECKING:
-    from rules_index.index.compiled import CompiledRules
 
 FORMAT_VERSION = 4
 """Of the artifact; it is part of every fingerprint."""
@@ -39,35 +36,8 @@ _PREFIX = struct.Struct("<8sII32s")
 DTYPES = {"int32", "int64", "uint8"}
 
 
-def dumps(compiled: CompiledRules) -> bytes:
-    """The artifact's bytes; equal indexes give equal bytes but for their measured seconds."""
-    return b"".join(_pieces(compiled))
-
-
-def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
-    """The artifact's bytes one behind the other: the index's own arrays, since copies of large ones take memory."""
-    sections = _Sections()
-    header = {
-        "fingerprint": compiled.fingerprint,
-        "time_zone": compiled.time_zone,
-        "event_time": compiled.event_time,
-        "engine": compiled.engine,
-        "stats": compiled.stats,
-        "inputs": [to_json(leaf) for leaf in compiled.inputs],
-        "attributes": [
-            {
-                "expression": to_json(attribute),
-                "type": type_to_json(region.type),
-                "count": region.count,
-                "arrays": {name: sections.array(array) for name, array in region.arrays.items()},
-            }
-            for attribute, region in zip(compiled.attributes, compiled.regions, strict=True)
-        ],
-        "index": {name: sections.array(array) for name, array in compiled.index.arrays.items()},
-        "raising": [sections.array(array) for array in compiled.raising],
-        "ids": sections.table(pa.table({"rule_id": compiled.ids})),
-        "rejects": sections.table(compiled.rejects),
-    }
+def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | memoryview]:
+    """The artifact's bytes one behind the other: the sections themselves, since copies of large ones take memory."""
     text = json.dumps(header).encode()
     text += b" " * (-(_PREFIX.size + len(text)) % ALIGNMENT)
     checksum = hashlib.sha256(text)
@@ -76,13 +46,13 @@ def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
     return [_PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), checksum.digest()), text, *sections.parts]
 
 
-def save(compiled: CompiledRules, path: str | Path) -> None:
+def save(pieces: Sequence[bytes | memoryview], path: str | Path) -> None:
     """Writes the artifact beside `path` and renames it onto it, so that no reader sees half a file."""
     target = Path(path)
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         with open(beside, "wb") as file:
-            file.writelines(_pieces(compiled))
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, target)
@@ -114,7 +84,7 @@ def read_header(view: memoryview) -> dict[str, Any]:
     return header
 
 
-class _Sections:
+class Sections:
     """Collects aligned sections; a reference is (kind, position, ...), positions relative to the first."""
 
     def __init__(self) -> None:
@@ -122,10 +92,12 @@ class _Sections:
         self._position = 0
 
     def array(self, array: np.ndarray) -> list[Any]:
+        """Adds an array; its reference is (type, position, shape)."""
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         return [array.dtype.name, self._add(data), list(array.shape)]
 
     def table(self, table: pa.Table) -> list[int]:
+        """Adds a table as a stream of Arrow's; its reference is (position, length)."""
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)

@@ -20,7 +20,7 @@ class _Added:
     terms: tuple[Term, ...]
 
 
-class Stored:
+class EditableConjunctions:
     """Conjunctions of rules by key: those built from have the keys 0, 1, ..., those added the ones after."""
 
     def __init__(self, conjunctions: Conjunctions) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from rules_index.index.boxes import Structure, Tree
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.editable_conjunctions import Stored, Term, box_of, boxes_of
+from rules_index.index.editable_conjunctions import EditableConjunctions, Term, box_of, boxes_of
 from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out, scan_all
 from rules_index.index.validate import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
@@ -74,7 +74,7 @@ class KernelEngine(ABC):
         sample: np.ndarray | None = None,
     ) -> None:
         """sample: codes [attributes, rows] of some rows, by which a choice may be made."""
-        self._stored = Stored(conjunctions)
+        self._conjunctions = EditableConjunctions(conjunctions)
         self._sample = sample
         self._structure: Any = None
         self._kernel = kernel
@@ -98,7 +98,7 @@ class KernelEngine(ABC):
         """All that is stored: the conjunctions and the kernel's arrays. The structure is made from them when asked
         for."""
         kernel = self._arrays()
-        conjunctions, _ = self._stored.conjunctions()
+        conjunctions, _ = self._conjunctions.conjunctions()
         arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
         arrays |= {"kernel_" + name: array for name, array in kernel.items()}
         return arrays
@@ -131,7 +131,7 @@ class KernelEngine(ABC):
         return index._replace(terms=_read_only(terms), **measured)
 
     @property
-    def way(self) -> str:
+    def scan_method(self) -> str:
         """How the last batch was scanned (`choice.scanning`)."""
         index = self._index
         if index is None or not len(index.skims) + len(index.panel_terms):
@@ -142,22 +142,22 @@ class KernelEngine(ABC):
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
         the paper's terms."""
         keys, counters = self.structure.search(codes)
-        held = keys[self._stored.passes(keys, codes)]
+        held = keys[self._conjunctions.passes(keys, codes)]
         if "matches" in counters:
             counters = counters | {"matches": len(held)}
-        return np.unique(self._stored.rules(held)), counters
+        return np.unique(self._conjunctions.rules(held)), counters
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
         """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
         structure = self.structure
-        key = self._stored.insert(rule, terms)
+        key = self._conjunctions.insert(rule, terms)
         self._insert_into(structure, key, terms)
         self._changed()
 
     def delete(self, rule: int) -> None:
         """Takes out all conjunctions of a rule; `KeyError` where it has none."""
         structure = self.structure
-        keys = self._stored.delete(rule)
+        keys = self._conjunctions.delete(rule)
         if not keys:
             raise KeyError(rule)
         for key in keys:
@@ -167,14 +167,14 @@ class KernelEngine(ABC):
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
         """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
         self.structure.renumber(sizes, first, last)
-        self._stored.renumber(sizes, first, last)
+        self._conjunctions.renumber(sizes, first, last)
         self._changed()
 
     @property
     def structure(self) -> Any:
         """The paper's structure, over keys that number the conjunctions as they came; made when first asked for."""
         if self._structure is None:
-            self._structure = self._build_structure(self._stored.conjunctions()[0])
+            self._structure = self._build_structure(self._conjunctions.conjunctions()[0])
         return self._structure
 
     def _changed(self) -> None:
@@ -183,14 +183,14 @@ class KernelEngine(ABC):
 
     def _arrays(self) -> dict[str, np.ndarray]:
         if self._kernel is None:
-            conjunctions, keys = self._stored.conjunctions()
+            conjunctions, keys = self._conjunctions.conjunctions()
             kernel = lay_out(conjunctions, self._place(conjunctions, keys))
             self._kernel = {name: _read_only(kernel[name]) for name in (*KERNEL, "scalars")}
         return self._kernel
 
     def _open(self) -> Index:
         kernel = self._arrays()
-        conjunctions, _ = self._stored.conjunctions()
+        conjunctions, _ = self._conjunctions.conjunctions()
         fields: dict[str, Any] = {name: _read_only(kernel[name]) for name in KERNEL}
         fields |= {name: _read_only(getattr(conjunctions, source)) for name, source in SHARED.items()}
         fields |= zip(SCALARS, (int(x) for x in kernel["scalars"]), strict=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language import calls, constants
+from rules_index.language import calls, constants, operations
+from rules_index.language.analysis import Value
 from rules_index.language.coercion import (
     BINARY,
     BOOLEAN,
@@ -30,7 +30,6 @@ from rules_index.language.coercion import (
     name_of,
 )
 from rules_index.language.costs.bounder import Bounder, check_costs
-from rules_index.language.evaluation import operations
 from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
@@ -57,20 +56,6 @@ MAX_TREE_GROWTH = 4
 _OPENING = frozenset("([")
 _CLOSING = frozenset(")]")
 _CHAINED = frozenset(("AND", "OR", "+", "-", "*", "/", "||", "%", "|", "&", "^", "NOT", "[", "."))
-
-
-@dataclass(slots=True)
-class Value:
-    """What a node is: its type, and its tree where it can be evaluated without Spark.
-
-    `type` is None where only Spark knows it. `collated` says that only Spark may compare it: its strings may
-    have a collation other than the binary one, or may be bytes that are no proper UTF-8.
-    """
-
-    node: Node
-    type: Type
-    local: Expression | None = None
-    collated: bool = False
 
 
 class Analyser:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
+from rules_index.language import operations
+from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import (
     BIGINT,
     BINARY,
@@ -24,7 +26,6 @@ from rules_index.language.coercion import (
     is_number,
     name_of,
 )
-from rules_index.language.evaluation import operations
 from rules_index.language.functions import (
     AGGREGATES,
     FUNCTIONS,
@@ -42,9 +43,6 @@ from rules_index.language.patterns import is_safe_in_java
 from rules_index.language.results import item_type, result_type
 from rules_index.language.tokens import words
 from rules_index.language.typed import Constant
-
-if TYPE_CHECKING:
-    from rules_index.language.analyser import Analyser, Value
 
 _CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"))
 _DATE_PARTS = words("""
@@ -92,7 +90,7 @@ def refusal(name: str, position: int) -> RuleError:
     return RuleError("UNKNOWN_FUNCTION", f"There is no function {name} that a rule may call{hint}", position)
 
 
-def call(analyser: Analyser, node: Node) -> Value:
+def call(analyser: Analysis, node: Node) -> Value:
     """The value of a call; raises `RuleError` where the function or its arguments are refused."""
     name: str = node.value
     function = FUNCTIONS.get(name)
@@ -119,7 +117,7 @@ def _check_count(function: Function, count: int, position: int) -> None:
     raise RuleError("TYPE_MISMATCH", f"{function.name} takes {bounds} arguments, not {count}.", position)
 
 
-def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
+def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
     """The values of arguments, lambdas being the values of their bodies."""
     name: str = node.value
     arguments: list[Value] = []
@@ -138,7 +136,7 @@ def _with_lambdas(analyser: Analyser, node: Node) -> list[Value]:
     return arguments
 
 
-def _accumulator(analyser: Analyser, start: Value) -> Type:
+def _accumulator(analyser: Analysis, start: Value) -> Type:
     """The type of an accumulator, which must have one size: a text could double with every item."""
     data_type = start.type
     if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
@@ -161,7 +159,7 @@ def _has_one_size(data_type: Type) -> bool:
     return data_type is not None and not is_nested(data_type) and data_type not in (STRING, pa.binary())
 
 
-def _check_place(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
     """The place of an array's element must not be the least INT: Spark 4.2 then reads outside of the array."""
     if node.value not in ("element_at", "try_element_at"):
         return
@@ -179,7 +177,7 @@ def _check_place(analyser: Analyser, node: Node, arguments: list[Value]) -> None
         )
 
 
-def _check_keys(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
     """The keys of `map` must not make it raise: Spark would keep what it has of the map, and add it to the next one."""
     if node.value != "map" or len(arguments) <= 2:
         return
@@ -194,7 +192,7 @@ def _check_keys(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
         )
 
 
-def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> None:
+def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
     """Regular expressions that Spark itself matches must be constants that cannot stall a job."""
     name: str = node.value
     indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
@@ -213,7 +211,7 @@ def _check_patterns(analyser: Analyser, node: Node, arguments: list[Value]) -> N
             )
 
 
-def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[Value]) -> Value:
+def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[Value]) -> Value:
     """The call's type and, where it can be evaluated without Spark, its tree."""
     name = function.name
     special = _SPECIAL.get(name)
@@ -234,12 +232,12 @@ def _typed(analyser: Analyser, node: Node, function: Function, arguments: list[V
     return value
 
 
-def _choice(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`if(condition, a, b)`."""
     return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
 
 
-def _coalesce(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     common = analyser.common_of(node, arguments)
     if common is None or common == NULL or is_nested(common):
         return None
@@ -250,7 +248,7 @@ def _coalesce(analyser: Analyser, node: Node, arguments: list[Value]) -> Value |
     return analyser.make_value(node, common, operations.operation("coalesce", trees, common))
 
 
-def _nullif(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     first = arguments[0]
     if first.type is None or first.type == NULL or is_nested(first.type):
         return None
@@ -259,37 +257,37 @@ def _nullif(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | N
     return analyser.make_value(node, first.type, tree, first.collated)
 
 
-def _absolute(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _absolute(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     first = arguments[0]
     if not is_number(first.type) or isinstance(first.local, Constant):
         return None
     return analyser.make_value(node, first.type, operations.operation("abs", [first.local], first.type))
 
 
-def _negative(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     first = arguments[0]
     if not is_number(first.type) or first.local is None:
         return None
     return analyser.make_value(node, first.type, operations.negated(first.local))
 
 
-def _is_null(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _is_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     tree = operations.operation("is_null", [arguments[0].local], BOOLEAN)
     if node.value == "isnotnull":
         tree = operations.operation("not", [tree], BOOLEAN)
     return analyser.make_value(node, BOOLEAN, tree)
 
 
-def _equal_null(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _equal_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     return analyser.comparison(node, "<=>", node.children[0], node.children[1])
 
 
-def _matches(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _matches(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`like(text, pattern)` and the like, as the operator of that name."""
     return analyser.value(as_operator(analyser, node))
 
 
-def as_operator(analyser: Analyser, node: Node) -> Node:
+def as_operator(analyser: Analysis, node: Node) -> Node:
     """The operator that a call such as `like(text, pattern, escape)` stands for."""
     if node.value in ("like", "ilike"):
         escape: Any = "\\"
@@ -307,7 +305,7 @@ def as_operator(analyser: Analyser, node: Node) -> Node:
     return operator
 
 
-def _arithmetic(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`mod`, `pmod`, `div` and `try_...`: typed as their operators."""
     operators = {"mod": "%", "div": "DIV", "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
     first, second = arguments[0].type, arguments[1].type
@@ -317,7 +315,7 @@ def _arithmetic(analyser: Analyser, node: Node, arguments: list[Value]) -> Value
     return analyser.make_value(node, data_type)
 
 
-def _extract(analyser: Analyser, node: Node, arguments: list[Value]) -> Value | None:
+def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`extract(field FROM time)`: INT for whole fields of dates and times."""
     tree, source = arguments[0].local, arguments[1].type
     whole = isinstance(tree, Constant) and isinstance(tree.value, str) and tree.value.lower() in _DATE_PARTS

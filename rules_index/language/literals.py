@@ -6,18 +6,15 @@ import math
 import re
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
+from rules_index.language.cursor import Cursor
 from rules_index.language.evaluation import times
 from rules_index.language.tokens import NUMBER, STRING, words
 from rules_index.language.type_names import DAY_INTERVAL, MONTH_INTERVAL, TIME, TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant
-
-if TYPE_CHECKING:
-    from rules_index.language.parser import Parser
 
 _ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([01][0-7]{2})|(.))", re.DOTALL)
 _CONTROL = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
@@ -222,9 +219,9 @@ def _timestamp(kind: str, text: str, position: int, zone: str) -> Constant | pa.
     return Constant(micros, data_type)
 
 
-def interval(parser: Parser) -> pa.DataType | None:
+def interval(cursor: Cursor) -> pa.DataType | None:
     """The type of the INTERVAL literal at the cursor, which moves behind it; None where none stands there."""
-    kinds, first = parser.tokens.kinds, parser.at
+    kinds, first = cursor.tokens.kinds, cursor.at
     units: set[str] = set()
     at = first + 1
     while True:
@@ -245,7 +242,7 @@ def interval(parser: Parser) -> pa.DataType | None:
         raise RuleError(
             "LITERAL",
             "An interval holds years and months, or weeks and smaller units, not both.",
-            parser.tokens.starts[first],
+            cursor.tokens.starts[first],
         )
-    parser.at = at
+    cursor.at = at
     return MONTH_INTERVAL if units <= _YEAR_UNITS else DAY_INTERVAL

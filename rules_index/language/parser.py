@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rules_index.errors import RuleError
 from rules_index.language import primary
+from rules_index.language.cursor import Cursor
 from rules_index.language.nodes import MAX_VALUE_DEPTH, STEPS_OF_LEAF, STEPS_OF_LITERAL, Node, checked, make, too_deep
 from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise
 
@@ -90,16 +91,10 @@ def parse(text: str, zone: str = "UTC") -> tuple[Node, Tokens]:
     return node, tokens
 
 
-class Parser:
-    """A cursor over tokens; `expression` reads one expression and leaves `at` behind it."""
+class Parser(Cursor):
+    """Reads expressions; `expression` reads one and leaves `at` behind it."""
 
-    __slots__ = ("at", "level", "tokens", "zone")
-
-    def __init__(self, tokens: Tokens, zone: str) -> None:
-        self.tokens = tokens
-        self.zone = zone
-        self.at = 0
-        self.level = 0
+    __slots__ = ()
 
     def expression(self, lowest: int = OR) -> Node:
         """The expression that starts at the cursor, ending before the first token that cannot continue it.
@@ -367,27 +362,6 @@ class Parser:
             self.tokens.work.left += STEPS_OF_LEAF - STEPS_OF_LITERAL
             return primary.operand(self)
         return self.expression()
-
-    def expect(self, kind: str, message: str) -> None:
-        """Step over a token of this kind, or raise with the message."""
-        if self.tokens.kinds[self.at] != kind:
-            raise self.unexpected(message)
-        self.at += 1
-
-    def unexpected(self, message: str = "", at: int | None = None) -> RuleError:
-        """The syntax error at the cursor, naming what stands there."""
-        at = self.at if at is None else at
-        kind = self.tokens.kinds[at]
-        if kind == END:
-            return RuleError(
-                "SYNTAX",
-                message or "The expression ends too early.",
-                self.tokens.starts[at],
-            )
-        spelling = self.tokens.spelling(at)
-        shown = spelling if len(spelling) <= 40 else spelling[:37] + "..."
-        where = f"Found {shown} where it cannot stand."
-        return RuleError("SYNTAX", f"{message} {where}".strip(), self.tokens.starts[at])
 
     def _unclosed(self, opening: int) -> RuleError:
         if self.tokens.kinds[self.at] == END:

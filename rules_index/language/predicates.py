@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
-from rules_index.language import calls, constants
-from rules_index.language.analyser import FLIPPED, Analyser, Value
+from rules_index.language import calls, constants, operations
+from rules_index.language.analyser import FLIPPED, Analyser
+from rules_index.language.analysis import Value
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
-from rules_index.language.evaluation import operations
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import is_only_java, like_prefix

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language import literals
+from rules_index.language.cursor import Cursor
 from rules_index.language.functions import NAMED_ARGUMENTS
 from rules_index.language.nodes import STEPS_OF_LEAF, Node, make
 from rules_index.language.tokens import END, NUMBER, STRING, words
 from rules_index.language.type_names import read_type
 from rules_index.language.typed import Constant
-
-if TYPE_CHECKING:
-    from rules_index.language.parser import Parser
 
 _UNITS = words("YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND")
 _UNIT_CALLS = words("TIMESTAMPADD DATEADD DATE_ADD TIMESTAMPDIFF DATEDIFF DATE_DIFF TIMEDIFF")
@@ -24,111 +20,111 @@ _BUILT_IN = (("builtin",), ("system", "builtin"))
 _NAME_ENDS = frozenset((")", ",", "]", END, "=", "<>", "<", "<=", ">", ">=", "<=>", "+", "*", "/", "%", ".", "["))
 
 
-def operand(parser: Parser) -> Node:
+def operand(cursor: Cursor) -> Node:
     """Read one operand with what follows it: fields, subscripts, `::` casts, COLLATE."""
-    tokens = parser.tokens
-    kinds, first = tokens.kinds, parser.at
+    tokens = cursor.tokens
+    kinds, first = tokens.kinds, cursor.at
     kind = kinds[first]
     if kind == NUMBER:
-        parser.at += 1
-        node = _leaf(parser, "literal", literals.number(tokens.spelling(first), tokens.starts[first]), first, first)
+        cursor.at += 1
+        node = _leaf(cursor, "literal", literals.number(tokens.spelling(first), tokens.starts[first]), first, first)
     elif kind == STRING:
-        constant = Constant(string_literal(parser), pa.string())
-        node = _leaf(parser, "literal", constant, first, parser.at - 1)
+        constant = Constant(string_literal(cursor), pa.string())
+        node = _leaf(cursor, "literal", constant, first, cursor.at - 1)
     elif kind == "-":  # a negative number: the caller has looked
-        parser.at += 2
+        cursor.at += 2
         node = _leaf(
-            parser, "literal", literals.number("-" + tokens.spelling(first + 1), tokens.starts[first]), first, first + 1
+            cursor, "literal", literals.number("-" + tokens.spelling(first + 1), tokens.starts[first]), first, first + 1
         )
     elif kind == "(":
-        return _lambda(parser)
+        return _lambda(cursor)
     elif tokens.is_name(first):
-        node = _word(parser, kind)
+        node = _word(cursor, kind)
     else:
-        raise _no_operand(parser)
-    return suffixes(parser, node, first)
+        raise _no_operand(cursor)
+    return suffixes(cursor, node, first)
 
 
-def is_negative_number(parser: Parser) -> bool:
+def is_negative_number(cursor: Cursor) -> bool:
     """True where a minus sign and the number behind it are one literal."""
-    return parser.tokens.kinds[parser.at + 1] == NUMBER
+    return cursor.tokens.kinds[cursor.at + 1] == NUMBER
 
 
-def string_literal(parser: Parser) -> str:
+def string_literal(cursor: Cursor) -> str:
     """Read one or more adjacent string tokens as one string."""
-    tokens = parser.tokens
+    tokens = cursor.tokens
     parts = []
-    while tokens.kinds[parser.at] == STRING:
-        parts.append(literals.string(tokens.spelling(parser.at)))
-        parser.at += 1
+    while tokens.kinds[cursor.at] == STRING:
+        parts.append(literals.string(tokens.spelling(cursor.at)))
+        cursor.at += 1
     return "".join(parts)
 
 
-def suffixes(parser: Parser, node: Node, first: int) -> Node:
+def suffixes(cursor: Cursor, node: Node, first: int) -> Node:
     """Read the fields, subscripts, casts and collations behind an operand."""
-    tokens = parser.tokens
+    tokens = cursor.tokens
     kinds = tokens.kinds
     while True:
-        kind = kinds[parser.at]
+        kind = kinds[cursor.at]
         if kind == ".":
             if node.kind == "column":
-                _read_path(parser, node, first)
-                if kinds[parser.at] != ".":
+                _read_path(cursor, node, first)
+                if kinds[cursor.at] != ".":
                     continue
-            if not tokens.is_name(parser.at + 1):
-                parser.at += 1
-                raise parser.unexpected("The name of a field belongs behind the dot.")
-            name = tokens.name(parser.at + 1)
-            parser.at += 2
-            if kinds[parser.at] == "(":
+            if not tokens.is_name(cursor.at + 1):
+                cursor.at += 1
+                raise cursor.unexpected("The name of a field belongs behind the dot.")
+            name = tokens.name(cursor.at + 1)
+            cursor.at += 2
+            if kinds[cursor.at] == "(":
                 if node.kind == "column" and tuple(part.lower() for part in node.value) in _BUILT_IN:
-                    children = _plain_arguments(parser, name.upper())
-                    node = make(tokens, "call", name.lower(), children, first, parser.at - 1)
-                    _refuse_window(parser, first)
+                    children = _plain_arguments(cursor, name.upper())
+                    node = make(tokens, "call", name.lower(), children, first, cursor.at - 1)
+                    _refuse_window(cursor, first)
                     continue
                 raise RuleError(
                     "NOT_ALLOWED",
                     "Only Spark's built-in functions can be called, by their plain names.",
                     tokens.starts[first],
                 )
-            node = make(tokens, "field", name, [node], first, parser.at - 1)
+            node = make(tokens, "field", name, [node], first, cursor.at - 1)
         elif kind == "[":
-            parser.at += 1
-            index = parser.value()
-            parser.expect("]", "A closing square bracket is missing here.")
-            node = make(tokens, "subscript", None, [node, index], first, parser.at - 1)
+            cursor.at += 1
+            index = cursor.value()
+            cursor.expect("]", "A closing square bracket is missing here.")
+            node = make(tokens, "subscript", None, [node, index], first, cursor.at - 1)
         elif kind == "::":
-            parser.at += 1
-            data_type = read_type(parser)
-            node = make(tokens, "cast", (data_type, False), [node], first, parser.at - 1)
-        elif kind == "COLLATE" and tokens.is_name(parser.at + 1):
-            parser.at += 2
-            node = make(tokens, "collate", None, [node], first, parser.at - 1)
+            cursor.at += 1
+            data_type = read_type(cursor)
+            node = make(tokens, "cast", (data_type, False), [node], first, cursor.at - 1)
+        elif kind == "COLLATE" and tokens.is_name(cursor.at + 1):
+            cursor.at += 2
+            node = make(tokens, "collate", None, [node], first, cursor.at - 1)
         elif kind == ":":
             raise RuleError(
                 "NOT_ALLOWED",
                 "Paths into VARIANT values with a colon are not supported; use variant_get(value, path, type).",
-                tokens.starts[parser.at],
+                tokens.starts[cursor.at],
             )
         else:
             return node
 
 
-def _read_path(parser: Parser, node: Node, first: int) -> None:
+def _read_path(cursor: Cursor, node: Node, first: int) -> None:
     """Read the names behind a column's, but one that is called."""
-    tokens = parser.tokens
+    tokens = cursor.tokens
     names = list(node.value)
-    while tokens.kinds[parser.at] == "." and tokens.is_name(parser.at + 1) and tokens.kinds[parser.at + 2] != "(":
-        names.append(tokens.name(parser.at + 1))
-        parser.at += 2
-    node.value, node.first, node.last = tuple(names), first, parser.at - 1
+    while tokens.kinds[cursor.at] == "." and tokens.is_name(cursor.at + 1) and tokens.kinds[cursor.at + 2] != "(":
+        names.append(tokens.name(cursor.at + 1))
+        cursor.at += 2
+    node.value, node.first, node.last = tuple(names), first, cursor.at - 1
 
 
-def opens_lambda(parser: Parser) -> bool:
+def opens_lambda(cursor: Cursor) -> bool:
     """True at the bracket of a lambda's parameters, `(x, y) ->`."""
-    kinds, at = parser.tokens.kinds, parser.at + 1
+    kinds, at = cursor.tokens.kinds, cursor.at + 1
     count = 0
-    while parser.tokens.is_name(at) and kinds[at + 1] in (",", ")"):
+    while cursor.tokens.is_name(at) and kinds[at + 1] in (",", ")"):
         count += 1
         if kinds[at + 1] == ")":
             return count > 1 and kinds[at + 2] == "->"
@@ -136,260 +132,260 @@ def opens_lambda(parser: Parser) -> bool:
     return False
 
 
-def opens_query(parser: Parser) -> bool:
+def opens_query(cursor: Cursor) -> bool:
     """True where SELECT, WITH, VALUES or TABLE at the cursor begins a query rather than naming a column."""
-    following = parser.tokens.kinds[parser.at + 1]
-    if parser.tokens.kinds[parser.at] == "VALUES":
+    following = cursor.tokens.kinds[cursor.at + 1]
+    if cursor.tokens.kinds[cursor.at] == "VALUES":
         return following not in _NAME_ENDS
     return following == "*" or following not in _NAME_ENDS
 
 
-def subquery(parser: Parser) -> RuleError:
+def subquery(cursor: Cursor) -> RuleError:
     """The error for a query inside a rule."""
     return RuleError(
         "SUBQUERY",
         "A rule looks at one row at a time: sub-queries are not allowed.",
-        parser.tokens.starts[parser.at],
+        cursor.tokens.starts[cursor.at],
     )
 
 
-def _leaf(parser: Parser, kind: str, value: object, first: int, last: int) -> Node:
-    parser.tokens.work.spend(STEPS_OF_LEAF, parser.tokens.starts[first])
+def _leaf(cursor: Cursor, kind: str, value: object, first: int, last: int) -> Node:
+    cursor.tokens.work.spend(STEPS_OF_LEAF, cursor.tokens.starts[first])
     node = Node(kind, value, [], first, last)
     node.depth = 1
     return node
 
 
-def _no_operand(parser: Parser) -> RuleError:
-    kind, start = parser.tokens.kinds[parser.at], parser.tokens.starts[parser.at]
+def _no_operand(cursor: Cursor) -> RuleError:
+    kind, start = cursor.tokens.kinds[cursor.at], cursor.tokens.starts[cursor.at]
     if kind in ("?", ":"):
         return RuleError("NOT_ALLOWED", "Parameters have no place in a rule; write the value itself.", start)
     if kind == "*":
         return RuleError("SYNTAX", "A star stands for all columns and has no place in a rule; name one.", start)
     if kind == END:
         return RuleError("SYNTAX", "The expression ends too early: a value is missing here.", start)
-    return parser.unexpected("A value is missing here.")
+    return cursor.unexpected("A value is missing here.")
 
 
-def _word(parser: Parser, kind: str) -> Node:
+def _word(cursor: Cursor, kind: str) -> Node:
     """An operand that begins with a word: a keyword form, a typed literal, a call, a lambda or a column."""
-    tokens = parser.tokens
-    kinds, first = tokens.kinds, parser.at
+    tokens = cursor.tokens
+    kinds, first = tokens.kinds, cursor.at
     following = kinds[first + 1]
     if kind == "CASE" and (following in ("WHEN", "(", STRING) or following not in _NAME_ENDS):
-        return _case(parser)
+        return _case(cursor)
     if following == "(":
-        return _call(parser, kind)
+        return _call(cursor, kind)
     if following == "->":
-        return _lambda(parser)
+        return _lambda(cursor)
     if kind in ("TRUE", "FALSE"):
-        parser.at += 1
-        return _leaf(parser, "literal", Constant(kind == "TRUE", pa.bool_()), first, first)
+        cursor.at += 1
+        return _leaf(cursor, "literal", Constant(kind == "TRUE", pa.bool_()), first, first)
     if kind == "NULL":
-        parser.at += 1
-        return _leaf(parser, "literal", Constant(None, pa.null()), first, first)
+        cursor.at += 1
+        return _leaf(cursor, "literal", Constant(None, pa.null()), first, first)
     if kind == "INTERVAL" and (following in (NUMBER, STRING) or (following in "+-" and following)):
-        interval = literals.interval(parser)
+        interval = literals.interval(cursor)
         if interval is not None:
-            return _leaf(parser, "opaque", interval, first, parser.at - 1)
+            return _leaf(cursor, "opaque", interval, first, cursor.at - 1)
     if following == STRING and kind != "`":
-        return _typed_literal(parser, kind)
-    parser.at += 1
-    return _leaf(parser, "column", (tokens.name(first),), first, first)
+        return _typed_literal(cursor, kind)
+    cursor.at += 1
+    return _leaf(cursor, "column", (tokens.name(first),), first, first)
 
 
-def _typed_literal(parser: Parser, kind: str) -> Node:
-    first = parser.at
-    parser.at += 2
-    text = literals.string(parser.tokens.spelling(first + 1))
-    value = literals.typed(kind, text, parser.tokens.starts[first], parser.zone)
+def _typed_literal(cursor: Cursor, kind: str) -> Node:
+    first = cursor.at
+    cursor.at += 2
+    text = literals.string(cursor.tokens.spelling(first + 1))
+    value = literals.typed(kind, text, cursor.tokens.starts[first], cursor.zone)
     kind = "literal" if isinstance(value, Constant) else "opaque"
-    return _leaf(parser, kind, value, first, first + 1)
+    return _leaf(cursor, kind, value, first, first + 1)
 
 
-def _lambda(parser: Parser) -> Node:
+def _lambda(cursor: Cursor) -> Node:
     """`x -> body` or `(x, y, ...) -> body`."""
-    tokens, first = parser.tokens, parser.at
+    tokens, first = cursor.tokens, cursor.at
     names = []
     if tokens.kinds[first] == "(":
-        while tokens.kinds[parser.at] != ")":
-            names.append(tokens.name(parser.at + 1))
-            parser.at += 2
+        while tokens.kinds[cursor.at] != ")":
+            names.append(tokens.name(cursor.at + 1))
+            cursor.at += 2
     else:
         names.append(tokens.name(first))
-    parser.at += 1
-    parser.expect("->", "An arrow is missing here.")
-    body = parser.expression()
-    return make(tokens, "lambda", tuple(names), [body], first, parser.at - 1)
+    cursor.at += 1
+    cursor.expect("->", "An arrow is missing here.")
+    body = cursor.expression()
+    return make(tokens, "lambda", tuple(names), [body], first, cursor.at - 1)
 
 
-def _case(parser: Parser) -> Node:
+def _case(cursor: Cursor) -> Node:
     """`CASE [operand] WHEN condition THEN value ... [ELSE value] END`."""
-    tokens = parser.tokens
-    kinds, first = tokens.kinds, parser.at
-    parser.at += 1
+    tokens = cursor.tokens
+    kinds, first = tokens.kinds, cursor.at
+    cursor.at += 1
     children = []
-    with_operand = kinds[parser.at] != "WHEN"
+    with_operand = kinds[cursor.at] != "WHEN"
     if with_operand:
-        children.append(parser.expression())
-    if kinds[parser.at] != "WHEN":
-        raise parser.unexpected("CASE needs WHEN here.")
-    while kinds[parser.at] == "WHEN":
-        parser.at += 1
-        children.append(parser.expression())
-        parser.expect("THEN", "WHEN needs THEN here.")
-        children.append(parser.expression())
-    if kinds[parser.at] == "ELSE":
-        parser.at += 1
-        children.append(parser.expression())
-    parser.expect("END", "CASE needs END here.")
-    return make(tokens, "case", with_operand, children, first, parser.at - 1)
+        children.append(cursor.expression())
+    if kinds[cursor.at] != "WHEN":
+        raise cursor.unexpected("CASE needs WHEN here.")
+    while kinds[cursor.at] == "WHEN":
+        cursor.at += 1
+        children.append(cursor.expression())
+        cursor.expect("THEN", "WHEN needs THEN here.")
+        children.append(cursor.expression())
+    if kinds[cursor.at] == "ELSE":
+        cursor.at += 1
+        children.append(cursor.expression())
+    cursor.expect("END", "CASE needs END here.")
+    return make(tokens, "case", with_operand, children, first, cursor.at - 1)
 
 
-def _call(parser: Parser, kind: str) -> Node:
+def _call(cursor: Cursor, kind: str) -> Node:
     """A function call, or a form that looks like one with keywords between its arguments."""
-    tokens = parser.tokens
-    kinds, first = tokens.kinds, parser.at
-    parser.at += 2
+    tokens = cursor.tokens
+    kinds, first = tokens.kinds, cursor.at
+    cursor.at += 2
     name = tokens.name(first).lower()
-    if kind == "EXISTS" and kinds[parser.at] in ("SELECT", "WITH", "VALUES", "TABLE") and opens_query(parser):
-        raise subquery(parser)
+    if kind == "EXISTS" and kinds[cursor.at] in ("SELECT", "WITH", "VALUES", "TABLE") and opens_query(cursor):
+        raise subquery(cursor)
     if kind in ("CAST", "TRY_CAST"):
-        value = parser.expression()
-        parser.expect("AS", "CAST needs AS and a type here.")
-        data_type = read_type(parser)
-        parser.expect(")", "A closing bracket is missing here.")
-        return make(tokens, "cast", (data_type, kind == "TRY_CAST"), [value], first, parser.at - 1)
-    if kind == "EXTRACT" and tokens.is_name(parser.at) and kinds[parser.at + 1] == "FROM":
-        unit = Constant(tokens.name(parser.at), pa.string())
-        children = [_leaf(parser, "literal", unit, parser.at, parser.at)]
-        parser.at += 2
-        children.append(parser.value())
-        parser.expect(")", "A closing bracket is missing here.")
-    elif kind in _UNIT_CALLS and kinds[parser.at] in _UNITS and kinds[parser.at + 1] == ",":
-        unit = Constant(kinds[parser.at], pa.string())
-        children = [_leaf(parser, "literal", unit, parser.at, parser.at)]
+        value = cursor.expression()
+        cursor.expect("AS", "CAST needs AS and a type here.")
+        data_type = read_type(cursor)
+        cursor.expect(")", "A closing bracket is missing here.")
+        return make(tokens, "cast", (data_type, kind == "TRY_CAST"), [value], first, cursor.at - 1)
+    if kind == "EXTRACT" and tokens.is_name(cursor.at) and kinds[cursor.at + 1] == "FROM":
+        unit = Constant(tokens.name(cursor.at), pa.string())
+        children = [_leaf(cursor, "literal", unit, cursor.at, cursor.at)]
+        cursor.at += 2
+        children.append(cursor.value())
+        cursor.expect(")", "A closing bracket is missing here.")
+    elif kind in _UNIT_CALLS and kinds[cursor.at] in _UNITS and kinds[cursor.at + 1] == ",":
+        unit = Constant(kinds[cursor.at], pa.string())
+        children = [_leaf(cursor, "literal", unit, cursor.at, cursor.at)]
         name = "timestampadd" if kind in ("TIMESTAMPADD", "DATEADD", "DATE_ADD") else "timestampdiff"
-        parser.at += 2
-        children += parser.list_of_expressions()
+        cursor.at += 2
+        children += cursor.list_of_expressions()
     elif kind == "TRIM":
-        children = _trim(parser)
+        children = _trim(cursor)
     elif kind == "POSITION":
-        children = [parser.value() if not _starts_boolean(parser) else parser.expression()]
-        if kinds[parser.at] == "IN":
-            parser.at += 1
-            children.append(parser.value())
-            parser.expect(")", "A closing bracket is missing here.")
+        children = [cursor.value() if not _starts_boolean(cursor) else cursor.expression()]
+        if kinds[cursor.at] == "IN":
+            cursor.at += 1
+            children.append(cursor.value())
+            cursor.expect(")", "A closing bracket is missing here.")
         else:
-            children += _rest_of_arguments(parser)
+            children += _rest_of_arguments(cursor)
     elif kind in ("SUBSTRING", "SUBSTR"):
-        children = _with_keywords(parser, ("FROM", "FOR"))
+        children = _with_keywords(cursor, ("FROM", "FOR"))
     elif kind == "OVERLAY":
-        children = _with_keywords(parser, ("PLACING", "FROM", "FOR"))
+        children = _with_keywords(cursor, ("PLACING", "FROM", "FOR"))
     else:
-        children = _arguments(parser, kind)
-    node = make(tokens, "call", name, children, first, parser.at - 1)
-    _refuse_window(parser, first)
+        children = _arguments(cursor, kind)
+    node = make(tokens, "call", name, children, first, cursor.at - 1)
+    _refuse_window(cursor, first)
     return node
 
 
-def _starts_boolean(parser: Parser) -> bool:
-    return parser.tokens.kinds[parser.at] in ("NOT", "!")
+def _starts_boolean(cursor: Cursor) -> bool:
+    return cursor.tokens.kinds[cursor.at] in ("NOT", "!")
 
 
-def _trim(parser: Parser) -> list[Node]:
+def _trim(cursor: Cursor) -> list[Node]:
     """`TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)` or plain arguments."""
-    kinds = parser.tokens.kinds
-    directed = kinds[parser.at] in ("BOTH", "LEADING", "TRAILING") and kinds[parser.at + 1] not in (")", ",", ".")
-    parser.at += directed
+    kinds = cursor.tokens.kinds
+    directed = kinds[cursor.at] in ("BOTH", "LEADING", "TRAILING") and kinds[cursor.at + 1] not in (")", ",", ".")
+    cursor.at += directed
     children = []
-    if not (directed and kinds[parser.at] == "FROM"):
-        children.append(parser.expression())
-    if kinds[parser.at] != "FROM":
+    if not (directed and kinds[cursor.at] == "FROM"):
+        children.append(cursor.expression())
+    if kinds[cursor.at] != "FROM":
         if directed:
-            raise parser.unexpected("TRIM needs FROM here.")
-        return children + _rest_of_arguments(parser)
-    parser.at += 1
-    children.insert(0, parser.value())
-    parser.expect(")", "A closing bracket is missing here.")
+            raise cursor.unexpected("TRIM needs FROM here.")
+        return children + _rest_of_arguments(cursor)
+    cursor.at += 1
+    children.insert(0, cursor.value())
+    cursor.expect(")", "A closing bracket is missing here.")
     return children
 
 
-def _with_keywords(parser: Parser, words: tuple[str, ...]) -> list[Node]:
+def _with_keywords(cursor: Cursor, words: tuple[str, ...]) -> list[Node]:
     """Arguments that commas or these keywords, in this order, separate."""
-    if parser.tokens.kinds[parser.at] == ")":
-        parser.at += 1
+    if cursor.tokens.kinds[cursor.at] == ")":
+        cursor.at += 1
         return []
-    children = [parser.expression()]
+    children = [cursor.expression()]
     for word in words:
-        if parser.tokens.kinds[parser.at] not in (word, ","):
+        if cursor.tokens.kinds[cursor.at] not in (word, ","):
             continue
-        parser.at += 1
-        children.append(parser.expression())
-    parser.expect(")", "A closing bracket is missing here.")
+        cursor.at += 1
+        children.append(cursor.expression())
+    cursor.expect(")", "A closing bracket is missing here.")
     return children
 
 
-def _rest_of_arguments(parser: Parser) -> list[Node]:
-    if parser.tokens.kinds[parser.at] == ",":
-        parser.at += 1
-        return parser.list_of_expressions()
-    parser.expect(")", "A comma or a closing bracket is missing here.")
+def _rest_of_arguments(cursor: Cursor) -> list[Node]:
+    if cursor.tokens.kinds[cursor.at] == ",":
+        cursor.at += 1
+        return cursor.list_of_expressions()
+    cursor.expect(")", "A comma or a closing bracket is missing here.")
     return []
 
 
-def _arguments(parser: Parser, kind: str) -> list[Node]:
+def _arguments(cursor: Cursor, kind: str) -> list[Node]:
     """The arguments of a plain call, up to and with the closing bracket."""
-    tokens = parser.tokens
+    tokens = cursor.tokens
     kinds = tokens.kinds
-    if kinds[parser.at] == ")":
-        parser.at += 1
+    if kinds[cursor.at] == ")":
+        cursor.at += 1
         return []
-    if kinds[parser.at] in ("DISTINCT", "ALL") and kinds[parser.at + 1] not in (")", ",", ".", "="):
-        if kinds[parser.at] == "DISTINCT":
+    if kinds[cursor.at] in ("DISTINCT", "ALL") and kinds[cursor.at + 1] not in (")", ",", ".", "="):
+        if kinds[cursor.at] == "DISTINCT":
             raise RuleError(
-                "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[parser.at]
+                "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[cursor.at]
             )
-        parser.at += 1
-    if kinds[parser.at] == "*" and kinds[parser.at + 1] == ")":
-        parser.at += 2
+        cursor.at += 1
+    if kinds[cursor.at] == "*" and kinds[cursor.at + 1] == ")":
+        cursor.at += 2
         return []
     children = []
     while True:
-        if tokens.is_name(parser.at) and kinds[parser.at + 1] == "=>":
+        if tokens.is_name(cursor.at) and kinds[cursor.at + 1] == "=>":
             if kind.lower() not in NAMED_ARGUMENTS:
-                raise parser.unexpected("This function takes no named arguments; write the values in their order.")
-            parser.at += 2
-        children.append(parser.expression())
-        if kind == "STRUCT" and kinds[parser.at] not in (",", ")"):
-            parser.at += kinds[parser.at] == "AS"
-            if not tokens.is_name(parser.at):
-                raise parser.unexpected("The name of a field belongs here.")
-            parser.at += 1
-        if kinds[parser.at] == ",":
-            parser.at += 1
+                raise cursor.unexpected("This function takes no named arguments; write the values in their order.")
+            cursor.at += 2
+        children.append(cursor.expression())
+        if kind == "STRUCT" and kinds[cursor.at] not in (",", ")"):
+            cursor.at += kinds[cursor.at] == "AS"
+            if not tokens.is_name(cursor.at):
+                raise cursor.unexpected("The name of a field belongs here.")
+            cursor.at += 1
+        if kinds[cursor.at] == ",":
+            cursor.at += 1
             continue
-        if kinds[parser.at] in ("IGNORE", "RESPECT", "ORDER"):
+        if kinds[cursor.at] in ("IGNORE", "RESPECT", "ORDER"):
             raise RuleError(
-                "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[parser.at]
+                "AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", tokens.starts[cursor.at]
             )
-        parser.expect(")", "A comma or a closing bracket is missing here.")
+        cursor.expect(")", "A comma or a closing bracket is missing here.")
         return children
 
 
-def _plain_arguments(parser: Parser, kind: str) -> list[Node]:
+def _plain_arguments(cursor: Cursor, kind: str) -> list[Node]:
     """The arguments of a call whose opening bracket stands at the cursor."""
-    parser.at += 1
-    return _arguments(parser, "" if kind == "STRUCT" else kind)
+    cursor.at += 1
+    return _arguments(cursor, "" if kind == "STRUCT" else kind)
 
 
-def _refuse_window(parser: Parser, first: int) -> None:
+def _refuse_window(cursor: Cursor, first: int) -> None:
     """Raise where a call goes on as a window function or a filtered aggregate."""
-    kinds, at = parser.tokens.kinds, parser.at
-    start = parser.tokens.starts[first]
+    kinds, at = cursor.tokens.kinds, cursor.at
+    start = cursor.tokens.starts[first]
     if kinds[at] in ("IGNORE", "RESPECT") and kinds[at + 1] == "NULLS":
         at += 2
     if kinds[at] == "OVER":
         raise RuleError("WINDOW", "A rule looks at one row at a time: window functions are not allowed.", start)
-    if at > parser.at or (kinds[at] in ("FILTER", "WITHIN") and kinds[at + 1] in ("(", "GROUP")):
+    if at > cursor.at or (kinds[at] in ("FILTER", "WITHIN") and kinds[at + 1] in ("(", "GROUP")):
         raise RuleError("AGGREGATE", "A rule looks at one row at a time: aggregates are not allowed.", start)

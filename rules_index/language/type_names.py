@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pyarrow as pa
 
 from rules_index.errors import RuleError
+from rules_index.language.cursor import Cursor
 from rules_index.language.nodes import MAX_VALUE_DEPTH, too_deep
 from rules_index.language.tokens import NUMBER, STRING
-
-if TYPE_CHECKING:
-    from rules_index.language.parser import Parser
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 """TIMESTAMP: an instant, whatever the session's zone."""
@@ -50,144 +46,144 @@ _YEAR_FIELDS = frozenset(("YEAR", "MONTH"))
 _DAY_FIELDS = frozenset(("DAY", "HOUR", "MINUTE", "SECOND"))
 
 
-def read_type(parser: Parser) -> pa.DataType | None:
-    """The type at the parser's cursor, which moves behind it; None for one that Arrow has no word for."""
-    tokens = parser.tokens
-    kinds, first = tokens.kinds, parser.at
+def read_type(cursor: Cursor) -> pa.DataType | None:
+    """The type at the cursor's cursor, which moves behind it; None for one that Arrow has no word for."""
+    tokens = cursor.tokens
+    kinds, first = tokens.kinds, cursor.at
     kind = kinds[first]
-    parser.at += 1
+    cursor.at += 1
     known = _NAMES.get(kind)
-    if known is not None and kinds[parser.at] != "(":
+    if known is not None and kinds[cursor.at] != "(":
         return known
     if kind in _DECIMAL:
-        return _decimal(parser, first)
+        return _decimal(cursor, first)
     if kind == "TIMESTAMP":
-        return _timestamp(parser)
+        return _timestamp(cursor)
     if kind == "STRING":
-        if kinds[parser.at] == "COLLATE":
-            parser.at += 2
+        if kinds[cursor.at] == "COLLATE":
+            cursor.at += 2
             return None
         return pa.string()
     if kind in ("CHAR", "VARCHAR", "CHARACTER"):
-        parser.expect("(", f"{kind} needs its length in brackets here.")
-        _integer(parser)
-        parser.expect(")", "A closing bracket is missing here.")
+        cursor.expect("(", f"{kind} needs its length in brackets here.")
+        _integer(cursor)
+        cursor.expect(")", "A closing bracket is missing here.")
         return pa.string()
     if kind == "TIME":
-        if kinds[parser.at] == "(":
-            parser.at += 1
-            _integer(parser)
-            parser.expect(")", "A closing bracket is missing here.")
+        if kinds[cursor.at] == "(":
+            cursor.at += 1
+            _integer(cursor)
+            cursor.expect(")", "A closing bracket is missing here.")
         return TIME
     if kind == "VARIANT":
         return None
     if kind == "INTERVAL":
-        return _interval(parser)
+        return _interval(cursor)
     if kind in ("ARRAY", "MAP", "STRUCT"):
-        parser.level += 1
-        if parser.level > MAX_VALUE_DEPTH:
+        cursor.level += 1
+        if cursor.level > MAX_VALUE_DEPTH:
             raise too_deep(tokens, first)
-        nested = _nested(parser, kind)
-        parser.level -= 1
+        nested = _nested(cursor, kind)
+        cursor.level -= 1
         return nested
     spelling = tokens.spelling(first)
     raise RuleError("SYNTAX", f"{spelling or 'Nothing'} is not a type of Spark SQL.", tokens.starts[first])
 
 
-def _integer(parser: Parser) -> int:
-    spelling = parser.tokens.spelling(parser.at)
-    if parser.tokens.kinds[parser.at] != NUMBER or not spelling.isdigit() or len(spelling) > _LONGEST_SIZE:
-        raise parser.unexpected("A whole number of at most 9 digits belongs here.")
-    parser.at += 1
-    return int(parser.tokens.spelling(parser.at - 1))
+def _integer(cursor: Cursor) -> int:
+    spelling = cursor.tokens.spelling(cursor.at)
+    if cursor.tokens.kinds[cursor.at] != NUMBER or not spelling.isdigit() or len(spelling) > _LONGEST_SIZE:
+        raise cursor.unexpected("A whole number of at most 9 digits belongs here.")
+    cursor.at += 1
+    return int(cursor.tokens.spelling(cursor.at - 1))
 
 
-def _decimal(parser: Parser, first: int) -> pa.DataType | None:
+def _decimal(cursor: Cursor, first: int) -> pa.DataType | None:
     precision, scale = 10, 0
-    if parser.tokens.kinds[parser.at] == "(":
-        parser.at += 1
-        precision = _integer(parser)
-        if parser.tokens.kinds[parser.at] == ",":
-            parser.at += 1
-            scale = _integer(parser)
-        parser.expect(")", "A closing bracket is missing here.")
+    if cursor.tokens.kinds[cursor.at] == "(":
+        cursor.at += 1
+        precision = _integer(cursor)
+        if cursor.tokens.kinds[cursor.at] == ",":
+            cursor.at += 1
+            scale = _integer(cursor)
+        cursor.expect(")", "A closing bracket is missing here.")
     if precision == scale == 0:
         return None
     if not 1 <= precision <= 38 or scale > precision:
         raise RuleError(
             "SYNTAX",
             f"DECIMAL({precision}, {scale}) is not a type: the precision is 1 to 38, the scale at most the precision.",
-            parser.tokens.starts[first],
+            cursor.tokens.starts[first],
         )
     return pa.decimal128(precision, scale)
 
 
-def _timestamp(parser: Parser) -> pa.DataType:
-    words = parser.tokens.kinds[parser.at : parser.at + 3]
+def _timestamp(cursor: Cursor) -> pa.DataType:
+    words = cursor.tokens.kinds[cursor.at : cursor.at + 3]
     if words[:1] in (["WITH"], ["WITHOUT"]) and words[1:] == ["TIME", "ZONE"]:
-        parser.at += 3
+        cursor.at += 3
         return TIMESTAMP_NTZ if words[0] == "WITHOUT" else TIMESTAMP
     return TIMESTAMP
 
 
-def _interval(parser: Parser) -> pa.DataType | None:
-    kinds = parser.tokens.kinds
-    field = kinds[parser.at]
+def _interval(cursor: Cursor) -> pa.DataType | None:
+    kinds = cursor.tokens.kinds
+    field = kinds[cursor.at]
     for fields, data_type in ((_YEAR_FIELDS, MONTH_INTERVAL), (_DAY_FIELDS, DAY_INTERVAL)):
         if field in fields:
-            parser.at += 1
-            if kinds[parser.at] == "TO" and kinds[parser.at + 1] in fields:
-                parser.at += 2
+            cursor.at += 1
+            if kinds[cursor.at] == "TO" and kinds[cursor.at + 1] in fields:
+                cursor.at += 2
             return data_type
     return None
 
 
-def _nested(parser: Parser, kind: str) -> pa.DataType | None:
+def _nested(cursor: Cursor, kind: str) -> pa.DataType | None:
     """ARRAY<t>, MAP<k, v> or STRUCT<name: t, ...>; None where a part is None."""
-    if kind == "STRUCT" and parser.tokens.kinds[parser.at] == "<>":
-        parser.at += 1
+    if kind == "STRUCT" and cursor.tokens.kinds[cursor.at] == "<>":
+        cursor.at += 1
         return pa.struct([])
-    parser.expect("<", f"{kind} needs its types in angle brackets here.")
+    cursor.expect("<", f"{kind} needs its types in angle brackets here.")
     if kind == "ARRAY":
-        item = read_type(parser)
-        _close(parser)
+        item = read_type(cursor)
+        _close(cursor)
         return None if item is None else pa.list_(item)
     if kind == "MAP":
-        key = read_type(parser)
-        parser.expect(",", "MAP needs the type of its values here.")
-        value = read_type(parser)
-        _close(parser)
+        key = read_type(cursor)
+        cursor.expect(",", "MAP needs the type of its values here.")
+        value = read_type(cursor)
+        _close(cursor)
         return None if key is None or value is None else pa.map_(key, value)
     fields: list[tuple[str, pa.DataType | None]] = []
     while True:
-        fields.append(_field(parser))
-        if parser.tokens.kinds[parser.at] != ",":
+        fields.append(_field(cursor))
+        if cursor.tokens.kinds[cursor.at] != ",":
             break
-        parser.at += 1
-    _close(parser)
+        cursor.at += 1
+    _close(cursor)
     known = [(name, data_type) for name, data_type in fields if data_type is not None]
     return pa.struct(known) if len(known) == len(fields) else None
 
 
-def _field(parser: Parser) -> tuple[str, pa.DataType | None]:
-    tokens = parser.tokens
-    if not tokens.is_name(parser.at):
-        raise parser.unexpected("The name of a field belongs here.")
-    name = tokens.name(parser.at)
-    parser.at += 1
-    parser.at += tokens.kinds[parser.at] == ":"
-    data_type = read_type(parser)
-    if tokens.kinds[parser.at] == "NOT" and tokens.kinds[parser.at + 1] == "NULL":
-        parser.at += 2
-    if tokens.kinds[parser.at] == "COMMENT" and tokens.kinds[parser.at + 1] == STRING:
-        parser.at += 2
+def _field(cursor: Cursor) -> tuple[str, pa.DataType | None]:
+    tokens = cursor.tokens
+    if not tokens.is_name(cursor.at):
+        raise cursor.unexpected("The name of a field belongs here.")
+    name = tokens.name(cursor.at)
+    cursor.at += 1
+    cursor.at += tokens.kinds[cursor.at] == ":"
+    data_type = read_type(cursor)
+    if tokens.kinds[cursor.at] == "NOT" and tokens.kinds[cursor.at + 1] == "NULL":
+        cursor.at += 2
+    if tokens.kinds[cursor.at] == "COMMENT" and tokens.kinds[cursor.at + 1] == STRING:
+        cursor.at += 2
     return name, data_type
 
 
-def _close(parser: Parser) -> None:
+def _close(cursor: Cursor) -> None:
     """Take one closing angle bracket, also from `>>` and `>>>`, which nested types end in."""
-    tokens, at = parser.tokens, parser.at
+    tokens, at = cursor.tokens, cursor.at
     if tokens.kinds[at] in (">>", ">>>"):
         tokens.kinds[at] = tokens.kinds[at][1:]
         return
-    parser.expect(">", "A closing angle bracket is missing here.")
+    cursor.expect(">", "A closing angle bracket is missing here.")

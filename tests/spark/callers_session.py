@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from pipelines.settings.semantic_settings import MEANING, TIME_ZONE, meant
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE, meant
 
 OTHERS = {
     TIME_ZONE: "Pacific/Kiritimati",
@@ -40,7 +40,7 @@ def other_settings(spark: SparkSession) -> dict[str, str]:
         name, default = entry.key(), str(entry.defaultValueString())
         if meant(name) is None or name.startswith(_UNSUITED) or not spark.conf.isModifiable(name):
             continue
-        used = MEANING.get(name, default)
+        used = SEMANTIC_SETTINGS.get(name, default)
         value = OTHERS.get(name, {"true": "false", "false": "true"}.get(used))
         assert value is not None, f"{name} has no other value in OTHERS; deltatag uses {used}"
         found[name] = value

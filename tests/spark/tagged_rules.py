@@ -15,7 +15,7 @@ from pipelines.compile import compile_scopes
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.settings.configuration import parse_configuration
-from pipelines.settings.semantic_settings import MEANING, TIME_ZONE
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally
@@ -24,7 +24,7 @@ from tests.spark_oracle import RAISED, TRUE, Difference, Oracle, Tally
 def reference_session(spark: SparkSession, zone: str) -> SparkSession:
     """A session with the settings under which rules are defined, made by hand."""
     session = spark.newSession()
-    for name, value in {**MEANING, TIME_ZONE: zone}.items():
+    for name, value in {**SEMANTIC_SETTINGS, TIME_ZONE: zone}.items():
         session.conf.set(name, value)
     return session
 

@@ -18,7 +18,7 @@ from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.settings.configuration import parse_configuration
-from pipelines.settings.semantic_settings import MEANING, TIME_ZONE
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS, TIME_ZONE
 from pipelines.spark.session import open_session
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
@@ -203,7 +203,7 @@ def test_a_setting_that_was_changed_later_stops_the_work(spark: SparkSession, tm
             workspace.spark.conf.set(name, value)
         with pytest.raises(SessionError, match=name.replace(".", r"\.")), workspace.active_session():
             pass
-        if before is None or name not in (*MEANING, TIME_ZONE):
+        if before is None or name not in (*SEMANTIC_SETTINGS, TIME_ZONE):
             workspace.spark.conf.unset(name)
         else:
             workspace.spark.conf.set(name, before)

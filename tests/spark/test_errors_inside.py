@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipelines.settings.semantic_settings import MEANING
+from pipelines.settings.semantic_settings import SEMANTIC_SETTINGS
 from pipelines.spark.catalyst import derived_column
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
@@ -145,7 +145,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def session_like(spark: SparkSession, settings: dict[str, str]) -> SparkSession:
     session = spark.newSession()
-    for name, value in {**MEANING, "spark.sql.session.timeZone": "UTC", **settings}.items():
+    for name, value in {**SEMANTIC_SETTINGS, "spark.sql.session.timeZone": "UTC", **settings}.items():
         session.conf.set(name, value)
     return session
 

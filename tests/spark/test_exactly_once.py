@@ -187,10 +187,10 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
         # what the first run has written comes to light only behind the look that decides to plan anew
         patch.setattr(tag, "holds_nothing", lambda *_: True)
         if dies_after == "intent":
-            patch.setattr(attempts, "give_up", _die)
+            patch.setattr(attempts, "fence", _die)
         elif dies_after == "fences":
-            fenced = attempts.give_up
-            patch.setattr(attempts, "give_up", lambda *all_of_them: (fenced(*all_of_them), _die()))
+            fenced = attempts.fence
+            patch.setattr(attempts, "fence", lambda *all_of_them: (fenced(*all_of_them), _die()))
         else:
             patch.setattr(tag._Tagger, "_execute", _die)
         with pytest.raises(DiedError):

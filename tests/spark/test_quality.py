@@ -116,14 +116,14 @@ def test_every_fault_of_tagged_rows_is_found(lake, monkeypatch: pytest.MonkeyPat
     workspace = lake()
     tag_stream(workspace, "s")
     assert failed(tagged_gate(workspace, "s")) == {}
-    read = tagged_module.Written.frame
+    read = tagged_module.NewestBatch.frame
     for expectation, table, spoil in FAULTS:
 
         def spoilt(self: Any, name: str, table: str = table, spoil: Callable[[Any], Any] = spoil) -> Any:
             frame = read(self, name)
             return spoil(frame) if name == table else frame
 
-        monkeypatch.setattr(tagged_module.Written, "frame", spoilt)
+        monkeypatch.setattr(tagged_module.NewestBatch, "frame", spoilt)
         judged = tagged_gate(workspace, "s")
         assert expectation in failed(judged), (expectation, table)
         assert not judged.passed and expectation in str(judged.reason)

@@ -26,7 +26,7 @@ from pipelines.tag import tag_is_due, tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate
-from quality.written import Written
+from quality.written import NewestBatch
 
 CONFIGURATION = """
 [lake]
@@ -205,9 +205,9 @@ def test_every_fault_of_joined_rows_is_found(open_lake, monkeypatch: pytest.Monk
     join_streams(workspace, "paid")
     assert 20 in {order for order, *_ in tagged(workspace)}
     assert failed(joined_gate(workspace, "paid")) == {}
-    read = Written.frame
+    read = NewestBatch.frame
     for expectation, spoil in FAULTS:
-        monkeypatch.setattr(Written, "frame", lambda self, name, spoil=spoil: spoil(read(self, name)))
+        monkeypatch.setattr(NewestBatch, "frame", lambda self, name, spoil=spoil: spoil(read(self, name)))
         judged = joined_gate(workspace, "paid")
         assert failed(judged).get(expectation) == ERROR, (expectation, failed(judged))
         assert expectation in str(judged.reason)
@@ -217,8 +217,8 @@ def test_joined_rows_with_the_same_keys_are_a_warning(open_lake, monkeypatch: py
     workspace = open_lake()
     compile_scopes(workspace)
     join_streams(workspace, "paid")
-    read = Written.frame
-    monkeypatch.setattr(Written, "frame", lambda self, name: read(self, name).union(read(self, name).limit(2)))
+    read = NewestBatch.frame
+    monkeypatch.setattr(NewestBatch, "frame", lambda self, name: read(self, name).union(read(self, name).limit(2)))
     judged = joined_gate(workspace, "paid")
     assert failed(judged)["rows_unique"] == WARNING
     assert judged.measures["repeated_rows"] == 2

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 import rules_index as ri
-from rules_index.index import artifact
+from rules_index.index.compiled import dumps
 
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("b", pa.int32()), ("c", pa.int64()), ("x", pa.float64()), ("s", pa.string()),
@@ -66,7 +66,7 @@ class Stored:
     """An index's bytes, taken apart."""
 
     def __init__(self, compiled: ri.CompiledRules) -> None:
-        data = artifact.dumps(compiled)
+        data = dumps(compiled)
         length = int.from_bytes(data[12:16], "little")
         self.prefix, self.header, self.body = data[:12], data[48 : 48 + length], data[48 + length :]
 

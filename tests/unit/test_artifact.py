@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index import artifact
+from rules_index.index.compiled import dumps
 from rules_index.index.registry import ENGINES
 
 DAMAGES = 400
@@ -64,7 +64,7 @@ def test_a_saved_index_matches_alike(compiled: ri.CompiledRules, tmp_path: Path)
 
 
 def test_damaged_bytes_are_refused(compiled: ri.CompiledRules) -> None:
-    data = artifact.dumps(compiled)
+    data = dumps(compiled)
     random.seed(1)
     for _ in range(DAMAGES):
         damaged = bytearray(data)

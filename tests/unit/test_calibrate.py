@@ -53,9 +53,9 @@ def test_a_plan_is_expected_to_take_the_sum_of_its_steps(kind: str) -> None:
     choices = dict(matches.choices(planner))
     assert "scanning" in choices and len(choices) > 1
     for choice in choices.values():
-        way = planner.scanning.best
-        whole = Planner(planner.of, costs, way).cost(choice)
-        steps = matches.steps(planner, choice, way)
+        scan_method = planner.scanning.best
+        whole = Planner(planner.of, costs, scan_method).cost(choice)
+        steps = matches.steps(planner, choice, scan_method)
         assert sum(getattr(costs, name) * often for name, often in steps.items()) == pytest.approx(whole, rel=0.01)
         assert min(steps.values()) >= 0
 

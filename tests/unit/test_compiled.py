@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index.artifact import dumps
+from rules_index.index.compiled import dumps
 from rules_index.language.typed import Leaf
 
 SCHEMA = pa.schema(

@@ -146,10 +146,10 @@ def refusing(leaves: Sequence[Leaf]) -> list[str | None]:
 def outcome(rules: pa.Table, together: bool, zone: str, event_time: str | None, refuse: bool) -> tuple[Any, ...]:
     columns, _ = read_rules(rules, zone)
     rejects = Rejects()
-    flattener = flatten(columns, Scope(SCHEMA, zone), event_time, rejects, together)
+    builder = flatten(columns, Scope(SCHEMA, zone), event_time, rejects, together)
     if refuse:
-        flattener.refuse(refusing, rejects)
-    return sorted(rejects.rows), flattener.kept.tolist(), flattener.finish()
+        builder.refuse(refusing, rejects)
+    return sorted(rejects.rows), builder.kept.tolist(), builder.finish()
 
 
 def check_equal(one: Flattened, other: Flattened) -> None:

@@ -1,1 +1,1 @@
-"""A rule set compiled together as far as its rules are alike: frames, clauses, and what they come to."""
+"""A rule set compiled together as far as its rules are alike: skeletons, clauses, and what they come to."""

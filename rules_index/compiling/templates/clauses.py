@@ -1,4 +1,4 @@
-"""Rules' texts as frames and distinct clauses, and these as shapes and literals (`kernels/rule_texts.py`)."""
+"""Rules' texts as skeletons and distinct clauses, and these as shapes and literals (`kernels/rule_texts.py`)."""
 
 from __future__ import annotations
 
@@ -58,17 +58,17 @@ def _longer(array: np.ndarray, length: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cut:
-    """Rules by their frames and clauses.
+    """Rules by their skeletons and clauses.
 
-    frames, clauses  the distinct ones
-    frame            [rules] int32, -1 for a rule whose text is not cut
+    skeletons, clauses  the distinct ones
+    skeleton            [rules] int32, -1 for a rule whose text is not cut
     start            [rules + 1] int64 into clause
     clause           [.] int32
     """
 
-    frames: Texts
+    skeletons: Texts
     clauses: Texts
-    frame: np.ndarray
+    skeleton: np.ndarray
     start: np.ndarray
     clause: np.ndarray
 
@@ -82,8 +82,8 @@ def cut(texts: pa.LargeStringArray) -> Cut:
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0, where=lengths <= LONGEST))
     spans, scratch = np.empty((longest + 1, 2), np.int64), np.empty(longest + 1, np.uint8)
-    frames, clauses = Texts(), Texts()
-    frame = np.full(count, -1, np.int32)
+    skeletons, clauses = Texts(), Texts()
+    skeleton = np.full(count, -1, np.int32)
     start = np.zeros(count + 1, np.int64)
     found: list[np.ndarray] = []
     for first, last in _blocks(offsets, lengths):
@@ -93,10 +93,10 @@ def cut(texts: pa.LargeStringArray) -> Cut:
         size = int(offsets[last] - offsets[first])
         most = size // 3 + last - first  # a clause takes a letter and, but for a rule's last, a connective
         numbers = np.empty(most, np.int32)
-        pools = frames.reserve(last - first, size), clauses.reserve(most, size)
-        named = cut_rules(data, offsets, first, last, spans, scratch, *pools, frame, start, numbers)
+        pools = skeletons.reserve(last - first, size), clauses.reserve(most, size)
+        named = cut_rules(data, offsets, first, last, spans, scratch, *pools, skeleton, start, numbers)
         found.append(numbers[:named].copy())
-    return Cut(frames, clauses, frame, start, np.concatenate([np.empty(0, np.int32), *found]))
+    return Cut(skeletons, clauses, skeleton, start, np.concatenate([np.empty(0, np.int32), *found]))
 
 
 def _blocks(offsets: np.ndarray, lengths: np.ndarray) -> Iterator[tuple[int, int]]:

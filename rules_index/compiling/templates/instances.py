@@ -1,7 +1,7 @@
-"""Rules by their frames and clauses as conjunctions of literals, all at once.
+"""Rules by their skeletons and clauses as conjunctions of literals, all at once.
 
-A frame's pattern (`frames.py`) holds for a rule as it stands unless two of its clauses name one attribute, or a
-clause is no literal, or one that always or never holds. Literals that stand in all conjunctions of the frame are
+A skeleton's pattern (`skeletons.py`) holds for a rule as it stands unless two of its clauses name one attribute, or a
+clause is no literal, or one that always or never holds. Literals that stand in all conjunctions of the skeleton are
 intersected or taken out here; what else is odd is left over, to be expanded rule by rule.
 """
 
@@ -24,14 +24,14 @@ _BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class RuleClauses:
-    """Rules by frame and clauses.
+    """Rules by skeleton and clauses.
 
-    frame   [rules] int32, the number of the pattern, -1 for a rule that has none
+    skeleton   [rules] int32, the number of the pattern, -1 for a rule that has none
     start   [rules + 1] int64 into clause
     clause  [.] int32, the numbers of the clauses of each rule
     """
 
-    frame: np.ndarray
+    skeleton: np.ndarray
     start: np.ndarray
     clause: np.ndarray
 
@@ -59,7 +59,7 @@ def instances(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, into: LiteralSets
 ) -> Iterator[Instances]:
     """The conjunctions of the rules that can be worked out together, block by block; adds intersections to `into`."""
-    for first in range(0, len(rules.frame), _BLOCK):
+    for first in range(0, len(rules.skeleton), _BLOCK):
         chosen, repeated = _candidates(rules, patterns, clauses, first)
         found = _expanded(rules, patterns, clauses, chosen)
         special = (found.literals < 0) & ~found.common
@@ -77,11 +77,11 @@ def _candidates(
     rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, first: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Of a block the rules [.] with a pattern that holds for their attributes, and which [.] bool name one twice."""
-    chosen = first + np.flatnonzero(rules.frame[first : first + _BLOCK] >= 0)
-    chosen = chosen[np.diff(patterns.conjunctions)[rules.frame[chosen]] > 0]
+    chosen = first + np.flatnonzero(rules.skeleton[first : first + _BLOCK] >= 0)
+    chosen = chosen[np.diff(patterns.conjunctions)[rules.skeleton[chosen]] > 0]
     gather, named = places(rules.start, chosen)
     clause = rules.clause[gather]
-    common = patterns.common[places(patterns.slots, rules.frame[chosen])[0]]
+    common = patterns.common[places(patterns.slots, rules.skeleton[chosen])[0]]
     # what is no literal has attribute -1, which is the last place
     seen = np.full((int(clauses.attribute.max(initial=-1)) + 2, 2), -1, np.int64)
     repeated, apart = np.zeros((2, len(chosen)), bool)
@@ -111,12 +111,12 @@ class _Expanded:
 
 def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray) -> _Expanded:
     """Each chosen rule's pattern with the rule's clauses in it."""
-    conjunctions, by_rule = places(patterns.conjunctions, rules.frame[chosen])
+    conjunctions, by_rule = places(patterns.conjunctions, rules.skeleton[chosen])
     owner = owners(by_rule)
     terms, start = places(patterns.terms, conjunctions)
     rule = np.repeat(chosen[owner], np.diff(start))
     named = rules.clause[rules.start[rule] + patterns.place[terms]]
-    common = patterns.common[patterns.slots[rules.frame[rule]] + patterns.place[terms]]
+    common = patterns.common[patterns.slots[rules.skeleton[rule]] + patterns.place[terms]]
     return _Expanded(owner, start, named, clauses.literal[patterns.wanted[terms], named], common)
 
 

@@ -1,4 +1,4 @@
-"""What AND, OR and NOT make of a rule's clauses: for one rule, or by its frame alone for all rules that share it."""
+"""What AND, OR and NOT make of a rule's clauses: for one rule, or by its skeleton alone for all rules that share it."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class _Node:
     place: int = 0
 
 
-class Frame:
-    """A rule's frame (`kernels/rule_texts.py`), which binds NOT before AND before OR."""
+class Skeleton:
+    """A rule's skeleton (`kernels/rule_texts.py`), which binds NOT before AND before OR."""
 
-    def __init__(self, frame: bytes) -> None:
-        self._frame = frame
+    def __init__(self, skeleton: bytes) -> None:
+        self._skeleton = skeleton
         self._at = 0
         self.clauses = 0
         self._root = self._either()
@@ -48,7 +48,7 @@ class Frame:
     def _chain(self, kind: int, operand: Callable[[], _Node]) -> _Node:
         """Operands of one connective; those that are of that connective themselves become several."""
         parts = [operand()]
-        while self._frame[self._at : self._at + 1] == bytes([kind]):
+        while self._skeleton[self._at : self._at + 1] == bytes([kind]):
             self._at += 1
             parts.append(operand())
         if len(parts) == 1:
@@ -56,7 +56,7 @@ class Frame:
         return _Node(kind, tuple(leaf for part in parts for leaf in (part.operands if part.kind == kind else (part,))))
 
     def _one(self) -> _Node:
-        kind = self._frame[self._at]
+        kind = self._skeleton[self._at]
         self._at += 1
         if kind == NOT:
             return _Node(NOT, (self._one(),))
@@ -79,14 +79,14 @@ def _expanded(node: _Node, wanted: bool, expansion: Expansion, clauses: Clauses)
 
 @dataclass(frozen=True)
 class Patterns:
-    """The conjunctions of frames while each clause is a literal on an attribute of its own.
+    """The conjunctions of skeletons while each clause is a literal on an attribute of its own.
 
-    conjunctions  [frames + 1] int64 into terms; a frame without any has no pattern
+    conjunctions  [skeletons + 1] int64 into terms; a skeleton without any has no pattern
     terms         [conjunctions + 1] int64 into the others
     place         [.] int32, of a clause in the rule
     wanted        [.] int8, 1 where the clause is to be TRUE, 0 where FALSE
-    slots         [frames + 1] int64 into common
-    common        [.] bool, the clauses, by place, that stand in all conjunctions of the frame
+    slots         [skeletons + 1] int64 into common
+    common        [.] bool, the clauses, by place, that stand in all conjunctions of the skeleton
     """
 
     conjunctions: np.ndarray
@@ -97,21 +97,21 @@ class Patterns:
     common: np.ndarray
 
     def negated(self) -> tuple[np.ndarray, np.ndarray]:
-        """The places of clauses that are to be FALSE, by frame, and offsets [frames + 1] into them."""
+        """The places of clauses that are to be FALSE, by skeleton, and offsets [skeletons + 1] into them."""
         chosen = self.wanted == 0
         return self.place[chosen], offsets_of(counts(chosen, self.terms[self.conjunctions]))
 
 
-def patterns_of(frames: Iterable[tuple[bytes, bool]]) -> Patterns:
-    """The patterns of frames; one that is bounded has a last clause more, which must be TRUE too."""
+def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
+    """The patterns of skeletons; one that is bounded has a last clause more, which must be TRUE too."""
     conjunctions, terms, slots = [0], [0], [0]
     place: list[int] = []
     wanted: list[int] = []
     common: list[bool] = []
-    for text, bounded in frames:
-        frame = Frame(text)
-        found = _pattern(frame, bounded)
-        uses = [0] * (frame.clauses + bounded)
+    for text, bounded in skeletons:
+        skeleton = Skeleton(text)
+        found = _pattern(skeleton, bounded)
+        uses = [0] * (skeleton.clauses + bounded)
         for conjunction in found:
             literals = sorted((t for t in conjunction if isinstance(t, Literal)), key=lambda literal: literal.attribute)
             place += [literal.attribute for literal in literals]
@@ -132,14 +132,14 @@ def patterns_of(frames: Iterable[tuple[bytes, bool]]) -> Patterns:
     )
 
 
-def _pattern(frame: Frame, bounded: bool) -> tuple[Conjunction, ...]:
-    """The conjunctions of a frame over attributes that are numbered as its clauses are; none where it needs gates."""
+def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
+    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs gates."""
 
     def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:
         return (frozenset((Literal(place, _ONE if wanted else ~_ONE, False),)),)
 
     expansion = Expansion()
-    found = frame.conjunctions(expansion, literal)
+    found = skeleton.conjunctions(expansion, literal)
     if bounded:
-        found = expansion.all_of([found, literal(frame.clauses, True)])
+        found = expansion.all_of([found, literal(skeleton.clauses, True)])
     return () if expansion.gates else found

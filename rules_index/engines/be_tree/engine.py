@@ -46,8 +46,8 @@ class BETree(BoxEngine):
             int(attribute): np.asarray(intervals)[start[place] : start[place + 1]]
             for place, attribute in enumerate(attributes)
         }
-        held = keys[self._stored.meets(keys, offered)]
-        return np.unique(self._stored.rules(held)), counters | {"matches": len(held)}
+        held = keys[self._conjunctions.meets(keys, offered)]
+        return np.unique(self._conjunctions.rules(held)), counters | {"matches": len(held)}
 
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
         placement, self._placement = self._placement, None

@@ -113,11 +113,11 @@ class Choice:
 class Planner:
     """Expected costs of placements."""
 
-    def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
+    def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
         """way: the only one to scan in, where it is allowed (`scanning.Scanning`)."""
         self.of = of
         self.costs = costs
-        self.scanning = Scanning(of, costs, way)
+        self.scanning = Scanning(of, costs, scan_method)
         self.keys = Keys(of, costs)
         self.slices = Slices(of, costs)
 

@@ -18,7 +18,7 @@ from rules_index.kernels.transposed_lists import DENSE, RULES
 
 
 @dataclass(frozen=True)
-class Way:
+class ScanMethod:
     """One way to scan: nanoseconds a row of each conjunction [conjunctions] float32, and of what some of them
     [conjunctions] bool share. That function is not to refer to what has the way: a cycle would keep, for a while, all
     the terms in memory."""
@@ -35,43 +35,45 @@ class Scanning:
     row of each conjunction in it.
     """
 
-    def __init__(self, of: Expected, costs: Costs, way: str | None = None) -> None:
+    def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
         """way: the only one to reckon with, where these conjunctions allow it."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
-        ways = self.ways = self._ways(way)
-        self.best = min(ways, key=lambda name: self._cost(ways[name], self._every))
-        self.each = ways[self.best].each
+        scan_methods = self.scan_methods = self._scan_methods(scan_method)
+        self.best = min(scan_methods, key=lambda name: self._cost(scan_methods[name], self._every))
+        self.each = scan_methods[self.best].each
 
-    def _ways(self, only: str | None) -> dict[str, Way]:
+    def _scan_methods(self, only: str | None) -> dict[str, ScanMethod]:
         makers = {"bitmaps": self._by_bitmaps, "summaries": self._by_summaries, "panels": self._by_panels}
         made = {name: make() for name, make in makers.items() if only in (None, name)}
         if only is None and made["summaries"] is None:
             # the kernel makes panels in place of summaries
             made["panels"] = None
         # what some conjunctions allow all others may not
-        return {name: way for name, way in made.items() if way is not None} or {"bitmaps": self._by_bitmaps()}
+        return {name: scan_method for name, scan_method in made.items() if scan_method is not None} or {
+            "bitmaps": self._by_bitmaps()
+        }
 
     def cost(self, scanned: np.ndarray) -> float:
         """A row in the conjunctions `scanned` [conjunctions] bool, and in what they share, the cheapest way."""
-        return min(self._cost(way, scanned) for way in self.ways.values())
+        return min(self._cost(scan_method, scanned) for scan_method in self.scan_methods.values())
 
     def cost_of_all(self) -> float:
         """A row in all conjunctions, where lists may be made from bitmaps (`kernels.dense`)."""
         matches = float(self.of.matches.sum())
-        if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.ways:
+        if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
         more = matches * (costs.dense - costs.survivor) + costs.turned * self.of.count
         # what coarse codes tell for sure is not checked then
         more -= costs.check * float(self.of.sure.sum())
-        return self._cost(self.ways["bitmaps"], self._every) + self.of.scale * more
+        return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more
 
-    def _cost(self, way: Way, scanned: np.ndarray) -> float:
-        return self.of.scale * float(way.each[scanned].sum(dtype=np.float64)) + way.shared(scanned)
+    def _cost(self, scan_method: ScanMethod, scanned: np.ndarray) -> float:
+        return self.of.scale * float(scan_method.each[scanned].sum(dtype=np.float64)) + scan_method.shared(scanned)
 
-    def _by_bitmaps(self) -> Way:
+    def _by_bitmaps(self) -> ScanMethod:
         """In a block of bitmaps that are filled already, each conjunction for itself."""
         of, costs = self.of, self.costs
         first, second = of.rarest(of.share, 2)
@@ -79,9 +81,9 @@ class Scanning:
         left = words * -np.expm1(-64.0 * first * second)
         further = np.where(left > FEW_WORDS, costs.narrow, left * costs.word / BLOCK_ROWS)
         cost = costs.scan + further * (of.lengths > 2) + self._matches_cost()
-        return Way(np.asarray(cost, np.float32), lambda scanned: costs.bitmap * of.bitmaps(scanned))
+        return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap * of.bitmaps(scanned))
 
-    def _by_summaries(self) -> Way | None:
+    def _by_summaries(self) -> ScanMethod | None:
         """In a block of summaries that are made already: whether rows may satisfy a conjunction by the rarest terms,
         and in which groups of words by all."""
         of, terms, costs = self.of, self.of.terms, self.costs
@@ -104,9 +106,9 @@ class Scanning:
             bitmaps = of.bitmaps(scanned)
             return bitmaps * (costs.bitmap + costs.summary)
 
-        return Way(np.asarray(cost, np.float32), shared)
+        return ScanMethod(np.asarray(cost, np.float32), shared)
 
-    def _by_panels(self) -> Way | None:
+    def _by_panels(self) -> ScanMethod | None:
         """Filed under their rarest codes, and compared with rows 64 at once."""
         of, terms, costs = self.of, self.of.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
@@ -134,7 +136,7 @@ class Scanning:
             filled = 0.0 if all_tested else of.bitmaps(scanned)
             return costs.listed * attributes + costs.bitmap * filled
 
-        return Way(np.asarray(cost, np.float32), shared)
+        return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _matches_cost(self) -> np.ndarray:
         found = -np.expm1(-BLOCK_ROWS * self.of.matches) / BLOCK_ROWS

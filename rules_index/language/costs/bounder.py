@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
+from rules_index.language.analysis import Analysis
 from rules_index.language.coercion import BINARY, STRING, Type, is_nested
 from rules_index.language.costs.forms import (
     LEAST_ITEM,
@@ -27,9 +28,6 @@ from rules_index.language.costs.table import BY_NAME, NODE, TIMES, Call
 from rules_index.language.functions import LAMBDAS
 from rules_index.language.nodes import Node
 from rules_index.language.typed import Constant
-
-if TYPE_CHECKING:
-    from rules_index.language.analyser import Analyser
 
 ORDINARY_ROW = 1_000.0
 """Bytes of the row for which steps are limited."""
@@ -61,7 +59,7 @@ class Bound:
 class Bounder:
     """Bounds the nodes of one rule on rows of `row` bytes, each node once."""
 
-    def __init__(self, analyser: Analyser, row: float) -> None:
+    def __init__(self, analyser: Analysis, row: float) -> None:
         self.analyser = analyser
         self.row = row
         self._bounds: dict[Node, Bound] = {}
@@ -297,7 +295,7 @@ class Bounder:
             self._variables.pop()
 
 
-def check_costs(analyser: Analyser, bounders: list[Bounder], node: Node) -> None:
+def check_costs(analyser: Analysis, bounders: list[Bounder], node: Node) -> None:
     """Raise `RuleError` where a node may need too much; `bounders` are those of the rule, made at its first use."""
     if not bounders:
         bounders += [Bounder(analyser, ORDINARY_ROW), Bounder(analyser, LARGEST_ROW)]

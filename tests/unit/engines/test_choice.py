@@ -46,13 +46,13 @@ def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() 
     rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(draw.integers(0, 99, (300, 3)))]
     c = conjunctions_of([102] * 3, rules)
     whole = conjunctions_of([102] * 3, [*rules, (300, {0: [(3, 90)]})])
-    for way in ("bitmaps", "summaries", "panels"):
+    for scan_method in ("bitmaps", "summaries", "panels"):
         given = [
-            Scanning(expected(each, np.arange(len(each.target)), None, True), measured_costs(), way)
+            Scanning(expected(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
             for each in (c, whole)
         ]
-        assert list(given[0].ways) == ([way] if way != "panels" or shuffles() else ["bitmaps"])
-        assert list(given[1].ways) == ["bitmaps" if way == "panels" else way]
+        assert list(given[0].scan_methods) == ([scan_method] if scan_method != "panels" or shuffles() else ["bitmaps"])
+        assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "panels" else scan_method]
         assert all(len(each.each) == each.of.count and (each.each > 0).all() for each in given)
 
 

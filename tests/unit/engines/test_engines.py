@@ -11,8 +11,8 @@ import pytest
 import rules_index as ri
 from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
-from rules_index.index.artifact import dumps
 from rules_index.index.build import build
+from rules_index.index.compiled import dumps
 from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
 from rules_index.index.layout import Placement
 from rules_index.index.registry import ENGINES, engine_class

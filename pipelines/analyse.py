@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.lake.lake import first_line
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.spark.session import know_internals
+from pipelines.spark.sql_text import spark_message
 from rules_index.errors import RuleError, unforeseen
 from rules_index.language.typed import Leaf, authors_text
 
@@ -114,10 +113,3 @@ def _no_condition(spark: SparkSession, rows: DataFrame, leaf: Leaf) -> RuleError
         return None
     name = types[0].simpleString().upper()
     return RuleError("NOT_BOOLEAN", f"A condition is needed here, and Spark says that this is {name}.")
-
-
-def spark_message(error: Exception) -> str:
-    """The first line of a Spark error without its class and SQL state, for the author of a rule."""
-    text = first_line(error)
-    text = re.sub(r"^\[[A-Z0-9_.]+\]\s*", "", text)
-    return re.sub(r"\s*SQLSTATE: [0-9A-Z]{5}.*$", "", text)

@@ -1,0 +1,55 @@
+"""The place in a rule's text that the modules of the grammar share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from rules_index.errors import RuleError
+from rules_index.language.nodes import Node
+from rules_index.language.tokens import END, Tokens
+
+
+class Cursor(ABC):
+    """A place in a rule's tokens. `at` is the token that comes next, `level` how deeply the grammar is nested there,
+    and `zone` that of timestamps without one."""
+
+    __slots__ = ("at", "level", "tokens", "zone")
+
+    def __init__(self, tokens: Tokens, zone: str) -> None:
+        self.tokens = tokens
+        self.zone = zone
+        self.at = 0
+        self.level = 0
+
+    @abstractmethod
+    def expression(self) -> Node:
+        """The expression that starts here, ending before the first token that cannot continue it."""
+
+    @abstractmethod
+    def value(self) -> Node:
+        """What the grammar calls a value expression: arithmetic and comparisons, but no bare AND, OR, IN, ..."""
+
+    @abstractmethod
+    def list_of_expressions(self) -> list[Node]:
+        """Expressions separated by commas, up to and with the closing bracket; at least one."""
+
+    def expect(self, kind: str, message: str) -> None:
+        """Step over a token of this kind, or raise with the message."""
+        if self.tokens.kinds[self.at] != kind:
+            raise self.unexpected(message)
+        self.at += 1
+
+    def unexpected(self, message: str = "", at: int | None = None) -> RuleError:
+        """The syntax error at the cursor, naming what stands there."""
+        at = self.at if at is None else at
+        kind = self.tokens.kinds[at]
+        if kind == END:
+            return RuleError(
+                "SYNTAX",
+                message or "The expression ends too early.",
+                self.tokens.starts[at],
+            )
+        spelling = self.tokens.spelling(at)
+        shown = spelling if len(spelling) <= 40 else spelling[:37] + "..."
+        where = f"Found {shown} where it cannot stand."
+        return RuleError("SYNTAX", f"{message} {where}".strip(), self.tokens.starts[at])
