@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -301,7 +302,10 @@ class Analyser:
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """The value of a comparison."""
-        first, second = self.value(left), self.value(right)
+        return self.compared(node, operator, self.value(left), self.value(right))
+
+    def compared(self, node: Node, operator: str, first: Value, second: Value) -> Value:
+        """The value of a comparison of two values."""
         common = self.common(node, first, second)
         tree: Expression | None = None
         decided = self.decided(operator, first, second)
@@ -333,9 +337,10 @@ class Analyser:
         return self._negated(value, not node.value)
 
     def _between(self, node: Node) -> Value:
-        subject, low, high = node.children
-        least = self.comparison(node, ">=", subject, low).local
-        most = self.comparison(node, "<=", subject, high).local
+        subject, low, high = (self.value(child) for child in node.children)
+        subject = evaluated_once(subject)
+        least = self.compared(node, ">=", subject, low).local
+        most = self.compared(node, "<=", subject, high).local
         return self._negated(Value(node, BOOLEAN, operations.operation("and", [least, most], BOOLEAN)), node.value)
 
     def _in(self, node: Node) -> Value:
@@ -527,6 +532,13 @@ class Analyser:
             operands += [condition, tree]
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
         return Value(node, common, operations.operation("case", operands, common), collated)
+
+
+def evaluated_once(value: Value) -> Value:
+    """A value that Spark evaluates once for several comparisons, so that its analyser sees no literal there."""
+    if value.node.kind != "literal":
+        return value
+    return replace(value, node=Node("shared", None, [], value.node.first, value.node.last))
 
 
 def _beside(value: Value, other: Type) -> Type:

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
 from rules_index.language import calls, constants, operations
-from rules_index.language.analyser import FLIPPED, Analyser
+from rules_index.language.analyser import FLIPPED, Analyser, evaluated_once
 from rules_index.language.analysis import Value
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
@@ -212,6 +212,7 @@ class Splitter:
 
     def _between(self, node: Node) -> Formula:
         subject, low, high = (self.analyser.value(child) for child in node.children)
+        subject = evaluated_once(subject)
         least = self.compare(node, ">=", subject, low)
         most = self.compare(node, "<=", subject, high)
         if least is None or most is None:

@@ -15,7 +15,7 @@ from rules_index.compiling.builder import Flattened
 from rules_index.compiling.compile import flatten
 from rules_index.compiling.conjunctions import Expansion
 from rules_index.compiling.rule_columns import Rejects, read_rules
-from rules_index.compiling.templates.skeletons import Frame
+from rules_index.compiling.templates.skeletons import Skeleton
 from rules_index.language import Compiler, Scope
 from rules_index.language.formula import Formula
 from rules_index.language.typed import Leaf
@@ -104,24 +104,24 @@ def shape() -> Callable[[], str]:
     )
 
 
-def frame(depth: int) -> str:
+def skeleton(depth: int) -> str:
     kind = random.random()
     if depth == 0 or kind < 0.35:
         return "#"
     if kind < 0.5:
-        return f"NOT ({frame(depth - 1)})"
-    parts = [random.choice(["{}", "({})"]).format(frame(depth - 1)) for _ in range(random.randint(2, 4))]
+        return f"NOT ({skeleton(depth - 1)})"
+    parts = [random.choice(["{}", "({})"]).format(skeleton(depth - 1)) for _ in range(random.randint(2, 4))]
     return random.choice([" AND ", " and ", " OR "]).join(parts)
 
 
 def expressions(rules: int) -> list[str]:
     """Random rules of few shapes and frames, some of them damaged."""
     shapes = [shape() for _ in range(random.choice([2, 5, 20]))]
-    frames = [frame(random.randint(0, 3)) for _ in range(random.choice([2, 8]))]
-    frames.append(" AND ".join(["(# OR #)"] * random.choice([2, 7])))
+    skeletons = [skeleton(random.randint(0, 3)) for _ in range(random.choice([2, 8]))]
+    skeletons.append(" AND ".join(["(# OR #)"] * random.choice([2, 7])))
     texts = []
     for _ in range(rules):
-        text = "".join(random.choice(shapes)() if c == "#" else c for c in random.choice(frames))
+        text = "".join(random.choice(shapes)() if c == "#" else c for c in random.choice(skeletons))
         if random.random() < 0.05:
             at = random.randrange(len(text))
             text = (
@@ -214,7 +214,7 @@ def test_rules_made_alike_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("seed", range(200))
 def test_a_frame_reads_as_the_parser_reads_it(seed: int) -> None:
     random.seed(seed)
-    marks = frame(4)
+    marks = skeleton(4)
     columns = iter(range(1000))
     text = "".join(f"c{next(columns)} = 1" if c == "#" else c for c in marks)
     scope = Scope(pa.schema([(f"c{i}", pa.int32()) for i in range(next(columns))]))
@@ -224,7 +224,7 @@ def test_a_frame_reads_as_the_parser_reads_it(seed: int) -> None:
     parts = Expansion()
     clauses = [Compiler(scope).compile(f"c{i} = 1") for i in range(marks.count("#"))]
     squeezed = marks.upper().replace("AND", "&").replace("OR", "|").replace("NOT", "!").replace(" ", "")
-    found = Frame(squeezed.encode()).conjunctions(parts, lambda i, wanted: parts.conjunctions_of(clauses[i], wanted))
+    found = Skeleton(squeezed.encode()).conjunctions(parts, lambda i, wanted: parts.conjunctions_of(clauses[i], wanted))
     assert found == expected
     assert parts.attributes == whole.attributes
     assert parts.gates == whole.gates

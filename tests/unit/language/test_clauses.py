@@ -54,22 +54,22 @@ CUTS = [
 
 def cut_text(text: str) -> tuple[str | None, list[str]]:
     found = cut(pa.array([text], pa.large_string()))
-    frame = int(found.frame[0])
-    return (None if frame < 0 else found.frames[frame].decode()), [
+    skeleton = int(found.skeleton[0])
+    return (None if skeleton < 0 else found.skeletons[skeleton].decode()), [
         found.clauses[clause].decode() for clause in found.clause.tolist()
     ]
 
 
-@pytest.mark.parametrize(("text", "frame", "clauses"), CUTS)
-def test_a_text_is_cut_at_its_connectives(text: str, frame: str | None, clauses: list[str]) -> None:
-    assert cut_text(text) == (frame, clauses)
+@pytest.mark.parametrize(("text", "skeleton", "clauses"), CUTS)
+def test_a_text_is_cut_at_its_connectives(text: str, skeleton: str | None, clauses: list[str]) -> None:
+    assert cut_text(text) == (skeleton, clauses)
 
 
 def test_equal_clauses_and_frames_are_one() -> None:
     texts = [f"a = {i % 7} AND b = {i % 5}" for i in range(1000)] + ["x", "a = 3"]
     sliced = pa.array(["AND", *texts, "(("], pa.large_string())[1:-1]
     found = cut(sliced)
-    assert [found.frames[i] for i in range(len(found.frames))] == [b"#&#", b"#"]
+    assert [found.skeletons[i] for i in range(len(found.skeletons))] == [b"#&#", b"#"]
     assert len(found.clauses) == 7 + 5 + 1
     for rule, text in enumerate(texts):
         clauses = found.clause[found.start[rule] : found.start[rule + 1]].tolist()
@@ -79,7 +79,7 @@ def test_equal_clauses_and_frames_are_one() -> None:
 def test_a_text_that_is_too_long_is_left_alone_and_others_are_not() -> None:
     long = "a = '" + "x" * LONGEST + "'"
     found = cut(pa.array(["a = 1", long, long, "b = 2", long], pa.large_string()))
-    assert (found.frame >= 0).tolist() == [True, False, False, True, False]
+    assert (found.skeleton >= 0).tolist() == [True, False, False, True, False]
     assert [found.clauses[i] for i in found.clause.tolist()] == [b"a = 1", b"b = 2"]
 
 

@@ -133,6 +133,9 @@ def above(value: float) -> Callable[[float], bool]:
             compared(lambda v: float(v) == 2.0**53),
         ),
         ("l < 9223372036854775808", [None, 5], lambda v: T),
+        ("l BETWEEN 1 AND 9223372036854775808", [None, 0, 5], compared(lambda v: v >= 1)),
+        ("NOT 9223372036854775808 BETWEEN 1 AND l", [None, 5], compared(lambda v: True)),
+        ("9223372036854775808 BETWEEN l AND 9223372036854775809", [None, 5], compared(lambda v: True)),
     ],
 )
 def test_a_rule_over_one_column(text: str, values: list[Any], expected: Callable[[Any], Truth]) -> None:
