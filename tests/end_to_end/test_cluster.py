@@ -60,6 +60,7 @@ def python(folder: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Spark starts the executors by shell scripts")
 def test_a_cluster_gives_the_same_tables(tmp_path: Path) -> None:

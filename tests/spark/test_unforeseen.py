@@ -10,10 +10,11 @@ from deltalake import DeltaTable
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from pyspark.sql import SparkSession
 
+from pipelines import analyse
 from pipelines.compile import compile_scopes
 from pipelines.errors import SessionError
 from pipelines.settings.configuration import parse_configuration
-from pipelines.spark import analyse, catalyst
+from pipelines.spark import catalyst
 from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
 from tests.random_rows import rows
