@@ -42,6 +42,8 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         description="Does what is due, also what an earlier run failed to do.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        from pipelines.due import due_scopes
+
         workspace = context.resources.lake.workspace()
         unserved = unserved_scopes(context, configuration, workspace.configuration)
         due = [name for name in due_scopes(workspace) if name not in unserved]
@@ -63,6 +65,8 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         description="Notices edits of the rules table and new versions of the sources.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        from pipelines.due import due_scopes
+
         workspace = context.resources.lake.workspace()
         unserved = unserved_scopes(context, configuration, workspace.configuration)
         versions = current_versions(workspace, unserved)
@@ -124,33 +128,6 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
         except PipelineError:
             versions[f"source {stream.name}"] = None
     return versions
-
-
-def due_scopes(workspace: "Workspace") -> list[str]:
-    """Streams and joins with something to be done; one that cannot be judged is due, so that a run tells why.
-
-    A stream is due, too, where the one whose tagged rows it reads is.
-    """
-    from pipelines.compile import compile_is_due
-    from pipelines.errors import PipelineError
-    from pipelines.join import join_is_due
-    from pipelines.tag import tag_is_due
-
-    configuration = workspace.configuration
-    steps = [(name, tag_is_due) for name in configuration.streams]
-    steps += [(name, join_is_due) for name in configuration.joins]
-    due: list[str] = []
-    for name, step_is_due in steps:
-        stream = configuration.streams.get(name)
-        if stream is not None and stream.source_stream in due:
-            due.append(name)
-            continue
-        try:
-            if compile_is_due(workspace, name) or step_is_due(workspace, name):
-                due.append(name)
-        except PipelineError:
-            due.append(name)
-    return due
 
 
 def assets_of(configuration: Configuration, scopes: Sequence[str]) -> list[dg.AssetKey]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from pipelines.compile import ScopeResult, compile_is_due, compile_scopes, refusals_are_due
+from pipelines.compile import ScopeResult, compile_scopes, refusals_are_due
+from pipelines.due import scopes_to_compile
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
 from pipelines.recovery.survival import step
-from pipelines.scopes import scopes_of
 from pipelines.settings.model import Join, Stream
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.workspace import Workspace
@@ -90,13 +90,7 @@ def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: C
 
 
 def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
-    due = []
-    for scope in scopes_of(workspace):
-        try:
-            if compile_is_due(workspace, scope):
-                due.append(scope)
-        except PipelineError:
-            due.append(scope)  # compiling it says in its result what stands in the way
+    due = scopes_to_compile(workspace)
     if not due and not _refusals_are_due(workspace):
         return
     try:

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from assets.automation import assets_of, due_scopes
+from assets.automation import assets_of
 from assets.definitions import build_definitions
 from assets.headless import run_once
 from assets.names import RESOURCE
 from assets.resources import LakeResource
+from pipelines.due import due_scopes
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.tag import tag_stream
