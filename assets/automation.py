@@ -113,7 +113,7 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, int | None]:
     """The versions of the rules table and of every source, those of unserved streams aside; None: no such table."""
     from pipelines.errors import PipelineError
-    from pipelines.sources.source import newest_version
+    from pipelines.sources.newest_version import newest_version
 
     versions: dict[str, int | None] = {}
     try:

@@ -59,7 +59,7 @@ def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
 
 def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersion:
     from pipelines.errors import SourceError
-    from pipelines.sources.source import newest_version
+    from pipelines.sources.newest_version import newest_version
 
     try:
         return dg.DataVersion(str(newest_version(context.resources.lake.workspace(), stream).version))

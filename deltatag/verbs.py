@@ -12,18 +12,23 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deltatag.lines import (
+    compile_line,
+    gate_lines,
+    gate_summary,
+    join_line,
+    lag_text,
+    lint_lines,
+    tag_line,
+    version_text,
+)
 from deltatag.output import counted, jsonable, paragraph, print_csv, print_json, print_table, values_of
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pipelines.compile import ScopeResult
-    from pipelines.join import JoinResult
-    from pipelines.lint import LintResult
-    from pipelines.tag import TagResult
     from pipelines.workspace import Workspace
-    from quality.findings import GateResult
 
 DONE, FAILED = 0, 1
 
@@ -109,25 +114,8 @@ def compile_verb(args: Namespace) -> int:
     with _workspace(args) as workspace:
         results = compile_scopes(workspace, args.scopes or None, args.force)
         lost = refusals_notice(workspace)
-    _print_results(args, results, _compile_line, notice=lost)
+    _print_results(args, results, compile_line, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
-
-
-def _compile_line(result: ScopeResult) -> str:
-    if result.error is not None:
-        return ""
-    states = {
-        "compiled": "compiled",
-        "unchanged": "unchanged",
-        "held": "held back because of rejected rules (on_reject = hold)",
-    }
-    rejects = f", {result.rejects} rejected (see the table rule_rejects)" if result.rejects else ""
-    engine = f", engine {result.engine}" if result.engine else ""
-    size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
-    return (
-        f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
-        f"rules version {result.rules_version}, {result.seconds:.1f} s"
-    )
 
 
 def lint_verb(args: Namespace) -> int:
@@ -138,23 +126,8 @@ def lint_verb(args: Namespace) -> int:
     with _workspace(args) as workspace:
         results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
         lost = refusals_notice(workspace)
-    _print_results(args, results, _lint_lines, notice=lost)
+    _print_results(args, results, lint_lines, notice=lost)
     return FAILED if any(result.error for result in results) else DONE
-
-
-def _lint_lines(result: LintResult) -> str:
-    from pipelines.lint import IMPLIED_BY_STREAM
-
-    if result.error is not None:
-        return ""
-    count = len(result.findings)
-    told = "nothing to tell" if not count else counted(count, "finding")
-    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
-    for each in result.findings:
-        named = "(no id)" if each.rule_id is None else each.rule_id
-        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
-        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
-    return "\n".join(lines)
 
 
 def tag_verb(args: Namespace) -> int:
@@ -170,7 +143,7 @@ def tag_verb(args: Namespace) -> int:
         for name in streams:
             with _failure_of(name, failures, args):
                 results.append(tag_stream(workspace, name, args.restart, args.skip_changes))
-    _print_results(args, results, _tag_line, failures)
+    _print_results(args, results, tag_line, failures)
     return FAILED if failures else DONE
 
 
@@ -197,18 +170,6 @@ def _told(error: Exception, args: Namespace) -> str:
     return str(error)
 
 
-def _tag_line(result: TagResult) -> str:
-    if not result.batches:
-        return "\n".join(map(paragraph, result.notices)) or f"{result.stream}: nothing new"
-    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
-    raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
-    line = (
-        f"{result.stream}: {counted(result.rows, 'row')}, {counted(result.matches, 'match')}{quarantined}{raised}, "
-        f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
-    )
-    return "\n".join([line, *map(paragraph, result.notices)])
-
-
 def join_verb(args: Namespace) -> int:
     """Join what is new on any side of the joins."""
     from pipelines.join import join_together
@@ -217,22 +178,10 @@ def join_verb(args: Namespace) -> int:
         joins = args.joins or list(workspace.configuration.joins)
         results, errors = join_together(workspace, list(dict.fromkeys(joins)), args.restart, args.skip_changes)
     failures = {name: _told(error, args) for name, error in errors.items()}
-    _print_results(args, results, _join_line, failures, "join")
+    _print_results(args, results, join_line, failures, "join")
     if not joins and not args.json:
         print("No join is configured yet: name one under [joins] in the configuration.")
     return FAILED if failures else DONE
-
-
-def _join_line(result: JoinResult) -> str:
-    if not result.batches:
-        return f"{result.join}: nothing new"
-    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
-    versions = ", ".join(f"{stream} v{version}" for stream, version in result.source_versions.items())
-    line = (
-        f"{result.join}: {counted(result.rows, 'row')} of {versions}, {counted(result.joined, 'joined row')}, "
-        f"{counted(result.matches, 'match')}{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
-    )
-    return "\n".join([line, *map(paragraph, result.notices)])
 
 
 def run_verb(args: Namespace) -> int:
@@ -253,38 +202,25 @@ def run_verb(args: Namespace) -> int:
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
                 "joined": [asdict(result) for result in report.joined],
-                "quality": [_gate_summary(result) for result in gates.results],
+                "quality": [gate_summary(result) for result in gates.results],
                 "failures": report.failures,
             }
         )
     else:
         for compiled in report.compiled:
-            print(_compile_line(compiled) or f"{compiled.scope}: not compiled")
+            print(compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
-            print(_tag_line(tagged))
+            print(tag_line(tagged))
         for joined in report.joined:
-            print(_join_line(joined))
+            print(join_line(joined))
         for judged in gates.results:
-            print(_gate_lines(judged))
+            print(gate_lines(judged))
         if not (report.compiled or report.tagged or report.joined or report.failures):
             print("Nothing was due.")
         if lost:
             print(paragraph(lost))
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
-
-
-def _gate_summary(result: GateResult) -> dict[str, Any]:
-    """What a program reads of a gate: its measures, and the expectations that failed."""
-    failed = [asdict(finding) for finding in result.findings if not finding.success]
-    report = str(result.report) if result.report else None
-    return {"gate": result.gate, "passed": result.passed, "failed": failed, "measures": result.measures, "docs": report}
-
-
-def _gate_lines(result: GateResult) -> str:
-    met = sum(finding.success for finding in result.findings)
-    lines = [f"quality of {result.gate}: {met} of {len(result.findings)} expectations met"]
-    return "\n".join([*lines, *(f"  warning: {paragraph(finding.message)}" for finding in result.warnings)])
 
 
 def sql_verb(args: Namespace) -> int:
@@ -350,13 +286,13 @@ def status_verb(args: Namespace) -> int:
         rows = [
             [
                 one.scope,
-                _version(one.rules_version),
-                _version(one.index_version) + (" (compile is due)" if one.compile_due else ""),
+                version_text(one.rules_version),
+                version_text(one.index_version) + (" (compile is due)" if one.compile_due else ""),
                 one.engine or "-",
                 one.rejects,
-                _version(one.source_version),
-                _version(one.tagged_version),
-                _lag(one.lag_versions, one.lag_rows),
+                version_text(one.source_version),
+                version_text(one.tagged_version),
+                lag_text(one.lag_versions, one.lag_rows),
                 one.last_started_at.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z") if one.last_started_at else "never",
                 one.last_state or "-",
             ]
@@ -374,18 +310,6 @@ def status_verb(args: Namespace) -> int:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
     return FAILED if any(one.problem for one in standing) else DONE
-
-
-def _version(version: int | None) -> str:
-    return "-" if version is None else f"v{version}"
-
-
-def _lag(versions: int | None, rows: int | None) -> str:
-    if versions is None:
-        return "-"
-    if versions == 0:
-        return "nothing"
-    return f"{versions} version{'s' if versions > 1 else ''}" + (f", {rows:,} rows" if rows is not None else "")
 
 
 def demo_verb(args: Namespace) -> int:

@@ -22,7 +22,8 @@ from pipelines.lake.runs import DONE, MicroBatch, last_batch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.survival import step, surviving
 from pipelines.settings.model import Join
-from pipelines.sources.source import Source, has_more, open_source, position_from_plan
+from pipelines.sources.newest_version import has_more
+from pipelines.sources.source import Source, open_source, position_from_plan
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 

@@ -17,8 +17,9 @@ from pipelines.lake.runs import DONE, MicroBatch, last_batch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
+from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.source import Position, newest_version, position_from_plan
+from pipelines.sources.source import Position, position_from_plan
 from pipelines.workspace import Workspace
 
 

@@ -40,26 +40,18 @@ from pipelines.recovery.survival import batch_time_limit, step, surviving
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
+from pipelines.sources.newest_version import has_more
 from pipelines.sources.only_joined import is_only_joined, told
 from pipelines.sources.pushdown import Matchable
-from pipelines.sources.source import (
-    Position,
-    Slice,
-    Source,
-    has_more,
-    open_source,
-    position_from_plan,
-    rows_of,
-    slice_frame,
-    slice_schema,
-    source_partitions,
-)
+from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
+from pipelines.sources.source import Position, Slice, Source, open_source, position_from_plan
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace
 from pipelines.writing.matching import Matcher, bound_batches, check_inputs
+from pipelines.writing.output import Output
 from pipelines.writing.quarantine import check_conditions, count_refused
-from pipelines.writing.tables import Output, StreamTables, fence
+from pipelines.writing.tables import StreamTables, fence
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

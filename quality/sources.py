@@ -95,7 +95,8 @@ def _no_rows(stream: Stream) -> dict[str, Any]:
 
 def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
     """Counts over the rows that no micro-batch has taken yet: one aggregation that reads only the columns judged."""
-    from pipelines.sources.source import open_source, slice_frame
+    from pipelines.sources.slices import slice_frame
+    from pipelines.sources.source import open_source
     from pipelines.writing.quarantine import check_conditions
 
     measures = _no_rows(stream)

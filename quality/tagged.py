@@ -91,7 +91,8 @@ def _measure(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Coun
 
 def _source_rows(written: NewestBatch, stream: Stream) -> int:
     """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
-    from pipelines.sources.source import open_source, rows_of
+    from pipelines.sources.slices import rows_of
+    from pipelines.sources.source import open_source
 
     try:
         source = open_source(written.workspace.spark, stream)

@@ -89,10 +89,10 @@ def _digests(folder: Path) -> dict[str, str]:
 def _versions(folder: Path) -> dict[str, int]:
     """The newest version of each table in the lake, by its name; -1 for a folder that is no Delta table."""
     tables = sorted(path for path in (folder / "lake").iterdir() if path.name not in _WRITTEN_BY_RUNS)
-    return {path.name: _version(path / "_delta_log") for path in tables}
+    return {path.name: version_text(path / "_delta_log") for path in tables}
 
 
-def _version(log: Path) -> int:
+def version_text(log: Path) -> int:
     # by names alone: neither the JVM nor delta-rs has been loaded when one asks
     return max((int(path.stem) for path in log.glob("*.json") if path.stem.isdecimal()), default=-1)
 

@@ -45,7 +45,8 @@ from pipelines.recovery.survival import batch_time_limit
 from pipelines.scopes import JOINED_TIME, JoinScope
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.lost_files import telling_lost_files
-from pipelines.sources.source import Position, Source, position_from_plan, slice_schema
+from pipelines.sources.slices import slice_schema
+from pipelines.sources.source import Position, Source, position_from_plan
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, functions
 from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
 from pipelines.joining.sides import SideFiles
 from pipelines.settings.model import Join
-from pipelines.sources.source import rows_of
+from pipelines.sources.slices import rows_of
 from rules_index.join.worker import NEW, TIME
 
 FEW_NEW, MANY_EARLIER = 100_000, 10

@@ -19,7 +19,8 @@ from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
 from pipelines.lake.schema import STORED_NAME, arrow_schema_of
 from pipelines.settings.model import Join, Stream
-from pipelines.sources.source import Add, Position, Slice, Source, rows_of, slice_schema
+from pipelines.sources.slices import rows_of, slice_schema
+from pipelines.sources.source import Add, Position, Slice, Source
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, table_property
 
 if TYPE_CHECKING:

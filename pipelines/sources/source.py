@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.configuration import is_catalog_name
@@ -14,10 +13,8 @@ from pipelines.settings.model import TAGGED_COLUMNS, Start, Stream
 from pipelines.settings.source_streams import no_source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql import SparkSession
 
-    from pipelines.workspace import Workspace
 
 MAX_FILES = 10_000
 """Most files in one slice, so that a source of tiny files is planned in bounded memory."""
@@ -378,71 +375,3 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     from pipelines.spark.delta_internals import TableLog
 
     return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
-
-
-class SourceVersion(NamedTuple):
-    """The newest version of a source, and which table it is of."""
-
-    version: int
-    table_id: str
-
-
-def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
-    """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
-    from pipelines.errors import MissingTableError, TableError
-    from pipelines.lake.lake import open_delta
-
-    if not is_catalog_name(stream.source):
-        try:
-            table = open_delta(stream.source, None, "a source", "")
-            return SourceVersion(int(table.version()), str(table.metadata().id))
-        except MissingTableError:
-            raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
-        except TableError:
-            pass
-    source = open_source(workspace.spark, stream)
-    return SourceVersion(source.version, source.table_id)
-
-
-def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
-    """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
-    another table now."""
-    now = newest_version(workspace, stream)
-    return now.table_id != table_id or now.version >= position.version
-
-
-def slice_schema(source: Source, schema_version: int) -> StructType:
-    """The source's columns at a version."""
-    from pyspark.sql.types import StructType
-
-    from pipelines.spark.delta_internals import snapshot_schema
-
-    fields = snapshot_schema(source.log.snapshot(schema_version)).fields
-    return StructType([field for field in fields if field.name not in source.left_out])
-
-
-def source_partitions(source: Source) -> list[str]:
-    """The columns by which the source is partitioned now."""
-    from pipelines.spark.delta_internals import partition_columns
-
-    return partition_columns(source.log.latest())
-
-
-def slice_frame(source: Source, taken: Slice) -> DataFrame:
-    """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
-    from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
-
-    assert isinstance(source.log, TableLog)
-    frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
-    return frame.drop(*source.left_out).withColumnRenamed(COMMIT_VERSION, "source_version")
-
-
-def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:
-    """Rows in the files by the log's statistics; None where a writer kept none."""
-    rows = 0
-    for _, add in files:
-        stats = json.loads(add.get("stats") or "{}")
-        if "numRecords" not in stats:
-            return None
-        rows += int(stats["numRecords"]) - int((add.get("deletionVector") or {}).get("cardinality", 0))
-    return rows

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.lake.schema import STORED_NAME
-from pipelines.sources.source import slice_schema
+from pipelines.sources.slices import slice_schema
 from pipelines.spark.sql_text import quoted
 
 if TYPE_CHECKING:

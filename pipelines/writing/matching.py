@@ -13,7 +13,8 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
 from pipelines.errors import IndexOutdatedError
-from pipelines.sources.source import Add, rows_of
+from pipelines.sources.slices import rows_of
+from pipelines.sources.source import Add
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
 from rules_index.index.inputs import path_parts
 from rules_index.names import column_key, field_key, spelled

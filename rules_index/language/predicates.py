@@ -9,9 +9,10 @@ from rules_index.language import calls, constants, operations
 from rules_index.language.analyser import FLIPPED, Analyser, evaluated_once
 from rules_index.language.analysis import Value
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
-from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import is_only_java, like_prefix
+from rules_index.language.truth_tests import fixed, is_plain, negate, truth_test
 from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation
 
 _TRUE = ValueSet(False, (1,))
@@ -23,21 +24,6 @@ _STEPS_OF_CAST = 8
 
 MOST_REMEMBERED = 1 << 16
 """How many comparisons a compiler remembers."""
-
-
-def _is_plain(formula: Formula) -> bool:
-    """True for a predicate on a column, which says the same wherever it stands."""
-    return isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text is None
-
-
-def negate(formula: Formula) -> Formula:
-    """NOT of a formula, pushed into a single predicate."""
-    if isinstance(formula, Predicate):
-        null = formula.null if formula.null == Truth.NULL else Truth(1 - formula.null)
-        return Predicate(formula.attribute, formula.false, formula.true, null)
-    if isinstance(formula, Fixed):
-        return Fixed(formula.truth if formula.truth == Truth.NULL else Truth(1 - formula.truth))
-    return formula.operand if isinstance(formula, Not) else Not(formula)
 
 
 class Splitter:
@@ -110,7 +96,7 @@ class Splitter:
             )
         tree = value.local
         if isinstance(tree, Constant):
-            return _fixed(tree)
+            return fixed(tree)
         # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = OPERAND if value.type is None else "{}"
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
@@ -134,7 +120,7 @@ class Splitter:
         formula = self.known.get(key)
         if formula is None:
             formula = self._comparison(node, node.value, left, right)
-            if len(self.known) < MOST_REMEMBERED and _is_plain(formula):
+            if len(self.known) < MOST_REMEMBERED and is_plain(formula):
                 self.known[key] = formula
         return formula
 
@@ -170,7 +156,7 @@ class Splitter:
             return None
         if isinstance(left.local, Constant):
             tree = operations.compared(operator, left.local, constant, common, self.zone)
-            return _fixed(tree) if isinstance(tree, Constant) else None
+            return fixed(tree) if isinstance(tree, Constant) else None
         attribute = self.analyser.attribute(left)
         if attribute is None:
             return None
@@ -340,7 +326,7 @@ class Splitter:
             return Fixed(Truth(int(found != negated)))
         if not isinstance(inner, Predicate):
             return self._whole(node)
-        formula = _truth_test(inner, word)
+        formula = truth_test(inner, word)
         return negate(formula) if negated else formula
 
     def _is_null(self, value: Value) -> Formula:
@@ -394,23 +380,6 @@ class Splitter:
             "%" + "".join("\\" + c if c in "%_\\" else c for c in wanted) + ("%" if node.value == "contains" else "")
         )
         return Predicate(Operation("like", (attribute,), BOOLEAN, (pattern, "\\", False)), _TRUE, _FALSE, Truth.NULL)
-
-
-def _fixed(constant: Constant) -> Fixed:
-    """A constant truth value."""
-    return Fixed(Truth.NULL if constant.value is None else Truth(int(constant.value)))
-
-
-def _truth_test(predicate: Predicate, word: str) -> Predicate:
-    """`predicate IS TRUE`, `IS FALSE` or `IS UNKNOWN` on the same attribute."""
-    if word in ("UNKNOWN", "NULL"):
-        true = ~(predicate.true | predicate.false)
-        wanted = Truth.NULL
-    else:
-        true = predicate.true if word == "TRUE" else predicate.false
-        wanted = Truth.TRUE if word == "TRUE" else Truth.FALSE
-    true = constants.clamp(true, predicate.attribute.type)
-    return Predicate(predicate.attribute, true, ~true, Truth(int(predicate.null == wanted)))
 
 
 def _equal_to(text: str) -> ValueSet:

@@ -14,7 +14,7 @@ from pipelines.errors import RestartedError, SourceError
 from pipelines.lake.runs import OF_ATTEMPTS, batches
 from pipelines.recovery import attempts
 from pipelines.tag import tag_stream
-from pipelines.writing import tables
+from pipelines.writing import output
 
 STREAM = {"source": "lake/source", "key": ["id"]}
 
@@ -50,7 +50,7 @@ def writer(request) -> Iterator[str]:
     """Who writes the rows: "workers", or "spark" as where workers may not."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "spark":
-            patch.setattr(tables.Output, "_layouts", lambda _self, _frame: None)
+            patch.setattr(output.Output, "_layouts", lambda _self, _frame: None)
         yield request.param
 
 
@@ -76,7 +76,7 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
         monkeypatch.setattr(tag._Tagger, "_execute", die)
     else:
         for method in ("_append", "_enter"):
-            monkeypatch.setattr(tables.Output, method, dying(getattr(tables.Output, method), step))
+            monkeypatch.setattr(output.Output, method, dying(getattr(output.Output, method), step))
     with pytest.raises(DiedError):
         tag_stream(workspace, "s")
     monkeypatch.undo()
@@ -148,7 +148,7 @@ def test_a_zombie_of_a_plan_that_was_planned_anew(new_workspace, add_rules, monk
         monkeypatch.setattr(tag._Tagger, "_execute", late)
     else:
         for method in ("_append", "_enter"):
-            monkeypatch.setattr(tables.Output, method, then_another_run(getattr(tables.Output, method)))
+            monkeypatch.setattr(output.Output, method, then_another_run(getattr(output.Output, method)))
     if until == "nothing":
         with pytest.raises(RestartedError, match="micro-batch 0 of s"):
             tag_stream(workspace, "s")
@@ -176,7 +176,7 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
     with pytest.MonkeyPatch.context() as patch:
         if held:
             for method in ("_append", "_enter"):
-                patch.setattr(tables.Output, method, dying(getattr(tables.Output, method), held[-1]))
+                patch.setattr(output.Output, method, dying(getattr(output.Output, method), held[-1]))
         else:
             patch.setattr(tag._Tagger, "_execute", _die)
         with pytest.raises(DiedError):

@@ -10,7 +10,8 @@ import rules_index as ri
 from pipelines.compile import compile_scopes
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.sources.pushdown import Matchable
-from pipelines.sources.source import open_source, slice_schema
+from pipelines.sources.slices import slice_schema
+from pipelines.sources.source import open_source
 from pipelines.tag import tag_stream
 
 VALUES = """

@@ -13,7 +13,7 @@ from pipelines.lake.runs import batches
 from pipelines.run import OpenGates, run_due
 from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
-from pipelines.writing import tables
+from pipelines.writing import output
 
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t", "output": "matched", "checks": {"sane": "x > -50"}}
 STREAMS: dict[str, Any] = {
@@ -180,7 +180,7 @@ class DiedError(BaseException):
 
 
 def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkeypatch) -> None:
-    enter = tables.Output._enter
+    enter = output.Output._enter
 
     def enter_then_die(self, name, *arguments):
         enter(self, name, *arguments)
@@ -189,7 +189,7 @@ def test_a_killed_run_is_repeated_exactly_whatever_was_edited(lake: Lake, monkey
 
     compile_scopes(lake.workspace)
     tag_stream(lake.workspace, "all")
-    monkeypatch.setattr(tables.Output, "_enter", enter_then_die)
+    monkeypatch.setattr(output.Output, "_enter", enter_then_die)
     with pytest.raises(DiedError):
         tag_stream(lake.workspace, "late")
     monkeypatch.undo()

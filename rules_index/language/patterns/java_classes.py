@@ -6,6 +6,7 @@ import unicodedata
 from dataclasses import dataclass, field
 
 from rules_index.domains.values import ValueSet, union
+from rules_index.language.patterns import case_folding
 from rules_index.language.patterns import code_points as cp
 from rules_index.language.patterns.cursor import DEPTH_LIMIT, END, Cursor, is_alpha, is_digit, is_hex, is_octal
 
@@ -57,7 +58,7 @@ class SetReader(Cursor):
 
     def single(self, code: int) -> ValueSet:
         """The set of one literal."""
-        return self.spent(cp.single(code, "i" in self.flags, "u" in self.flags))
+        return self.spent(case_folding.single(code, "i" in self.flags, "u" in self.flags))
 
     def spent(self, members: ValueSet) -> ValueSet:
         """The set itself, which counts as work by its size."""
@@ -291,4 +292,4 @@ class SetReader(Cursor):
             self.next()
         if high < low:
             self.fail("a class range has its lower end last", 1)
-        return self.spent(cp.span(low, high, "i" in self.flags, "u" in self.flags))
+        return self.spent(case_folding.span(low, high, "i" in self.flags, "u" in self.flags))

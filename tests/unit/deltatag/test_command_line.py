@@ -269,12 +269,12 @@ def test_an_unknown_join_is_a_usage_error_and_no_join_is_no_error(folder: Path, 
 
 
 def test_what_a_join_did_is_one_line_and_its_notices(capsys) -> None:
-    from deltatag.verbs import _join_line
+    from deltatag.lines import join_line
     from pipelines.join import JoinResult
 
-    assert _join_line(JoinResult("both")) == "both: nothing new"
+    assert join_line(JoinResult("both")) == "both: nothing new"
     did = JoinResult("both", 1, 1200, 30, 45, 2, 7, "f", {"s": 3, "o": 1}, 1.25, ("both: look at this.",))
-    assert _join_line(did).splitlines() == [
+    assert join_line(did).splitlines() == [
         "both: 1,200 rows of s v3, o v1, 30 joined rows, 45 matches, 2 in quarantine, rules version 7, 1.2 s",
         "both: look at this.",
     ]

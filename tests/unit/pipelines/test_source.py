@@ -9,7 +9,8 @@ import pytest
 
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.model import Start
-from pipelines.sources.source import Position, Slice, Source, position_from_plan, rows_of
+from pipelines.sources.slices import rows_of
+from pipelines.sources.source import Position, Slice, Source, position_from_plan
 
 
 class FakeLog:

@@ -1,0 +1,103 @@
+"""What the verbs say of their results, a line for each."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from deltatag.output import counted, paragraph
+
+if TYPE_CHECKING:
+    from pipelines.compile import ScopeResult
+    from pipelines.join import JoinResult
+    from pipelines.lint import LintResult
+    from pipelines.tag import TagResult
+    from quality.findings import GateResult
+
+
+def compile_line(result: ScopeResult) -> str:
+    """What compiling a scope came to; nothing where it failed, which is told elsewhere."""
+    if result.error is not None:
+        return ""
+    states = {
+        "compiled": "compiled",
+        "unchanged": "unchanged",
+        "held": "held back because of rejected rules (on_reject = hold)",
+    }
+    rejects = f", {result.rejects} rejected (see the table rule_rejects)" if result.rejects else ""
+    engine = f", engine {result.engine}" if result.engine else ""
+    size = f", {result.bytes / 1024:,.0f} KiB" if result.bytes else ""
+    return (
+        f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
+        f"rules version {result.rules_version}, {result.seconds:.1f} s"
+    )
+
+
+def lint_lines(result: LintResult) -> str:
+    """The findings of a scope, a line each."""
+    from pipelines.lint import IMPLIED_BY_STREAM
+
+    if result.error is not None:
+        return ""
+    count = len(result.findings)
+    told = "nothing to tell" if not count else counted(count, "finding")
+    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
+    for each in result.findings:
+        named = "(no id)" if each.rule_id is None else each.rule_id
+        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
+        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
+    return "\n".join(lines)
+
+
+def tag_line(result: TagResult) -> str:
+    """What tagging a stream came to, and its notices."""
+    if not result.batches:
+        return "\n".join(map(paragraph, result.notices)) or f"{result.stream}: nothing new"
+    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
+    raised = f", errors on rows of {counted(len(result.errors), 'rule')}" if result.errors else ""
+    line = (
+        f"{result.stream}: {counted(result.rows, 'row')}, {counted(result.matches, 'match')}{quarantined}{raised}, "
+        f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
+    )
+    return "\n".join([line, *map(paragraph, result.notices)])
+
+
+def join_line(result: JoinResult) -> str:
+    """What joining came to, and its notices."""
+    if not result.batches:
+        return f"{result.join}: nothing new"
+    quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
+    versions = ", ".join(f"{stream} v{version}" for stream, version in result.source_versions.items())
+    line = (
+        f"{result.join}: {counted(result.rows, 'row')} of {versions}, {counted(result.joined, 'joined row')}, "
+        f"{counted(result.matches, 'match')}{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
+    )
+    return "\n".join([line, *map(paragraph, result.notices)])
+
+
+def gate_summary(result: GateResult) -> dict[str, Any]:
+    """What a program reads of a gate: its measures, and the expectations that failed."""
+    failed = [asdict(finding) for finding in result.findings if not finding.success]
+    report = str(result.report) if result.report else None
+    return {"gate": result.gate, "passed": result.passed, "failed": failed, "measures": result.measures, "docs": report}
+
+
+def gate_lines(result: GateResult) -> str:
+    """How many expectations of a gate were met, and its warnings."""
+    met = sum(finding.success for finding in result.findings)
+    lines = [f"quality of {result.gate}: {met} of {len(result.findings)} expectations met"]
+    return "\n".join([*lines, *(f"  warning: {paragraph(finding.message)}" for finding in result.warnings)])
+
+
+def version_text(version: int | None) -> str:
+    """A version of a table."""
+    return "-" if version is None else f"v{version}"
+
+
+def lag_text(versions: int | None, rows: int | None) -> str:
+    """How far behind its source a scope is."""
+    if versions is None:
+        return "-"
+    if versions == 0:
+        return "nothing"
+    return f"{versions} version{'s' if versions > 1 else ''}" + (f", {rows:,} rows" if rows is not None else "")

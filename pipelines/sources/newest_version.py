@@ -1,0 +1,45 @@
+"""The newest version of a stream's source, told without a JVM where that is possible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pipelines.errors import SourceError
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import Stream
+from pipelines.settings.source_streams import no_source
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+from pipelines.sources.source import Position, open_source
+
+
+class SourceVersion(NamedTuple):
+    """The newest version of a source, and which table it is of."""
+
+    version: int
+    table_id: str
+
+
+def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
+    """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
+    from pipelines.errors import MissingTableError, TableError
+    from pipelines.lake.lake import open_delta
+
+    if not is_catalog_name(stream.source):
+        try:
+            table = open_delta(stream.source, None, "a source", "")
+            return SourceVersion(int(table.version()), str(table.metadata().id))
+        except MissingTableError:
+            raise SourceError(no_source(stream.name, stream.source, stream.source_stream)) from None
+        except TableError:
+            pass
+    source = open_source(workspace.spark, stream)
+    return SourceVersion(source.version, source.table_id)
+
+
+def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
+    """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
+    another table now."""
+    now = newest_version(workspace, stream)
+    return now.table_id != table_id or now.version >= position.version

@@ -1,0 +1,50 @@
+"""What a slice of a source holds: its columns, its rows, how many there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+from pipelines.sources.source import Add, Slice, Source
+
+
+def slice_schema(source: Source, schema_version: int) -> StructType:
+    """The source's columns at a version."""
+    from pyspark.sql.types import StructType
+
+    from pipelines.spark.delta_internals import snapshot_schema
+
+    fields = snapshot_schema(source.log.snapshot(schema_version)).fields
+    return StructType([field for field in fields if field.name not in source.left_out])
+
+
+def source_partitions(source: Source) -> list[str]:
+    """The columns by which the source is partitioned now."""
+    from pipelines.spark.delta_internals import partition_columns
+
+    return partition_columns(source.log.latest())
+
+
+def slice_frame(source: Source, taken: Slice) -> DataFrame:
+    """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
+    from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
+
+    assert isinstance(source.log, TableLog)
+    frame = source.log.frame(source.log.snapshot(taken.schema_version), taken.files)
+    return frame.drop(*source.left_out).withColumnRenamed(COMMIT_VERSION, "source_version")
+
+
+def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:
+    """Rows in the files by the log's statistics; None where a writer kept none."""
+    rows = 0
+    for _, add in files:
+        stats = json.loads(add.get("stats") or "{}")
+        if "numRecords" not in stats:
+            return None
+        rows += int(stats["numRecords"]) - int((add.get("deletionVector") or {}).get("cardinality", 0))
+    return rows

@@ -1,0 +1,206 @@
+"""The three tables of one micro-batch, written by workers or by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructType
+
+from pipelines.errors import PipelineError
+from pipelines.lake.schema import plain_schema
+from pipelines.lake.tables import (
+    matches_table,
+    quarantine_table,
+    tagged_columns,
+    tagged_table,
+)
+from pipelines.spark.delta_internals import TableLog
+from pipelines.spark.sql_text import quoted
+from pipelines.writing.direct import FilesWritten, codec, discard, folder_of, layout_of, write_files
+from pipelines.writing.matching import Matcher
+from pipelines.writing.quarantine import is_accepted, reason
+from rules_index.workers.delta_files import Layout
+from rules_index.workers.spark_worker import Counts
+from rules_index.workers.tagged_files import Task
+
+if TYPE_CHECKING:
+    from pipelines.lake.index_store import StoredIndex
+    from pipelines.lake.runs import MicroBatch
+from pipelines.writing.tables import (
+    StreamTables,
+    _is_conflict,
+    _with,
+    app_of,
+    append_once,
+    is_done,
+    matches_keys,
+    matches_schema,
+    run,
+)
+
+
+class Output:
+    """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
+
+    def __init__(self, tables: StreamTables, batch: MicroBatch, matcher: Matcher, index: StoredIndex) -> None:
+        """`batch` is the recorded plan; `matcher` applies the index that it names."""
+        self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
+        self.plan = batch.plan
+
+    def write(self, frame: DataFrame, matchable: DataFrame | None, resumed: bool) -> dict[str, Any]:
+        """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
+
+        `matchable`: those of them that a rule can match, if only matched rows are written. `resumed`: an earlier run
+        may have written some of it already. Its commits are found and left alone.
+        """
+        spark, plan = self.tables.spark, self.plan
+        stream = self.tables.stream
+        if plan["quarantined"]:
+            refused = frame.withColumn("reason", reason(spark, plan["key"], plan["checks"]))
+            refused = refused.filter(functions.col("reason") != "").drop("source_version")
+            refused = refused.withColumn("batch", functions.lit(self.batch.batch).cast("bigint"))
+            self._append(quarantine_table(stream), refused, resumed)
+        accepted = self._accepted(frame, matchable)
+        layouts = self._layouts(frame)
+        if layouts is not None:
+            return self._write_files(accepted, layouts, resumed)
+        return self._write_rows(accepted, resumed)
+
+    def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
+        """Match the rows as `write` does, and write nothing."""
+        rows = self.matcher.with_inputs(self._accepted(frame, matchable))
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"))
+        matched.write.format("noop").mode("overwrite").save()
+
+    def _accepted(self, frame: DataFrame, matchable: DataFrame | None) -> DataFrame:
+        """The rows that do not go to quarantine."""
+        accepted = frame if matchable is None else matchable
+        if not self.plan["quarantined"]:
+            return accepted
+        return accepted.filter(is_accepted(self.tables.spark, self.plan["key"], self.plan["checks"]))
+
+    def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
+        """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
+        tables, lake = self.tables, self.tables.lake
+        if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
+            return None
+        columns = StructType([field for field in frame.schema if field.name != "source_version"])
+        found = {name: layout_of(lake, name, each) for name, each in self._schemas(plain_schema(columns)).items()}
+        known = {name: layout for name, layout in found.items() if layout is not None}
+        return known if len(known) == len(found) else None
+
+    def _schemas(self, columns: StructType) -> dict[str, StructType]:
+        """The columns of the tables to be written, by the tables' names; `columns` are the source's."""
+        stream = self.tables.stream
+        found = {tagged_table(stream): _with(columns, tagged_columns(self.tables.id_type))}
+        if self.plan["matches"]:
+            keys = matches_keys(self.plan["key"], self.plan["event_time"])
+            found[matches_table(stream)] = matches_schema(columns, keys, self.tables.id_type)
+        return found
+
+    def _write_files(self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool) -> dict[str, Any]:
+        """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
+        lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
+        kinds = {"tagged": tagged_table(self.tables.stream)}
+        if plan["matches"]:
+            kinds["matches"] = matches_table(self.tables.stream)
+        spelled = {name.lower(): name for name in accepted.columns}
+        due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
+        folders = {kind: str(folder_of(lake, name)) for kind, name in due.items()}
+        task = Task(
+            id_type={"string": pa.string(), "bigint": pa.int64()}[self.tables.id_type],
+            columns=tuple(name for name in accepted.columns if name != "source_version"),
+            keys=tuple(spelled[key.lower()] for key in matches_keys(plan["key"], plan["event_time"])),
+            stamps={
+                "rules_version": pa.scalar(self.index.rules_version, pa.int64()),
+                "index_fingerprint": pa.scalar(self.index.fingerprint),
+                "tagged_at": pa.scalar(self.batch.started_at, pa.timestamp("us", "UTC")),
+            },
+            only_matched=plan["output"] == "matched",
+            codec=str(codec(spark)),
+            footer={"org.apache.spark.version": str(spark.version)},
+            folders=folders,
+            layouts={kind: layouts[name] for kind, name in due.items()},
+        )
+        what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
+        written = run(lambda: write_files(accepted, self.matcher, task), what)
+        for kind in ("matches", "tagged"):
+            if kind in due:
+                self._enter(due[kind], kind, task, written)
+        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+
+    def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
+        """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
+        tables, entries = self.tables, written.entries[kind]
+        log = TableLog(tables.spark, tables.lake.uri(name))
+        append = partial(log.append, entries, self._app(name), self.batch.batch)
+        try:
+            if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
+                discard(task, {kind: entries})
+        except PipelineError as error:
+            # Two runs of one stream at once: whoever commits first has written the micro-batch for both. Our files
+            # stay, for a commit that failed in its last moment may be the one that the log has.
+            if not _is_conflict(error.__cause__) or not self._is_done(name):
+                raise
+
+    def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
+        """Let Spark write the rows: the matches first, the tagged rows last."""
+        spark, stream = self.tables.spark, self.tables.stream
+        if self.plan["matches"]:
+            self._append(matches_table(stream), self._pairs(accepted), resumed)
+        figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
+        written = self._append(tagged_table(stream), self._tagged(accepted, figures), resumed)
+        if not written or (not figures.value and self.matcher.constant is None):
+            # Another run wrote these rows, and Delta passed over ours: match again for the figures, write nothing.
+            figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
+            self._tagged(accepted, figures).select("rule_ids").write.format("noop").mode("overwrite").save()
+        return self._figures(figures.value, accepted)
+
+    def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
+        """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
+        tagged = self.matcher.with_inputs(frame).select(
+            *self._source_columns(frame),
+            self.matcher.rule_ids(figures).alias("rule_ids"),
+            *self._versions(),
+            functions.lit(self.index.fingerprint).alias("index_fingerprint"),
+            "source_version",
+            functions.lit(self.batch.started_at).alias("tagged_at"),
+        )
+        return tagged.filter(functions.size("rule_ids") > 0) if self.plan["output"] == "matched" else tagged
+
+    def _source_columns(self, frame: DataFrame) -> list[Any]:
+        return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]
+
+    def _versions(self) -> list[Any]:
+        return [functions.lit(self.index.rules_version).cast("bigint").alias("rules_version")]
+
+    def _pairs(self, frame: DataFrame) -> DataFrame:
+        keys = [functions.col(quoted(name)) for name in matches_keys(self.plan["key"], self.plan["event_time"])]
+        rows = self.matcher.with_inputs(frame)
+        matched = rows.select(self.matcher.rule_ids().alias("rule_ids"), *keys, "source_version")
+        return matched.select(
+            functions.explode("rule_ids").alias("rule_id"), *keys, *self._versions(), "source_version"
+        ).sortWithinPartitions("rule_id")
+
+    def _append(self, name: str, frame: DataFrame, resumed: bool) -> bool:
+        return append_once(self.tables.lake, name, frame, self._app(name), self.batch.batch, resumed)
+
+    def _app(self, name: str) -> str:
+        return app_of(self.plan, name)
+
+    def _is_done(self, name: str) -> bool:
+        """True if the table holds this micro-batch."""
+        return is_done(self.tables.lake, name, self._app(name), self.batch.batch)
+
+    def _figures(self, counted: dict[Any, int], accepted: DataFrame) -> dict[str, Any]:
+        constant = self.matcher.constant
+        if constant is not None:
+            rows = accepted.count()
+            counted = {"rows": rows, "matches": rows * len(constant)}
+        errors = {str(key[1]): count for key, count in counted.items() if isinstance(key, tuple)}
+        rows = counted.get("rows", 0) + self.plan["quarantined"]
+        return {"rows": rows, "matches": counted.get("matches", 0), "errors": errors}

@@ -1,0 +1,39 @@
+"""Formulae of other formulae: their negation, and tests of their truth."""
+
+from __future__ import annotations
+
+from rules_index.language import constants
+from rules_index.language.formula import Fixed, Formula, Not, Predicate, Truth
+from rules_index.language.typed import Constant, Leaf
+
+
+def is_plain(formula: Formula) -> bool:
+    """True for a predicate on a column, which says the same wherever it stands."""
+    return isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text is None
+
+
+def negate(formula: Formula) -> Formula:
+    """NOT of a formula, pushed into a single predicate."""
+    if isinstance(formula, Predicate):
+        null = formula.null if formula.null == Truth.NULL else Truth(1 - formula.null)
+        return Predicate(formula.attribute, formula.false, formula.true, null)
+    if isinstance(formula, Fixed):
+        return Fixed(formula.truth if formula.truth == Truth.NULL else Truth(1 - formula.truth))
+    return formula.operand if isinstance(formula, Not) else Not(formula)
+
+
+def fixed(constant: Constant) -> Fixed:
+    """A constant truth value."""
+    return Fixed(Truth.NULL if constant.value is None else Truth(int(constant.value)))
+
+
+def truth_test(predicate: Predicate, word: str) -> Predicate:
+    """`predicate IS TRUE`, `IS FALSE` or `IS UNKNOWN` on the same attribute."""
+    if word in ("UNKNOWN", "NULL"):
+        true = ~(predicate.true | predicate.false)
+        wanted = Truth.NULL
+    else:
+        true = predicate.true if word == "TRUE" else predicate.false
+        wanted = Truth.TRUE if word == "TRUE" else Truth.FALSE
+    true = constants.clamp(true, predicate.attribute.type)
+    return Predicate(predicate.attribute, true, ~true, Truth(int(predicate.null == wanted)))
