@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language import calls, constants, operations
-from rules_index.language.analysis import Value
+from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import (
     BINARY,
     BOOLEAN,
@@ -532,13 +531,6 @@ class Analyser:
             operands += [condition, tree]
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
         return Value(node, common, operations.operation("case", operands, common), collated)
-
-
-def evaluated_once(value: Value) -> Value:
-    """A value that Spark evaluates once for several comparisons, so that its analyser sees no literal there."""
-    if value.node.kind != "literal":
-        return value
-    return replace(value, node=Node("shared", None, [], value.node.first, value.node.last))
 
 
 def _beside(value: Value, other: Type) -> Type:

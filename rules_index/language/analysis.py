@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from rules_index.errors import RuleError
@@ -25,6 +25,13 @@ class Value:
     type: Type
     local: Expression | None = None
     collated: bool = False
+
+
+def evaluated_once(value: Value) -> Value:
+    """A value that Spark evaluates once for several comparisons, so that its analyser sees no literal there."""
+    if value.node.kind != "literal":
+        return value
+    return replace(value, node=Node("shared", None, [], value.node.first, value.node.last))
 
 
 class Analysis(Protocol):
@@ -55,6 +62,9 @@ class Analysis(Protocol):
 
     def comparison(self, node: Node, operator: str, left: Node, right: Node) -> Value:
         """A comparison of two nodes."""
+
+    def compared(self, node: Node, operator: str, first: Value, second: Value) -> Value:
+        """A comparison of two values."""
 
     def common_of(self, node: Node, values: list[Value]) -> Type:
         """The type to which all values are brought."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language import operations
-from rules_index.language.analysis import Analysis, Value
+from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.coercion import (
     BIGINT,
     BINARY,
@@ -252,7 +252,7 @@ def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | N
     first = arguments[0]
     if first.type is None or first.type == NULL or is_nested(first.type):
         return None
-    equal = analyser.comparison(node, "=", node.children[0], node.children[1]).local
+    equal = analyser.compared(node, "=", evaluated_once(first), arguments[1]).local
     tree = operations.operation("case", [equal, Constant(None, first.type), first.local], first.type)
     return analyser.make_value(node, first.type, tree, first.collated)
 

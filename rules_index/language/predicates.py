@@ -6,8 +6,8 @@ from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
 from rules_index.language import calls, constants, operations
-from rules_index.language.analyser import FLIPPED, Analyser, evaluated_once
-from rules_index.language.analysis import Value
+from rules_index.language.analyser import FLIPPED, Analyser
+from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -73,3 +75,24 @@ def test_time_zones(spark: SparkSession, zone: str) -> None:
         for right in (*moments, "n", "ts")
     ]
     assert faults(oracle.compare(spark, rows(40), texts, zone)) == []
+
+
+def test_a_literal_that_is_evaluated_once_is_none_to_spark(spark: SparkSession) -> None:
+    """BETWEEN and NULLIF compare their first operand several times. As a literal 5 would be a DECIMAL of one digit,
+    here it is one of ten, so that digits of `d` are rounded away. No comparison with it is decided before the row is seen.
+    """
+    near = Decimal("5." + "0" * 36 + "1")
+    table = pa.table(
+        {
+            "d": pa.array([near, Decimal(5), None], pa.decimal128(38, 37)),
+            "l": pa.array([1, None, 7], pa.int64()),
+        }
+    )
+    beyond = "9223372036854775808"
+    texts = [
+        *("5 = d", "5 BETWEEN d AND d", "d BETWEEN 5 AND 5", "NOT 5 BETWEEN d AND d", "nullif(5, d) IS NULL"),
+        *("nullif(d, 5) IS NULL", "CASE 5 WHEN d THEN TRUE ELSE FALSE END", "5 IN (d)", "5 <=> d", "d <> 5"),
+        *(f"{beyond} BETWEEN 1 AND l", f"NOT {beyond} BETWEEN 1 AND l", f"l BETWEEN 1 AND {beyond}", f"{beyond} > l"),
+        *(f"NOT {beyond} BETWEEN l AND 9223372036854775809", f"nullif({beyond}, l) IS NULL", f"l NOT IN ({beyond})"),
+    ]
+    assert faults(oracle.compare(spark, table, texts)) == []
