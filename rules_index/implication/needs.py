@@ -17,7 +17,7 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _NOTHING: frozenset[Leaf] = frozenset()
 _STRICT = frozenset(("add", "subtract", "multiply", "negate", "abs", "cast", "=", "<>", "<", "<=", ">", ">=", "not"))
-_STRICT_IN_THE_FIRST = frozenset(("in", "like", "rlike", "nullif"))
+_STRICT_IN_THE_FIRST = frozenset(("in", "like", "rlike"))
 _STRICT_NODES = frozenset(("arithmetic", "unary", "cast", "collate", "field", "subscript", "not"))
 _STRICT_CALLS = words("""
     abs acos add_months array_contains array_distinct array_max array_min array_union arrays_overlap ascii asin atan

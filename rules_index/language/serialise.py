@@ -29,7 +29,7 @@ _PLAIN: dict[str, pa.DataType] = {
 _NAMES = {data_type: name for name, data_type in _PLAIN.items()}
 _PARAMETERS: dict[str, tuple[type, ...]] = {"like": (str, str, bool), "rlike": (str,)}
 _OPERANDS: dict[str, tuple[int, int | None]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>", "nullif"), (2, 2)),
+    **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike"), (1, 1)),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),

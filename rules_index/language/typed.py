@@ -64,7 +64,6 @@ class Operation:
     | in | value, then the list, all of one type | |
     | case | condition, value, condition, value, ..., else | |
     | coalesce | one or more of one type | |
-    | nullif | two of one type | |
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
 

@@ -78,8 +78,10 @@ def test_time_zones(spark: SparkSession, zone: str) -> None:
 
 
 def test_a_literal_that_is_evaluated_once_is_none_to_spark(spark: SparkSession) -> None:
-    """BETWEEN and NULLIF compare their first operand several times. As a literal 5 would be a DECIMAL of one digit,
-    here it is one of ten, so that digits of `d` are rounded away. No comparison with it is decided before the row is seen.
+    """BETWEEN and NULLIF compare their first operand several times.
+
+    As a literal 5 would be a DECIMAL of one digit. Here it is one of ten, so that digits of `d` are rounded away. No
+    comparison with it is decided before the row is seen.
     """
     near = Decimal("5." + "0" * 36 + "1")
     table = pa.table(

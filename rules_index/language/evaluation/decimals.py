@@ -1,7 +1,7 @@
 """Exact decimal arithmetic on Arrow's 128-bit decimals, with Spark's rounding and overflow.
 
-A number is worked on as a magnitude of eight 32-bit limbs, least first, and a sign: 256 bits hold the product of
-any two numbers of 38 digits. Functions return an array and where, among non-NULL rows, the result has more digits
+A number is worked on as a magnitude of eight 32-bit limbs, least first, and a sign: 256 bits hold any number of 38
+digits, brought to any other scale. Functions return an array and where, among non-NULL rows, the result has more digits
 than its type.
 """
 
@@ -19,7 +19,7 @@ from rules_index.kernels.jit import jit
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask]
 _EXACT = Context(prec=100)
-_OPERATIONS = {"add": 0, "subtract": 1, "multiply": 2}
+_OPERATIONS = {"add": 0, "subtract": 1}
 _LIMBS = 8
 
 
@@ -48,7 +48,7 @@ def _nulls(values: pa.Array) -> Mask:
 
 
 def operate(name: str, left: pa.Array, right: pa.Array, target: pa.DataType) -> Outcome:
-    """Sum, difference or product in the target type, rounded half up where the target has fewer decimals."""
+    """Sum or difference in the target type, rounded half up where the target has fewer decimals."""
     out = np.zeros((len(left), 2), np.uint64)
     failed = np.zeros(len(left), np.bool_)
     scales = (left.type.scale, right.type.scale, target.scale)
@@ -217,19 +217,6 @@ def _subtract(a, b, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _multiply(a, b, out):  # type: ignore[no-untyped-def]
-    """out = a * b of magnitudes below 2^128."""
-    out[:] = 0
-    for i in range(4):
-        carry = np.uint64(0)
-        for j in range(4):
-            value = out[i + j] + a[i] * b[j] + carry
-            out[i + j] = value & np.uint64(0xFFFFFFFF)
-            carry = value >> np.uint64(32)
-        out[i + 4] = carry
-
-
-@jit
 def _operate(  # type: ignore[no-untyped-def]
     operation, left, right, left_scale, right_scale, scale, precision, out, failed
 ):
@@ -241,26 +228,21 @@ def _operate(  # type: ignore[no-untyped-def]
     for row in range(len(left)):
         a_negative = _load(left[row, 0], left[row, 1], a)
         b_negative = _load(right[row, 0], right[row, 1], b)
-        if operation == 2:
-            _multiply(a, b, result)
-            negative = a_negative != b_negative
-            at = left_scale + right_scale
+        if operation == 1:
+            b_negative = not b_negative
+        at = max(left_scale, right_scale)
+        _scale_up(a, at - left_scale)
+        _scale_up(b, at - right_scale)
+        if a_negative == b_negative:
+            result[:] = a
+            _add(result, b)
+            negative = a_negative
+        elif _less(a, b):
+            _subtract(b, a, result)
+            negative = b_negative
         else:
-            if operation == 1:
-                b_negative = not b_negative
-            at = max(left_scale, right_scale)
-            _scale_up(a, at - left_scale)
-            _scale_up(b, at - right_scale)
-            if a_negative == b_negative:
-                result[:] = a
-                _add(result, b)
-                negative = a_negative
-            elif _less(a, b):
-                _subtract(b, a, result)
-                negative = b_negative
-            else:
-                _subtract(a, b, result)
-                negative = a_negative
+            _subtract(a, b, result)
+            negative = a_negative
         if at > scale:
             _scale_down(result, at - scale, True)
         elif at < scale:

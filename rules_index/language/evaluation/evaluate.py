@@ -243,13 +243,6 @@ def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, raised)
 
 
-def _nullif(operation: Operation, operands: list[Evaluated]) -> Evaluated:
-    left, right = operands
-    equal = pc.fill_null(compare("=", left.values, right.values), False)
-    values = pc.if_else(equal, pa.scalar(None, left.values.type), left.values)
-    return _finish(values, _either(operands))
-
-
 def _like(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(like_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
@@ -274,7 +267,6 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "in": _in,
     "case": _case,
     "coalesce": _coalesce,
-    "nullif": _nullif,
     "like": _like,
     "rlike": _rlike,
 }
