@@ -1,8 +1,11 @@
 """`tag` beside a plain copy of the same Delta table: how much dearer are tagged rows than rows alone?
 
-    python -m benchmarks.tag [--rows 2000000] [--rules 1000 10000] [--ids string bigint] [--repeat 5] [--plots FOLDER]
+    python -m benchmarks.tag [--rows 2000000] [--rules 1000 10000] [--ids string bigint]
+                             [--work tag stream run] [--repeat 5] [--plots FOLDER]
 
-Copy and tag run in turn in one Spark session. The numbers of matches are compared with brute force on a sample of
+What is timed: `tag`, into a tagged table alone; `stream`, tag of a stream as the README has it, with a key, `_matches`
+and a check; `run`, the verb, which judges the source and the tagged table of such a stream beside. Copy and work are
+done in turn in one Spark session. The numbers of matches are compared with brute force on a sample of
 the rules before any time is printed.
 """
 
@@ -15,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,19 +36,26 @@ if TYPE_CHECKING:
 
 FILES = 8
 SAMPLE = 200
+WORK = {"tag": "tag", "stream": "tag with key, _matches and check", "run": "run with gates"}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One rule set with one type of ids."""
+    """One rule set with one type of ids, and what is timed."""
 
     rules: int
     id_type: str
+    work: str
 
     @property
     def name(self) -> str:
         """As the tables call it."""
-        return f"{self.rules:,} rules, {self.id_type} ids"
+        return f"{self.rules:,} rules, {self.kind}"
+
+    @property
+    def kind(self) -> str:
+        """Type of ids and work."""
+        return f"{self.id_type} ids, {WORK[self.work]}"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -53,12 +64,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--rules", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--ids", nargs="+", default=["string", "bigint"], choices=["string", "bigint"])
+    parser.add_argument("--work", nargs="+", default=["tag"], choices=list(WORK))
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--plots", type=Path, help="folder for tag.png")
     options = parser.parse_args(arguments)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     print(f"tag beside a copy: {options.rows:,} rows x {workload.COLUMNS + 2} columns; {machine()}")
-    variants = [Variant(rules, ids) for rules in options.rules for ids in options.ids]
+    variants = [Variant(*each) for each in product(options.rules, options.ids, options.work)]
     with tempfile.TemporaryDirectory(prefix="deltatag-bench-") as folder:
         _measure(Path(folder), options, variants)
 
@@ -71,7 +83,7 @@ def _measure(folder: Path, options: Any, variants: list[Variant]) -> None:
     counts = {variant: _check(workspaces[variant], variant, options.rows) for variant in variants}
     tasks: dict[str, Callable[[], float]] = {"copy": lambda: _copy(spark, source, folder / "copy")}
     for variant in variants:
-        tasks[variant.name] = partial(_tag, workspaces[variant])
+        tasks[variant.name] = partial(_do, workspaces[variant], variant)
     seconds = interleaved(options.repeat, tasks)
     copy = seconds["copy"]
     rows = []
@@ -79,7 +91,7 @@ def _measure(folder: Path, options: Any, variants: list[Variant]) -> None:
     for variant in variants:
         tagged = seconds[variant.name]
         ratio = median(tagged) / median(copy)
-        ratios.setdefault(f"{variant.id_type} ids", []).append(ratio)
+        ratios.setdefault(variant.kind, []).append(ratio)
         best = min(tagged) / min(copy)
         rows.append(
             (variant.name, f"{counts[variant] / options.rows:.2f}", f"{median(copy):.2f}", f"{median(tagged):.2f}",
@@ -109,15 +121,18 @@ def _write_source(source: Path, rows: int, spark: SparkSession) -> None:
 def _workspace(folder: Path, source: Path, variant: Variant, spark: SparkSession) -> Workspace:
     """A lake of its own with compiled rules."""
     texts = workload.ranges(variant.rules, 0).texts()
-    root = folder / f"lake_{variant.rules}_{variant.id_type}"
-    return lakes.lake(root, spark, "events", texts, variant.id_type, streams={"events": {"source": str(source)}})
+    stream: dict[str, Any] = {"source": str(source)}
+    if variant.work != "tag":
+        stream |= {"key": ["event_id"], "event_time": "at", "checks": {"known": "event_id >= 0"}}
+    root = folder / f"lake_{variant.rules}_{variant.id_type}_{variant.work}"
+    return lakes.lake(root, spark, "events", texts, variant.id_type, streams={"events": stream})
 
 
 def _check(workspace: Workspace, variant: Variant, rows: int) -> int:
     """Tags once (which also warms up), compares a sample of the rules with brute force, and counts the matches."""
     from pyspark.sql import functions
 
-    _tag(workspace)
+    _do(workspace, variant)
     tagged = workspace.spark.read.format("delta").load(workspace.lake.uri("events_tagged"))
     counts = tagged.select(functions.explode("rule_ids").alias("id")).groupBy("id").count().collect()
     found = {row["id"]: row["count"] for row in counts}
@@ -139,15 +154,24 @@ def _copy(spark: SparkSession, source: Path, target: Path) -> float:
     return timed(lambda: frame.write.format("delta").save(str(target)))
 
 
-def _tag(workspace: Workspace) -> float:
-    """One run of the verb over the whole source, into empty tables."""
+def _do(workspace: Workspace, variant: Variant) -> float:
+    """Seconds of the verb over the whole source, into empty tables."""
+    from pipelines.run import run_due
     from pipelines.tag import tag_stream
+    from quality.gates import QualityGates
 
     lake = workspace.lake
-    shutil.rmtree(Path(lake.uri("runs")), ignore_errors=True)
-    shutil.rmtree(Path(lake.uri("events_tagged")), ignore_errors=True)
+    for table in ("runs", "events_tagged", "events_matches", "quarantine_events"):
+        shutil.rmtree(Path(lake.uri(table)), ignore_errors=True)
     lake.create("runs", lake.rule_id_type())
-    return timed(lambda: tag_stream(workspace, "events"))
+    if variant.work != "run":
+        return timed(lambda: tag_stream(workspace, "events"))
+
+    def run() -> None:
+        if failures := run_due(workspace, QualityGates()).failures:
+            raise SystemExit(str(failures))
+
+    return timed(run)
 
 
 if __name__ == "__main__":

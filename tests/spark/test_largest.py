@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import session
@@ -137,16 +138,18 @@ def test_accepted_expressions_stay_within_their_bounds(
                 continue
             if steps > 3e8:
                 continue  # what grows with the square of a large row is ended by the time limit of its micro-batch
-            tried += 1
             try:
                 taken = seconds(frame, text, spark)
+            except AnalysisException:
+                break  # Spark refuses the pair's types, and `compile` would reject it for that
             except Exception as error:  # an error of the expression on a row is kept apart; this one is Spark's
                 slow.append((text, size, str(error).splitlines()[0][:200]))
                 continue
+            tried += 1
             known = max(known, int(taken * 1000))
             # planning and compiling take their second; three rows, 30 ns a step
             if taken > 4 + 3 * steps * 30e-9:
                 slow.append((text, size, f"{taken:.1f} s, {steps:.3g} steps"))
     print(f"{tried} evaluated, the longest took {known} ms")
-    assert slow == []
+    assert not slow, "\n".join(map(str, slow))
     assert tried > 60
