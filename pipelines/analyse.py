@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
@@ -15,7 +15,7 @@ from rules_index.language.typed import Leaf, authors_text
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType
+    from pyspark.sql.types import DataType, StructType
 
     from pipelines.scopes import Scope
 
@@ -43,7 +43,7 @@ def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | 
 def _ask(spark: SparkSession, rows: DataFrame, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
     """One question for many leaves; where it fails, one for each half, down to the one at fault.
 
-    Spark is asked for the type of the bare text: what the jobs put around it would cast it.
+    Spark is asked for the type of the bare text in a struct: a truth code, as the jobs have it, would cast it.
     """
     try:
         answer = _types(spark, rows, [leaf.text or "" for leaf in leaves])
@@ -74,22 +74,27 @@ def _lives(spark: SparkSession) -> bool:
 
 
 def _types(spark: SparkSession, rows: DataFrame, texts: Sequence[str]) -> list[DataType] | RuleError:
-    """The types that Spark gives to the texts, or why it refuses one of them."""
+    """The types that Spark gives to the texts, or why it refuses one of them.
+
+    The plan is optimised too: Spark computes some constants then, and an error there would end the whole job.
+    """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    from pipelines.spark.catalyst import bare_column
+    from pipelines.spark.catalyst import column_in_struct
     from pipelines.spark.delta_internals import java_message
 
     try:
-        schema = rows.select(*(bare_column(spark, text).alias(str(i)) for i, text in enumerate(texts))).schema
+        asked = rows.select(*(column_in_struct(spark, text).alias(str(i)) for i, text in enumerate(texts)))
+        schema = asked.schema
+        asked._jdf.queryExecution().optimizedPlan()
     except RuleError as error:
         return error
     except PySparkException as error:
         return RuleError("ANALYSIS", spark_message(error))
     except Py4JJavaError as error:
         return RuleError("ANALYSIS", java_message(error))
-    return [field.dataType for field in schema.fields]
+    return [cast("StructType", field.dataType)["value"].dataType for field in schema.fields]
 
 
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:

@@ -54,14 +54,18 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
             code = build.parse("coalesce(cast(null as tinyint), 2Y)")
             code = build.replace_first(code, build.with_children(build.first(code), [known]))
             return build.column(build.without_errors(code, "3Y"))
-        struct = build.parse("named_struct('value', null)")
-        return build.column(build.without_errors(build.replace_last(struct, expression), "null"))
+        return build.column(_in_struct(build, expression))
 
 
-def bare_column(spark: SparkSession, text: str) -> Column:
-    """The author's own text with nothing around it, to ask Spark for its type; `RuleError` as `derived_column`."""
+def column_in_struct(spark: SparkSession, text: str) -> Column:
+    """`derived_column` for a text of any type, kept in its struct so that Spark tells the type of the bare text."""
     with active(spark):
-        return _Builder(spark).column(bare_expression(spark, text))
+        return (build := _Builder(spark)).column(_in_struct(build, bare_expression(spark, text)))
+
+
+def _in_struct(build: _Builder, expression: Java) -> Java:
+    struct = build.parse("named_struct('value', null)")
+    return build.without_errors(build.replace_last(struct, expression), "null")
 
 
 def bare_expression(spark: SparkSession, text: str) -> Java:

@@ -235,7 +235,8 @@ def _compile(spark: SparkSession, compiler: Compiler, frame: DataFrame, text: st
         outcome.error = error
     try:
         frame.filter(text)
-        frame.select(try_eval(spark, text + "\n"))
+        tried = frame.select(try_eval(spark, text + "\n"))
+        tried._jdf.queryExecution().optimizedPlan()
     except Exception as error:  # whatever Spark raises, it refuses the rule
         outcome.spark_error = str(error).strip().splitlines()[0]
     return outcome

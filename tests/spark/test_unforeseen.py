@@ -16,6 +16,7 @@ from pipelines.errors import SessionError
 from pipelines.settings.configuration import parse_configuration
 from pipelines.spark import catalyst
 from pipelines.spark.session import in_time_zone
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.random_rows import rows
 from tests.spark.tagged_rules import Lake, reference_session
@@ -35,14 +36,14 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
 
 def break_at(monkeypatch: pytest.MonkeyPatch, word: str, error: Exception) -> None:
     """Breaks what asks Spark about a text with the word in it: a fault that no text may have been found for yet."""
-    known = catalyst.bare_column
+    known = catalyst.column_in_struct
 
-    def bare_column(spark: SparkSession, text: str) -> Any:
+    def column_in_struct(spark: SparkSession, text: str) -> Any:
         if word in text:
             raise error
         return known(spark, text)
 
-    monkeypatch.setattr(catalyst, "bare_column", bare_column)
+    monkeypatch.setattr(catalyst, "column_in_struct", column_in_struct)
 
 
 @pytest.mark.parametrize("error", [KeyError("nobody thought of it"), OSError("no room"), TypeError("no text")])
@@ -66,6 +67,34 @@ def test_a_type_that_is_not_known_rejects_its_rule(lake: Lake, monkeypatch: pyte
 
     monkeypatch.setattr(analyse, "_type_differs", type_differs)
     assert [(each.error, each.rejects) for each in compile_scopes(lake.workspace)] == [(None, 1)]
+
+
+ERRORS_OF_PLANNING = [
+    f"{text} > ts"
+    for word in ("'abc'", "'epoch'", "''", "'2024-13-01'")
+    for text in (f"{word} + INTERVAL 1 DAY", f"{word} - INTERVAL 1 DAY", f"INTERVAL 1 DAY + {word}")
+] + [
+    "s = 'x' OR coalesce('abc' + INTERVAL 1 DAY, ts) > ts",
+    "exists(array(ts), e -> e < 'abc' + INTERVAL 1 DAY)",
+]
+"""Texts whose types are right, and at which Spark fails as soon as it plans, outside of what catches errors."""
+NO_ERRORS_OF_PLANNING = [
+    "'2024-01-01' + INTERVAL 1 DAY > ts",
+    "CAST('abc' AS TIMESTAMP) + INTERVAL 1 DAY > ts",
+    "s = 'abc' + INTERVAL 1 DAY * 2",
+]
+
+
+def test_what_spark_cannot_plan_is_rejected_and_the_others_go_on(lake: Lake) -> None:
+    texts = [*ERRORS_OF_PLANNING, *NO_ERRORS_OF_PLANNING, "i = 1 OR i <> 1 OR i IS NULL"]
+    lake._write(texts)
+    assert [each.error for each in compile_scopes(lake.workspace)] == [None]
+    rejects = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
+    assert [texts[int(each["rule_id"])] for each in rejects if each["error"] != "ANALYSIS"] == []
+    assert {texts[int(each["rule_id"])] for each in rejects} == set(ERRORS_OF_PLANNING)
+    assert tag_stream(lake.workspace, "s").rows == 5
+    tagged = DeltaTable(lake.workspace.lake.uri("s_tagged")).to_pyarrow_table(columns=["rule_ids"])
+    assert all(len(texts) - 1 in ids for ids in tagged["rule_ids"].to_pylist())
 
 
 def test_a_dead_jvm_rejects_no_rule(lake: Lake, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

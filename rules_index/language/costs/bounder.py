@@ -198,7 +198,7 @@ class Bounder:
     def _cast(self, node: Node) -> Bound:
         size = self.bound(node.children[0]).size
         source, target = self._type(node.children[0]), node.value[0]
-        if target == STRING and source != STRING:
+        if target == STRING and source not in (STRING, BINARY):
             size = of_bytes(size.bytes * 8 + 64)
         elif target not in (STRING, BINARY):
             names = float(len(str(target))) if is_nested(target) else size.names

@@ -48,8 +48,9 @@ fixed      | raising  | try_make_timestamp try_make_timestamp_ltz try_make_times
 fixed      | raising  | to_date try_to_date to_timestamp to_timestamp_ltz try_to_timestamp to_timestamp_ntz to_time
 fixed      | raising  | try_to_time unix_timestamp to_unix_timestamp to_number try_to_number
 fixed      | read     | crc32 hash xxhash64 equal_null array_contains array_position map_contains_key
+fixed      | read     | startswith endswith
 fixed      | read     | vector_cosine_similarity vector_inner_product vector_l2_distance
-fixed      | search   | instr locate position contains startswith endswith find_in_set
+fixed      | search   | instr locate position contains find_in_set
 fixed      | distance | levenshtein
 fixed      | match    | rlike regexp regexp_like like ilike regexp_count regexp_instr
 fixed      | set      | arrays_overlap

@@ -138,6 +138,10 @@ ORDINARY = [
     "repeat(left(s, 100), 1000) = 'x'",
     "exists(sequence(1, 100), k -> substring(s, k, 1) = 'x')",
     nested(4, "nullif({}, 7)", "i") + " = 1",
+    "startswith(s, CAST(bin AS STRING))",
+    "endswith(s, CAST(bin AS STRING))",
+    "contains(s, CAST(bin AS STRING))",
+    "regexp_replace(CAST(bin AS STRING), '[a-b]', 'z') = 'z'",
 ]
 
 
