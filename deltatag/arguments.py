@@ -84,6 +84,12 @@ def parser() -> argparse.ArgumentParser:
 
     _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
 
+    report = _verb(
+        verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
+    )
+    report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
+    report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
+
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
     demo.add_argument("--force", action="store_true", help="make it anew even if it was edited since")

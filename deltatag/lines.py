@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
     from pipelines.join import JoinResult
     from pipelines.lint import LintResult
+    from pipelines.report import ReportResult
     from pipelines.tag import TagResult
     from quality.findings import GateResult
 
@@ -47,6 +48,14 @@ def lint_lines(result: LintResult) -> str:
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
         lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
     return "\n".join(lines)
+
+
+def report_line(result: ReportResult) -> str:
+    """Where a scope's page is, and what it is about."""
+    if result.error is not None:
+        return ""
+    about = f"{counted(result.rules, 'rule')}, {counted(result.findings, 'finding')}, {result.rejects:,} rejected"
+    return f"{result.scope}: {result.file}: {about}, {counted(result.rows, 'tagged row')}, {result.seconds:.1f} s"
 
 
 def tag_line(result: TagResult) -> str:

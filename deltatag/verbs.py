@@ -19,6 +19,7 @@ from deltatag.lines import (
     join_line,
     lag_text,
     lint_lines,
+    report_line,
     tag_line,
     version_text,
 )
@@ -310,6 +311,16 @@ def status_verb(args: Namespace) -> int:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
     return FAILED if any(one.problem for one in standing) else DONE
+
+
+def report_verb(args: Namespace) -> int:
+    """Write a page for each scope."""
+    from pipelines.report import report_scopes
+
+    with _workspace(args) as workspace:
+        results = report_scopes(workspace, args.scopes or None, Path(args.output))
+    _print_results(args, results, report_line)
+    return FAILED if any(result.error for result in results) else DONE
 
 
 def demo_verb(args: Namespace) -> int:

@@ -15,6 +15,8 @@ import pytest
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.statements import read_statements
 from pipelines.errors import ConfigurationError
+from pipelines.report import report_scopes
+from pipelines.reporting.contents import contents
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +137,23 @@ def condition(rule: dict[str, Any]) -> str:
     if rule["valid_to"]:
         parts.append(f"scheduled_at < TIMESTAMP'{rule['valid_to']}'")
     return f"coalesce({' AND '.join(parts)}, false)"
+
+
+def test_the_report_counts_what_sql_counts(shown: Demonstration, workspace: Workspace, tmp_path: Path) -> None:
+    results = report_scopes(workspace, None, tmp_path)
+    assert {each.scope: each.error for each in results} == {"flights": None, "weather": None, "flights_weather": None}
+    found = contents(workspace, "flights")
+    counts = rows(workspace, "SELECT rule_id, count(*) AS n FROM flights_matches GROUP BY rule_id")
+    assert {each["id"]: each["matches"] for each in found["rules"] if each["matches"]} == {
+        row.rule_id: row.n for row in counts if row.rule_id in {each["id"] for each in found["rules"]}
+    }
+    weeks = rows(
+        workspace,
+        "SELECT date_format(date_trunc('WEEK', scheduled_at), 'yyyy-MM-dd HH:mm') AS week, count(*) AS n "
+        "FROM flights_tagged GROUP BY week ORDER BY week",
+    )
+    assert found["unit"] == "1w"
+    assert list(zip(found["starts"], found["rows_over_time"], strict=True)) == [(row.week, row.n) for row in weeks]
 
 
 def test_matches_hold_the_same_pairs_as_tagged_rows(workspace: Workspace) -> None:

@@ -1,0 +1,1 @@
+"""What a scope's report says, and the page that shows it."""

@@ -1,0 +1,195 @@
+"""Counts a tagged table's rows and matches over time, and which rules match the same rows, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import TableError
+from pipelines.lake.lake import Lake, first_line
+
+MOST_ROWS = 20_000_000
+"""Rows that are read, the newest files first: what a report costs does not grow with a table's history."""
+MOST_PERIODS = 60
+_PAIR_ROWS = 2_000_000
+_UNITS = {
+    "1m": timedelta(minutes=1),
+    "5m": timedelta(minutes=5),
+    "15m": timedelta(minutes=15),
+    "1h": timedelta(hours=1),
+    "6h": timedelta(hours=6),
+    "1d": timedelta(days=1),
+    "1w": timedelta(weeks=1),
+    "1mo": timedelta(days=31),
+    "3mo": timedelta(days=92),
+    "1y": timedelta(days=366),
+    "10y": timedelta(days=3_653),
+    "100y": timedelta(days=36_525),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """Consecutive periods of time, `unit` long each, of which `starts` are the first moments (local, text)."""
+
+    unit: str
+    starts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What was counted in the newest files of a tagged table.
+
+    rows: how many were read, of `all_rows`; periods: those of the plots; rows_over_time, matched_over_time: [periods]
+    rows, and rows with a match; matches: rows by rule; over_time: [periods] rows by rule; outside: rows with a time
+    that is NULL or in none of the periods.
+    """
+
+    rows: int
+    all_rows: int
+    periods: Periods
+    rows_over_time: tuple[int, ...]
+    matched_over_time: tuple[int, ...]
+    matches: dict[Any, int]
+    over_time: dict[Any, list[int]]
+    outside: int
+
+
+class TaggedRows:
+    """The newest rows of a tagged table: the ids of their rules, and their time in the zone `zone`.
+
+    times: paths of the columns of which the latest is a row's time.
+    """
+
+    def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
+        self._name, self._times, self._zone = table, times, zone
+        delta = lake.delta(table)
+        self._dataset = delta.to_pyarrow_dataset()
+        actions = pl.DataFrame(pl.from_arrow(pa.table(delta.get_add_actions(flatten=True))))
+        newest = actions.select("path", "num_records", "modification_time").sort("modification_time", descending=True)
+        self.all_rows = int(newest["num_records"].sum())
+        before = newest["num_records"].cum_sum().shift(1, fill_value=0)
+        self._files = {file_name(path) for path in newest.filter(before < MOST_ROWS)["path"]}
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """The rows, a frame at a time, with these of the columns `time` and `ids`."""
+        wanted = {"ids": pc.field("rule_ids")} if "ids" in columns else {}
+        if "time" in columns:
+            wanted |= {f"time{place}": pc.field(*path) for place, path in enumerate(self._times)}
+        try:
+            for fragment in self._dataset.get_fragments():
+                if file_name(fragment.path) in self._files:
+                    for batch in fragment.to_batches(self._dataset.schema, columns=wanted):
+                        yield self._with_time(pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch]))))
+        except (OSError, pa.ArrowException) as error:
+            raise TableError(f"The table {self._name} cannot be read: {first_line(error)}") from error
+
+    def _with_time(self, frame: pl.DataFrame) -> pl.DataFrame:
+        times = [name for name in frame.columns if name.startswith("time")]
+        if not times:
+            return frame
+        latest = pl.max_horizontal(*(self._local(name, frame.schema[name]) for name in times))
+        return frame.with_columns(latest.alias("time")).drop(times)
+
+    def _local(self, name: str, kind: pl.DataType) -> pl.Expr:
+        """The time on the clocks of the zone; a TIMESTAMP_NTZ and a DATE are that already."""
+        time = pl.col(name)
+        if isinstance(kind, pl.Datetime) and kind.time_zone is not None:
+            time = time.dt.convert_time_zone(self._zone).dt.replace_time_zone(None)
+        return time.cast(pl.Datetime("us"))
+
+
+def file_name(path: str) -> str:
+    """A file's own name, which no two files of a table share."""
+    return PurePosixPath(unquote(path)).name
+
+
+def count(rows: TaggedRows) -> Counted:
+    """Rows and matches by period, and by rule."""
+    first, unit = _periods(rows)
+    by_time, by_rule, read = [], [], 0
+    for frame in rows.batches(["time", "ids"]):
+        read += frame.height
+        frame = frame.with_columns(pl.col("time").dt.truncate(unit))
+        matched = (pl.col("ids").list.len() > 0).sum().alias("matched")
+        by_time.append(frame.group_by("time").agg(pl.len().alias("rows"), matched))
+        pairs = frame.explode("ids").drop_nulls("ids")
+        by_rule.append(pairs.group_by("ids", "time").agg(pl.len().alias("rows")))
+    totals = pl.concat(by_time).group_by("time").sum() if by_time else None
+    if totals is None or first is None:
+        matches = _by_rule(by_rule)
+        return Counted(read, rows.all_rows, Periods(unit, ()), (), (), matches, {}, read)
+    starts = pl.datetime_range(first[0], first[1], unit, eager=True).alias("time")
+    placed = starts.to_frame().with_row_index("place")
+    shown = placed.join(totals, on="time", how="left").fill_null(0).sort("place")
+    pairs = pl.concat(by_rule)
+    over_time: dict[Any, list[int]] = {}
+    inside = pairs.join(placed, on="time").group_by("ids", "place").agg(pl.col("rows").sum())
+    for rule, place, number in inside.select("ids", "place", "rows").iter_rows():
+        over_time.setdefault(rule, [0] * placed.height)[place] = number
+    return Counted(
+        read,
+        rows.all_rows,
+        Periods(unit, tuple(each.isoformat(" ", "minutes") for each in starts)),
+        tuple(shown["rows"]),
+        tuple(shown["matched"]),
+        _by_rule(by_rule),
+        over_time,
+        read - int(shown["rows"].sum()),
+    )
+
+
+def _by_rule(counted: Sequence[pl.DataFrame]) -> dict[Any, int]:
+    if not counted:
+        return {}
+    totals = pl.concat(counted).group_by("ids").agg(pl.col("rows").sum())
+    return dict(totals.select("ids", "rows").iter_rows())
+
+
+def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
+    """The first and the last period's start, and their length; None where no row has a time.
+
+    A few times far from all others (year 9999 for "never") would leave nothing to see, and are left outside.
+    """
+    sampled = []
+    for frame in rows.batches(["time"]):
+        times = frame["time"].drop_nulls()
+        sampled.append(times.gather_every(max(1, times.len() // 1_000)))
+        sampled.append(pl.Series("time", [times.min(), times.max()], pl.Datetime("us")).drop_nulls())
+    times = pl.concat(sampled).sort() if sampled else pl.Series("time", [], pl.Datetime("us"))
+    if not times.len():
+        return None, "1d"
+    least, most = times[0], times[-1]
+    low, high = times[int(times.len() * 0.005)], times[int((times.len() - 1) * 0.995)]
+    if most - least > 4 * (high - low):
+        least, most = low, high
+    unit = next((unit for unit, long in _UNITS.items() if (most - least) / long < MOST_PERIODS - 1), "100y")
+    ends = pl.Series([least, most], dtype=pl.Datetime("us")).dt.truncate(unit)
+    return (ends[0], ends[1]), unit
+
+
+def together(rows: TaggedRows, rules: Sequence[Any]) -> np.ndarray:
+    """[rules, rules] int64: on how many of the newest rows both rules match; the diagonal has each one's rows."""
+    found = np.zeros((len(rules), len(rules)), np.int64)
+    read = 0
+    for frame in rows.batches(["ids"]):
+        ids = frame["ids"].to_arrow()
+        places = pc.index_in(pc.list_flatten(ids), pa.array(rules, ids.type.value_type))
+        known = pc.is_valid(places).to_numpy(zero_copy_only=False)
+        row = pc.list_parent_indices(ids).to_numpy(zero_copy_only=False)[known]
+        has = np.zeros((len(ids), len(rules)), np.float32)
+        has[row, places.drop_null().to_numpy(zero_copy_only=False)] = 1
+        found += (has.T @ has).astype(np.int64)
+        read += len(ids)
+        if read >= _PAIR_ROWS:
+            break
+    return found
