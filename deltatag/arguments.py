@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pipelines.settings.model import ENGINES
+
 _CONFIG_HELP = "the configuration file or its folder (default: what DELTATAG_CONFIG names, else deltatag.toml here)"
 
 
@@ -36,6 +38,11 @@ def parser() -> argparse.ArgumentParser:
 
     compile_ = _verb(verbs, "compile", "rules table -> rule_index, rule_rejects", "deltatag compile flights")
     compile_.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
+    compile_.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help="try this engine until the next run, in place of the configured one",
+    )
     compile_.add_argument("--force", action="store_true", help="write the index anew even if nothing changed")
 
     lint = _verb(verbs, "lint", "what is odd about the rules, and what to change", "deltatag lint flights")

@@ -113,7 +113,7 @@ def compile_verb(args: Namespace) -> int:
     from pipelines.compile import compile_scopes, refusals_notice
 
     with _workspace(args) as workspace:
-        results = compile_scopes(workspace, args.scopes or None, args.force)
+        results = compile_scopes(workspace, args.scopes or None, args.force, args.engine)
         lost = refusals_notice(workspace)
     _print_results(args, results, compile_line, notice=lost)
     return FAILED if any(result.error for result in results) else DONE

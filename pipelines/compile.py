@@ -72,13 +72,15 @@ class ScopeResult:
     error: str | None = None
 
 
-def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False) -> list[ScopeResult]:
+def compile_scopes(
+    workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False, engine: str | None = None
+) -> list[ScopeResult]:
     """Compile the named scopes, by default every stream and join; one result each, a failure does not stop the others.
 
     `rule_rejects` is brought to the version of `rules` that was compiled. An index goes to `rule_index` in
-    one commit, and only where its fingerprint is not the stored one's, or `force` is set (which also drops
+    one commit, and only where its fingerprint or engine is not the stored one's, or `force` is set (which also drops
     the scope's older indexes, damaged ones among them). Where it is, the stored index's statistics are brought up
-    to date with what was compiled.
+    to date with what was compiled. engine: in place of the configured one.
     """
     lake, names = workspace.lake, scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
@@ -87,7 +89,8 @@ def compile_scopes(workspace: Workspace, scopes: Sequence[str] | None = None, fo
     rejects, results = [rules.rejects], []
     for scope in due:
         workspace.progress(f"compiling the rules of {scope.name}")
-        result, rejected = _compile_scope(scope, rules, before, force)
+        chosen = engine or workspace.configuration.engine_of(scope.name)
+        result, rejected = _compile_scope(scope, rules, before, force, chosen)
         results.append(result)
         rejects.append(rejected)
     others = set(names) - {scope.name for scope in due}
@@ -107,7 +110,8 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
         return True
     rules = current_rules(workspace)
     mine = _compile_rejects_of(_stored_rejects(workspace.lake), {name}, rules).height
-    holds = _still_holds(stored, _rules_hash(scope, rules), scope.columns(), mine)
+    content = _rules_hash(scope, rules, workspace.configuration.engine_of(name))
+    holds = _still_holds(stored, content, scope.columns(), mine)
     return not holds or _too_many(scope, rules, mine) is not None
 
 
@@ -137,13 +141,15 @@ def _rules_of_no_scope(rules: RuleSet) -> str:
     return f"{count} of no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"
 
 
-def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool) -> tuple[ScopeResult, pl.DataFrame]:
+def _compile_scope(
+    scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool, engine: str
+) -> tuple[ScopeResult, pl.DataFrame]:
     """The scope's result, and those of its rules that the library refused."""
     started = time.perf_counter()
     kept = _compile_rejects_of(before, {scope.name}, rules)
     try:
         with step(scope.workspace, f"compile {scope.name}"):
-            result, rejected = _bring_up_to_date(scope, rules, kept, force)
+            result, rejected = _bring_up_to_date(scope, rules, kept, force, engine)
     except (PipelineError, ri.RulesIndexError, OSError) as error:
         result = ScopeResult(scope.name, "failed", rules.version, rules.enabled(scope.name), error=str(error))
         rejected = kept
@@ -151,11 +157,11 @@ def _compile_scope(scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bo
 
 
 def _bring_up_to_date(
-    scope: Scope, rules: RuleSet, kept: pl.DataFrame, force: bool
+    scope: Scope, rules: RuleSet, kept: pl.DataFrame, force: bool, engine: str
 ) -> tuple[ScopeResult, pl.DataFrame]:
     lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
     schema = scope.columns()
-    content = _rules_hash(scope, rules)
+    content = _rules_hash(scope, rules, engine)
     stored = None if force else _sound_index(lake, name)
     known = stored.statistics.get("implied_by") if stored is not None else None
     if stored is not None and _still_holds(stored, content, schema, kept.height):
@@ -167,6 +173,7 @@ def _bring_up_to_date(
     compiled = ri.compile_rules(
         rules.of_scope(name).select(RULE_COLUMNS).to_arrow(),
         schema,
+        engine,
         event_time=scope.event_time,
         time_zone=settings.time_zone,
         analyse=spark_analyser(scope),
@@ -183,23 +190,23 @@ def _bring_up_to_date(
         if stored is None:
             return held, rejected
         return replace(held, fingerprint=stored.fingerprint, engine=stored.engine, bytes=stored.bytes), rejected
-    same = stored is not None and stored.fingerprint == compiled.fingerprint
+    is_known = stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
     found = {
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
         "rejected": rejected.height,
         **({KEPT: kept_ids} if kept_ids else {}),
-        **_implied_by(scope, rules.accepted(name, rejected), known if same else None),
+        **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),
     }
-    if stored is not None and same:
+    if stored is not None and is_known:
         update_statistics(lake, stored, found)
         return _result("unchanged", stored, rules, name, rejected.height), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
-    fingerprint, engine, path = compiled.fingerprint, compiled.engine, _saved(compiled)
+    fingerprint, built, path = compiled.fingerprint, compiled.engine, _saved(compiled)
     # the index is in its file, and what is written to the table needs memory, too
     del compiled
     release_freed_memory()
-    written = _store(lake, path, name, rules.version, fingerprint, engine, statistics, force)
+    written = _store(lake, path, name, rules.version, fingerprint, built, statistics, force)
     return _result("compiled", written, rules, name, rejected.height), rejected
 
 
@@ -248,7 +255,7 @@ _CHECKED_BYTES = 64 << 20
 """Indexes up to this size are read from the table and checked whenever the scope is compiled."""
 
 
-def _rules_hash(scope: Scope, rules: RuleSet) -> str:
+def _rules_hash(scope: Scope, rules: RuleSet, engine: str) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
     mine = rules.of_scope(scope.name)
     sink = _Digest()
@@ -256,7 +263,7 @@ def _rules_hash(scope: Scope, rules: RuleSet) -> str:
         # part by part, since a copy of all texts takes memory; however they lie, the parts are the same
         for part in mine.iter_slices(_HASHED_RULES):
             writer.write_table(part.to_arrow().combine_chunks())
-    settings = (FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time)
+    settings = (FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time, engine)
     sink.write(repr(settings).encode())
     return sink.digest.hexdigest()
 

@@ -126,8 +126,10 @@ def store_index(
         if anew:
             kept = _unfinished(lake, scope, fingerprint)
             mode = {"mode": "overwrite", "predicate": f"scope = {_literal(scope)}"}
-        elif (found := newest_index(lake, scope)) is not None and found.fingerprint == fingerprint:
-            return found
+        else:
+            found = newest_index(lake, scope)
+            if found is not None and (found.fingerprint, found.engine) == (fingerprint, engine):
+                return found
         rows = chain(_chunks(*kept) if kept is not None else (), _chunks(stored, path))
         chunks = pa.RecordBatchReader.from_batches(arrow_schema(RULE_INDEX), rows)
         marked = CommitProperties(app_transactions=[mark])

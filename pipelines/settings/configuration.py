@@ -14,6 +14,7 @@ from typing import Any
 
 from pipelines.errors import ConfigurationError
 from pipelines.settings.model import (
+    ENGINES,
     FIXED_TABLES,
     MATCHES_COLUMNS,
     Configuration,
@@ -129,7 +130,7 @@ def _lake(section: Section, path: Path) -> LakeSettings:
 
 
 def _rules(section: Section) -> RulesSettings:
-    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit")
+    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit", "engine")
     time_zone = section.text("time_zone", "UTC")
     assert time_zone is not None
     try:
@@ -146,13 +147,17 @@ def _rules(section: Section) -> RulesSettings:
     if not time_limit:
         raise section.error("time_limit", "expected a duration above zero")
     return RulesSettings(
-        time_zone, section.choice("on_reject", ("drop", "hold")), section.share("max_reject_share"), time_limit
+        time_zone,
+        section.choice("on_reject", ("drop", "hold")),
+        section.share("max_reject_share"),
+        time_limit,
+        section.choice("engine", ENGINES),
     )
 
 
 _STREAM_KEYS = (
     "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
-    "partition_by", "checks", "max_quarantine_share",
+    "partition_by", "checks", "max_quarantine_share", "engine",
 )  # fmt: skip
 
 
@@ -185,6 +190,7 @@ def _stream(name: str, section: Section) -> Stream:
         partition_by=section.texts("partition_by") if "partition_by" in section.values else None,
         checks=MappingProxyType(dict(checks)),
         max_quarantine_share=section.share("max_quarantine_share"),
+        engine=_engine(section),
     )
     if stream.cluster_by and stream.partition_by:
         raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")
@@ -192,6 +198,10 @@ def _stream(name: str, section: Section) -> Stream:
         if key.lower() in MATCHES_COLUMNS:
             raise section.error("key", f"the column {key} is named like one that deltatag adds")
     return stream
+
+
+def _engine(section: Section) -> str | None:
+    return section.choice("engine", ENGINES) if "engine" in section.values else None
 
 
 def _source(path: Path, source: str) -> str:
@@ -233,7 +243,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
-    section.expect("streams", "on", "window", "lateness")
+    section.expect("streams", "on", "window", "lateness", "engine")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -250,7 +260,7 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
             )
     on = _join_keys(section, members)
     window = _join_window(section, members)
-    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section))
+    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section), _engine(section))
 
 
 def _lateness(section: Section) -> int | None:

@@ -36,18 +36,23 @@ class LakeSettings:
         return f"{self.catalog}.{table}" if self.root is None else f"{self.root.rstrip('/')}/{table}"
 
 
+ENGINES = ("auto", "hybrid", "asc", "be_tree", "r_tree", "grid_file", "cei", "scan")
+"""What `engine` may be: those of `rules_index.index.registry`, named here since importing it takes a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
     """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
 
     `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
-    rows and bytes allow for.
+    rows and bytes allow for. `engine`: of scopes that name none.
     """
 
     time_zone: str = "UTC"
     on_reject: str = "drop"
     max_reject_share: float = 1.0
     time_limit: int = 600_000_000
+    engine: str = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Stream:
     partition_by: tuple[str, ...] | None = None
     checks: Mapping[str, str] = field(default_factory=dict)
     max_quarantine_share: float = 1.0
+    engine: str | None = None
 
     @property
     def keeps_matches(self) -> bool:
@@ -106,6 +112,7 @@ class Join:
     on: Mapping[str, tuple[str, ...]]
     window: Mapping[str, int]
     lateness: int | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +125,11 @@ class Configuration:
     rules: RulesSettings
     streams: Mapping[str, Stream]
     joins: Mapping[str, Join]
+
+    def engine_of(self, scope: str) -> str:
+        """The engine that the rules of a stream or join are compiled for, or "auto"."""
+        found = self.streams.get(scope) or self.joins.get(scope)
+        return (found.engine if found is not None else None) or self.rules.engine
 
     def stream(self, name: str) -> Stream:
         """The stream of this name; ConfigurationError, with the names there are, if there is none."""

@@ -67,6 +67,7 @@ def compile_rules(
     release_freed_memory()
     codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
     built, reason = build(conjunctions, engine, codes)
+    structure = built.structure_counts
     for array in built.arrays.values():
         array.setflags(write=False)
     return CompiledRules(
@@ -92,6 +93,7 @@ def compile_rules(
             "sampled_rows": 0 if codes is None else codes.shape[1],
             "engine": built.name,
             "engine_reason": reason,
+            "structure": structure,
             "build_seconds": round(time.perf_counter() - started, 6),
         },
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
+from rules_index.index.events import Event, offered_by
 from rules_index.index.validate import validate_conjunctions
 
 
@@ -54,6 +55,18 @@ class Scan:
         conjunctions, _ = self._conjunctions.conjunctions()
         _, rules = self.match(codes[:, None])
         return rules, {"expressions checked": len(conjunctions.target)}
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, one looked at
+        after the other."""
+        keys = self._conjunctions.conjunctions()[1]
+        held = keys[self._conjunctions.meets(keys, offered_by(event))]
+        return np.unique(self._conjunctions.rules(held)), {"expressions checked": len(keys)}
+
+    @property
+    def structure_counts(self) -> dict[str, int]:
+        """How many conjunctions are compared with each row."""
+        return {"scanned": len(self._conjunctions.conjunctions()[0].target)}
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 or uint8 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from rules_index.arrays import counts, offsets_of, owners, places
-from rules_index.engines.asc.engine import Asc
 from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
 from rules_index.implication.covering_rules import further_holders, holders
 from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import Engine
+from rules_index.index.hybrid import Hybrid
 
 ROUNDS = 64
 """Rows by which a union is looked for, at most."""
@@ -110,7 +110,7 @@ class Containment:
         for sample, following in zip(samples, (*samples[1:], 0), strict=True):
             others = np.zeros_like(eligible)
             others[order[: len(order) // sample]] = True
-            engine = self._engine if sample == 1 else Asc.build(_of_rules(self._conjunctions, others))
+            engine = self._engine if sample == 1 else Hybrid.scanning(_of_rules(self._conjunctions, others))
             most = MOST_HOLDERS * following // sample
             left, unions = [], []
             for chosen, alone, candidates, crowded in self._held(engine, rules, others, light, most):
@@ -137,7 +137,7 @@ class Containment:
         for sample in _SAMPLES if len(order) > _LEAST_SAMPLED else _SAMPLES[-1:]:
             some = np.zeros_like(others)
             some[order[: len(order) // sample]] = True
-            engine = Asc.build(_of_rules(self._conjunctions, some))
+            engine = Hybrid.scanning(_of_rules(self._conjunctions, some))
             unions = []
             for chosen, alone, candidates, _ in self._held(engine, rules, some, light, len(others)):
                 implied = self._one_of(alone).rules

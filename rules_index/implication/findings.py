@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import offsets_of, places
-from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
@@ -18,6 +17,7 @@ from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import RegionBoxes, boxes_of, conjunctions_of, distinct_lists
 from rules_index.implication.rows import Rows
 from rules_index.index.compiled import CompiledRules
+from rules_index.index.hybrid import Hybrid
 
 CONTRADICTION = "contradiction"
 TAUTOLOGY = "tautology"
@@ -62,7 +62,7 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     """
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
-    engine = Asc.build(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
+    engine = Hybrid.scanning(conjunctions) if isinstance(compiled.index, Scan) else compiled.index
     always = always_true(boxes, splits)
     never = np.diff(boxes.rule_start) == 0
     more = redundant(boxes, np.arange(len(boxes.rule) + 1), boxes.rule_start, splits) & ~always[boxes.rule]

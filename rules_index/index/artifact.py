@@ -28,12 +28,12 @@ import pyarrow as pa
 
 from rules_index.errors import ArtifactError
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
 _PREFIX = struct.Struct("<8sII32s")
-DTYPES = {"int32", "int64", "uint8"}
+DTYPES = {"int32", "int64", "uint8", "float64"}
 
 
 def pieces_of(header: Mapping[str, Any], sections: Sections) -> list[bytes | memoryview]:

@@ -70,6 +70,10 @@ class Structure(Protocol):
     def arrays(self) -> dict[str, np.ndarray]:
         """The whole state, as int32, int64, float64 or uint8 arrays of one or two dimensions."""
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """What it is made of, by the paper's names."""
+
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Adds a box under a key that is not in use; `ValueError` where it is."""
 

@@ -68,6 +68,12 @@ class EditableConjunctions:
             del self._added[key]
         return built + added
 
+    def has(self, keys: np.ndarray) -> bool:
+        """True if a conjunction has each of these keys."""
+        built = keys[keys < len(self._alive)]
+        in_use = not len(built) or (int(built.min()) >= 0 and bool(self._alive[built].all()))
+        return in_use and all(int(key) in self._added for key in keys[keys >= len(self._alive)])
+
     def rules(self, keys: np.ndarray) -> np.ndarray:
         """The rules' ordinals [keys] int32."""
         of = np.empty(len(keys), np.int32)

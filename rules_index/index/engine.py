@@ -1,18 +1,17 @@
-"""What every engine is: conjunctions, the kernel's arrays for batches of rows, a paper's structure for single rows."""
+"""What every engine is: conjunctions, and the kernel's arrays by which batches of rows are matched."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from pkgutil import resolve_name
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
-from rules_index.index.boxes import Structure, Tree
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.editable_conjunctions import EditableConjunctions, Term, box_of, boxes_of
-from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out, scan_all
+from rules_index.index.editable_conjunctions import EditableConjunctions, Term
+from rules_index.index.events import Event, rules_met
+from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out
 from rules_index.index.validate import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
@@ -57,12 +56,20 @@ class Engine(Protocol):
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
 
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
+        them cost."""
+
+    @property
+    def structure_counts(self) -> dict[str, int]:
+        """What the index holds of the engine's own structure, by kind."""
+
 
 class KernelEngine(ABC):
-    """An index of conjunctions: matched a batch at a time, searched row by row as its paper does, and updated.
+    """An index of conjunctions: matched a batch at a time, and updated.
 
-    An update is seen by the next search at once; the arrays for batches are made anew by the next `match`. Searching
-    and updating are for one thread at a time, matching for any number.
+    The arrays for batches are made anew by the first `match` after an update. Updating is for one thread at a time,
+    matching for any number.
     """
 
     name: ClassVar[str]
@@ -76,7 +83,6 @@ class KernelEngine(ABC):
         """sample: codes [attributes, rows] of some rows, by which a choice may be made."""
         self._conjunctions = EditableConjunctions(conjunctions)
         self._sample = sample
-        self._structure: Any = None
         self._kernel = kernel
         self._index: Index | None = None
         self._rows_left = self._rows_measured = 0
@@ -95,8 +101,7 @@ class KernelEngine(ABC):
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that is stored: the conjunctions and the kernel's arrays. The structure is made from them when asked
-        for."""
+        """All that is stored: the conjunctions and the kernel's arrays."""
         kernel = self._arrays()
         conjunctions, _ = self._conjunctions.conjunctions()
         arrays = {name: getattr(conjunctions, name) for name in CONJUNCTIONS}
@@ -139,43 +144,34 @@ class KernelEngine(ABC):
         return "panels" if len(index.panel_terms) else "summaries"
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
-        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
-        the paper's terms."""
-        keys, counters = self.structure.search(codes)
-        held = keys[self._conjunctions.passes(keys, codes)]
-        if "matches" in counters:
-            counters = counters | {"matches": len(held)}
-        return np.unique(self._conjunctions.rules(held)), counters
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
+        return self.match(codes[:, None])[1], {}
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
+        them cost."""
+        return rules_met(self._conjunctions.conjunctions()[0], event), {}
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
         """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
-        structure = self.structure
-        key = self._conjunctions.insert(rule, terms)
-        self._insert_into(structure, key, terms)
+        self._conjunctions.insert(rule, terms)
         self._changed()
 
     def delete(self, rule: int) -> None:
         """Takes out all conjunctions of a rule; `KeyError` where it has none."""
-        structure = self.structure
-        keys = self._conjunctions.delete(rule)
-        if not keys:
+        if not self._conjunctions.delete(rule):
             raise KeyError(rule)
-        for key in keys:
-            structure.delete(key)
         self._changed()
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
         """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
-        self.structure.renumber(sizes, first, last)
         self._conjunctions.renumber(sizes, first, last)
         self._changed()
 
     @property
-    def structure(self) -> Any:
-        """The paper's structure, over keys that number the conjunctions as they came; made when first asked for."""
-        if self._structure is None:
-            self._structure = self._build_structure(self._conjunctions.conjunctions()[0])
-        return self._structure
+    @abstractmethod
+    def structure_counts(self) -> dict[str, int]:
+        """What the index holds of the engine's own structure, by kind."""
 
     def _changed(self) -> None:
         self._kernel = self._index = None
@@ -199,39 +195,7 @@ class KernelEngine(ABC):
 
     @abstractmethod
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
-        """Where the kernel has each conjunction of a rule; `keys` [conjunctions] are the structure's."""
-
-    @classmethod
-    @abstractmethod
-    def _build_structure(cls, conjunctions: Conjunctions) -> Any:
-        """The paper's structure over conjunctions."""
-
-    @staticmethod
-    def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
-        structure.insert(key, *box_of(terms))
-
-
-class BoxEngine(KernelEngine):
-    """An engine whose structure is over boxes. The structure's module is imported when the structure is asked for."""
-
-    structure_class: ClassVar[str]
-    """Module and class of the structure, `package.module:Class`."""
-    parameters: ClassVar[dict[str, Any]] = {}
-
-    @classmethod
-    def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
-        structure: type[Structure] = resolve_name(cls.structure_class)
-        return structure.build(boxes_of(conjunctions), **cls.parameters)
-
-
-class WalkedEngine(BoxEngine):
-    """An engine whose tree is walked by the batch kernel."""
-
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
-        place = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
-        place[keys] = np.arange(len(keys), dtype=np.int32)
-        tree = self.structure.tree()
-        return scan_all(conjunctions, Tree(tree.end, tree.test_start, tree.tests, tree.key_start, place[tree.keys]))
+        """Where the kernel has each conjunction of a rule; `keys` are those of `EditableConjunctions`."""
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from pkgutil import resolve_name
 from rules_index.index.engine import Engine
 
 ENGINES = {
+    "hybrid": "rules_index.index.hybrid:Hybrid",
     "asc": "rules_index.engines.asc.engine:Asc",
     "be_tree": "rules_index.engines.be_tree.engine:BETree",
     "r_tree": "rules_index.engines.r_tree.engine:RTree",

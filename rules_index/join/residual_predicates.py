@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import places
-from rules_index.engines.asc.engine import Asc
 from rules_index.index.compiled import CompiledRules
+from rules_index.index.hybrid import Hybrid
 from rules_index.index.inputs import read_leaf, truth_values
 from rules_index.join.candidates import in_set
 from rules_index.join.lists import radix_order
@@ -62,7 +62,7 @@ class AcrossTests:
         self._place = np.zeros(len(owners.of), np.int64)
         for parts in split.parts:
             self._place[parts.attributes] = np.arange(len(parts.attributes))
-        self._gates = Asc.build(split.gates.rules) if len(split.gates) else None
+        self._gates = Hybrid.scanning(split.gates.rules) if len(split.gates) else None
 
     @property
     def needed(self) -> bool:

@@ -434,11 +434,11 @@ class Analyser:
     def _is(self, node: Node) -> Value:
         word, negated = node.value
         if word == "NULL":
-            value = self.value(node.children[0])
-            return self._negated(Value(node, BOOLEAN, operations.operation("is_null", [value.local], BOOLEAN)), negated)
+            tree = operations.null_test(node.children[0], self.value(node.children[0]).local)
+            return self._negated(Value(node, BOOLEAN, tree), negated)
         tree = self.truth(node.children[0])
         if word == "UNKNOWN":
-            return self._negated(Value(node, BOOLEAN, operations.operation("is_null", [tree], BOOLEAN)), negated)
+            return self._negated(Value(node, BOOLEAN, operations.null_test(node.children[0], tree)), negated)
         constant = Constant(word == "TRUE", BOOLEAN)
         return self._negated(Value(node, BOOLEAN, operations.operation("<=>", [tree, constant], BOOLEAN)), negated)
 

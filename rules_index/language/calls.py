@@ -272,7 +272,7 @@ def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value |
 
 
 def _is_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    tree = operations.operation("is_null", [arguments[0].local], BOOLEAN)
+    tree = operations.null_test(node.children[0], arguments[0].local)
     if node.value == "isnotnull":
         tree = operations.operation("not", [tree], BOOLEAN)
     return analyser.make_value(node, BOOLEAN, tree)

@@ -96,3 +96,13 @@ def too_deep(tokens: Tokens, first: int) -> RuleError:
         f"{MAX_BOOLEAN_DEPTH} of AND, OR and NOT. Flatten it, or split it into several rules.",
         tokens.starts[first],
     )
+
+
+def is_never_null(node: Node) -> bool:
+    """True where Spark knows from the text alone that a condition is not NULL: it then tests no value for NULL, so that
+    no error is raised on the way."""
+    if node.kind in ("and", "or", "not"):
+        return all(map(is_never_null, node.children))
+    if node.kind == "call":
+        return node.value in ("isnull", "isnotnull", "isnan", "equal_null")
+    return node.kind in ("is", "distinct") or (node.kind == "compare" and node.value == "<=>")

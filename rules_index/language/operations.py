@@ -6,6 +6,7 @@ import pyarrow as pa
 
 from rules_index.language import constants
 from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, is_decimal, is_float, is_integer, is_number
+from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
@@ -150,3 +151,10 @@ def operation(
     """An operation, None where one of its operands is."""
     known = [operand for operand in operands if operand is not None]
     return Operation(name, tuple(known), data_type, parameters) if len(known) == len(operands) else None
+
+
+def null_test(node: Node, operand: Expression | None) -> Expression | None:
+    """Whether an operand is NULL, FALSE where it never is; None where the operand is."""
+    if operand is not None and is_never_null(node):
+        return Constant(False, BOOLEAN)
+    return operation("is_null", [operand], BOOLEAN)

@@ -10,7 +10,7 @@ from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
-from rules_index.language.nodes import Node
+from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
 from rules_index.language.truth_tests import fixed, is_plain, negate, truth_test
 from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation
@@ -314,6 +314,8 @@ class Splitter:
     def _is(self, node: Node) -> Formula:
         word, negated = node.value
         child = node.children[0]
+        if word in ("NULL", "UNKNOWN") and is_never_null(child):
+            return self._of_never_null(node, negated)
         if word == "NULL" and child.kind not in CONDITIONS:
             formula = self._is_null(self.analyser.value(child))
             return negate(formula) if negated else formula
@@ -328,6 +330,11 @@ class Splitter:
             return self._whole(node)
         formula = truth_test(inner, word)
         return negate(formula) if negated else formula
+
+    def _of_never_null(self, node: Node, truth: bool) -> Formula:
+        """A test for NULL of a condition that never is; Spark is asked where only it knows whether that is sound."""
+        sound = self.analyser.value(node.children[0]).local is not None
+        return Fixed(Truth(int(truth))) if sound else self._whole(node)
 
     def _is_null(self, value: Value) -> Formula:
         if isinstance(value.local, Constant):
@@ -347,6 +354,8 @@ class Splitter:
         name = node.value
         if name in _CALLS:
             return self.formula(calls.as_operator(self.analyser, node))
+        if name in ("isnull", "isnotnull") and is_never_null(node.children[0]):
+            return self._of_never_null(node, name == "isnotnull")
         if name in ("isnull", "isnotnull"):
             formula = self._is_null(self.analyser.value(node.children[0]))
             return formula if name == "isnull" else negate(formula)

@@ -24,6 +24,7 @@ from pipelines.errors import (
     TableError,
 )
 from pipelines.lake.runs import batches
+from pipelines.settings.model import ENGINES
 from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
 from pipelines.writing.direct import layout_of
@@ -499,3 +500,23 @@ def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspa
         expected = {row["id"] for row in spark.sql(f"SELECT id FROM {source} WHERE {condition}").collect()}
         found = {row["id"] for row in tagged.filter(functions.array_contains("rule_ids", rule)).collect()}
         assert found == expected, rule
+
+
+def test_every_engine_tags_alike(spark, new_workspace, add_rules) -> None:
+    streams = {f"s_{name}": STREAM | {"engine": name} for name in ENGINES}
+    workspace = new_workspace(streams)
+    source = workspace.configuration.streams["s_auto"].source
+    source_rows(spark, 0, 3_000).write.format("delta").save(source)
+    texts = [text for _, _, text in RULES] + [f"x BETWEEN {low} AND {low + 6} AND id > {low}" for low in range(90)]
+    add_rules(
+        workspace, *((f"{scope}-{number:03}", scope, text) for scope in streams for number, text in enumerate(texts))
+    )
+    compiled = {each.scope: each.engine for each in compile_scopes(workspace)}
+    assert compiled == {f"s_{name}": "hybrid" if name == "auto" else name for name in ENGINES}
+    tagged = {}
+    for scope in streams:
+        assert tag_stream(workspace, scope).rows == 3_000
+        rows = workspace.lake.arrow(f"{scope}_tagged", ["id", "x", "t", "rule_ids"]).sort_by("t").to_pylist()
+        tagged[scope] = [(row["id"], row["x"], [rule[-3:] for rule in row["rule_ids"]]) for row in rows]
+    assert all(rows == tagged["s_scan"] for rows in tagged.values())
+    assert sum(len(ids) for _, _, ids in tagged["s_scan"]) > 10_000

@@ -117,6 +117,11 @@ class SelectionConstructs:
         }
 
     @property
+    def counts(self) -> dict[str, int]:
+        """The p-attributes, and the query-result bitmaps of their regions."""
+        return {"attributes": len(self.attributes), "region_bitmaps": len(self._qrb)}
+
+    @property
     def attributes(self) -> np.ndarray:
         """The p-attributes [.] int32, ascending: those that a conjunction uses."""
         return np.flatnonzero(self._qub.any(axis=1)).astype(np.int32)

@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from rules_index.engines.paper import PaperEngine
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.engine import KernelEngine
 from rules_index.index.layout import Placement, scan_all
 
 if TYPE_CHECKING:
     from rules_index.engines.asc.constructs import SelectionConstructs
 
 
-class Asc(KernelEngine):
+class Asc(PaperEngine):
     """Every conjunction over the row bitmaps of a block."""
 
     name: ClassVar[str] = "asc"
+    structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"
 
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
         return scan_all(conjunctions)

@@ -113,6 +113,12 @@ class BETree:
         return to_arrays(self._store)
 
     @property
+    def counts(self) -> dict[str, int]:
+        """Its p-, c- and l-nodes: every c-node has one l-node."""
+        c_nodes, p_nodes = (len(self.arrays[name]) for name in ("c_nodes", "p_nodes"))
+        return {"p_nodes": p_nodes, "c_nodes": c_nodes, "l_nodes": c_nodes}
+
+    @property
     def parameters(self) -> Parameters:
         """What the tree was built with."""
         return parameters_of(self._store)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from rules_index.index.engine import WalkedEngine
+from rules_index.engines.paper import BoxEngine
 
 
-class Cei(WalkedEngine):
+class Cei(BoxEngine):
     """Conjunctions filed under the constructs of their narrowest interval."""
 
     name: ClassVar[str] = "cei"

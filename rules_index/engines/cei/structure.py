@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -45,8 +46,8 @@ class Parameters:
 class Cei:
     """Boxes in id lists, one per virtual construct of every attribute (`boxes.Structure`).
 
-    Boxes that bound no attribute hold every row and stand in no list. Searches share a tally: run them from one
-    thread at a time.
+    Boxes that bound no attribute hold every row and stand in no list. Searches share a tally, so that one waits for
+    the other.
     """
 
     def __init__(self, parameters: Parameters, boxes: BoxTable, layout: Layout, lists: IdLists) -> None:
@@ -55,6 +56,7 @@ class Cei:
         self._layout = layout
         self._lists = lists
         self._tally = np.zeros(0, np.int64)
+        self._tally_in_use = Lock()
         self._searches = 1
         terms, _ = self._filed_terms(boxes.live)
         self._filed = np.bincount(terms[:, 0], minlength=len(boxes.sizes))
@@ -116,6 +118,11 @@ class Cei:
             "ids": number[ids],
         }
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Its virtual constructs, and those whose id list has an entry."""
+        return {"constructs": len(self._lists.length), "id_lists": int(np.count_nonzero(self._lists.length))}
+
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Adds a box under a key that is not in use; `ValueError` where it is, or the box is not sound."""
         slot = self._boxes.add(key, attributes, low, high)
@@ -152,14 +159,15 @@ class Cei:
         if codes.shape[0] != len(sizes) or (codes < 0).any() or (codes >= sizes[:, None]).any():
             raise ValueError("codes are not one row per attribute, or not within its codes")
         slots = self._boxes.slots
-        if len(self._tally) < len(slots.keys):
-            self._tally, self._searches = np.zeros(len(slots.keys), np.int64), 1
         costs = np.zeros(len(COSTS), np.int64)
-        offsets, keys = search_rows(
-            codes, self.parameters.access == "every", self._layout, self._filed, self._lists.start,
-            self._lists.length, self._lists.pool, slots, self._everywhere, self._tally, self._searches, costs,
-        )  # fmt: skip
-        self._searches += codes.shape[1]
+        with self._tally_in_use:
+            if len(self._tally) < len(slots.keys):
+                self._tally, self._searches = np.zeros(len(slots.keys), np.int64), 1
+            offsets, keys = search_rows(
+                codes, self.parameters.access == "every", self._layout, self._filed, self._lists.start,
+                self._lists.length, self._lists.pool, slots, self._everywhere, self._tally, self._searches, costs,
+            )  # fmt: skip
+            self._searches += codes.shape[1]
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:

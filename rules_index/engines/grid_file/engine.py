@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rules_index.index.engine import WalkedEngine
+from rules_index.engines.paper import BoxEngine
 
 
-class GridFile(WalkedEngine):
+class GridFile(BoxEngine):
     """Conjunctions as points in a multilevel grid file."""
 
     name: ClassVar[str] = "grid_file"

@@ -69,6 +69,12 @@ class GridFile(BoxTree):
         """The whole state: boxes, dimensions, pages and their halvings."""
         return {**self._saved(), "page_halvings": self._halvings[: int(self._nodes.header[USED])]}
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Its directory pages, and its data pages: the buckets."""
+        level = self._nodes.level
+        return {"directory_pages": int((level > 0).sum()), "buckets": int((level == 0).sum())}
+
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Adds a box under a key that is not in use; `ValueError` where it is."""
         slot = self._store.add(key, attributes, low, high)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from rules_index.index.engine import WalkedEngine
+from rules_index.engines.paper import BoxEngine
 
 
-class RTree(WalkedEngine):
+class RTree(BoxEngine):
     """Conjunctions in an R-tree."""
 
     name: ClassVar[str] = "r_tree"

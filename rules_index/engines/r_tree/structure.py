@@ -79,6 +79,12 @@ class RTree(BoxTree):
         parameters = np.array([self._min_entries, self._split == "r_star"], np.int64)
         return {**self._saved(), "parameters": parameters}
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """All nodes, and the leaves among them."""
+        level = self._nodes.level
+        return {"nodes": int((level != FREE).sum()), "leaves": int((level == 0).sum())}
+
     def insert(self, key: int, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
         """Adds a box under a key that is not in use; `ValueError` where it is."""
         self._insert_entry(self._store.add(key, attributes, low, high), 0)

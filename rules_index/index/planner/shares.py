@@ -5,6 +5,8 @@ Without a sample codes are taken to be half as if all were alike and half as oft
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
@@ -26,7 +28,8 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
         target=np.arange(len(conjunctions), dtype=np.int32),
         gate_start=np.zeros(1, np.int32),
     )
-    _, found = engine_class("asc").build(alone).match(sample)
+    hybrid: Any = engine_class("hybrid")  # by its name, since the engine itself asks the planner
+    _, found = hybrid.scanning(alone).match(sample)
     return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 

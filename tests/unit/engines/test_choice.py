@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.kinds import KINDS
-from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.build import build
+from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import Placement
 from rules_index.index.planner.access_plan import expected, sampled
 from rules_index.index.planner.costs import measured_costs
@@ -29,7 +29,7 @@ def test_rules_that_rows_satisfy_by_the_dozen_are_scanned() -> None:
     conjunctions = conjunctions_of([22] * 10, rules)
     engine, reason = build(conjunctions, "auto", codes)
     assert len(engine.match(codes)[1]) > 100 * ROWS
-    assert engine.name == "asc", reason
+    assert engine.structure_counts == {"scanned": 20_000, "hashed": 0, "sorted": 0}, reason
 
 
 def test_rules_of_values_that_few_rows_have_are_looked_up() -> None:
@@ -38,7 +38,7 @@ def test_rules_of_values_that_few_rows_have_are_looked_up() -> None:
     rules = [(number, {0: [(a, a)], 1: [(b, b)], 2: [(0, 3)]}) for number, (a, b) in enumerate(pairs)]
     codes = np.stack([draw.integers(0, 200, ROWS), draw.integers(0, 200, ROWS), draw.integers(0, 6, ROWS)])
     engine, reason = build(conjunctions_of([202, 202, 8], rules), "auto", codes.astype(np.int32))
-    assert engine.name == "be_tree" and "tables" in reason
+    assert engine.name == "hybrid" and engine.structure_counts["hashed"] == 5_000 and "tables" in reason
 
 
 def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() -> None:
@@ -69,7 +69,7 @@ def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
     rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(values)]
     count = len(rules)
     placement = Placement(np.zeros(count, np.int32), np.full(count, -1, np.int32), ((0, 1, 2, 3),), ())
-    arrays = BETree(conjunctions_of([102] * 4, rules), placement=placement).arrays
+    arrays = Hybrid(conjunctions_of([102] * 4, rules), placement=placement).arrays
     groups = np.diff(arrays["kernel_slot_start"])
     # at random, 20,000 in 65,536 slots leave nearly three quarters of these empty
     assert len(groups) == 1 << 16 and (groups > 0).mean() > 0.2 and groups.max() < 10
@@ -88,7 +88,7 @@ def test_a_table_of_large_attributes_behind_one_of_small_ones_finds_its_entries(
             codes[attribute, row] = code
     table = np.repeat(np.array([0, 1], np.int32), [900, 300])
     placement = Placement(table, np.full(1200, -1, np.int32), ((0, 1, 2), (3, 4)), ())
-    engine = BETree(c, placement=placement)
+    engine = Hybrid(c, placement=placement)
     assert engine.arrays["kernel_group_code_at"].min() < 0 < engine.arrays["kernel_key_bits"].min()
     found, expected_lists = engine.match(codes), build(c, "scan")[0].match(codes)
     assert all(np.array_equal(*each) for each in zip(found, expected_lists, strict=True))

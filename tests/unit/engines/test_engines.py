@@ -26,6 +26,7 @@ CASES = cases(60, "DELTATAG_ENGINE_CASES")
 """Rule sets, each compared as built and after every one of four changes."""
 ROWS = (0, 1, 63, 64, 65, 500, 4097)
 INDEXED = [name for name in ENGINES if name != "scan"]
+PAPERS = [name for name in INDEXED if name != "hybrid"]
 
 
 class Placed(Asc):
@@ -83,8 +84,8 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
                     rules = expected[1][expected[0][row] : expected[0][row + 1]]
                     assert np.array_equal(found, rules), (name, seed, history, row)
             history.append(change(draw, [scan, *engines.values()], conjunctions.gates))
-            for engine in engines.values():
-                engine.structure.check()
+            for name in PAPERS:
+                engines[name].structure.check()
             codes = draw.codes(70)
 
 
@@ -120,6 +121,7 @@ def test_events_are_answered_by_the_sets_of_rules() -> None:
         draw = Draw(seed, SIZES["few codes"])
         conjunctions = draw.conjunctions()
         tree = engine_class("be_tree").build(conjunctions)
+        others = {name: engine_class(name).build(conjunctions) for name in ("hybrid", "scan")}
         sizes, codes = conjunctions.sizes, draw.codes(20)
         for row in codes.T:
             found, cost = tree.search_event(event_of({a: [(code, code)] for a, code in enumerate(row.tolist())}))
@@ -132,6 +134,8 @@ def test_events_are_answered_by_the_sets_of_rules() -> None:
             ends = {int(a): np.unique(draw.random.integers(0, sizes[a], 4)).tolist() for a in named}
             offers = {a: list(zip(e[::2], e[1::2], strict=False)) or [(e[0], e[0])] for a, e in ends.items()}
             found, _ = tree.search_event(event_of(offers))
+            for other in ("hybrid", "scan"):
+                assert np.array_equal(others[other].search_event(event_of(offers))[0], found)
             codes_of = {a: {c for low, high in pairs for c in range(low, high + 1)} for a, pairs in offers.items()}
             assert found.tolist() == met_by(conjunctions, codes_of), (seed, offers)
     assert narrower > 10
@@ -202,7 +206,7 @@ def test_values_that_few_rules_name_are_looked_up() -> None:
         gate_start=np.zeros(1, np.int32),
     )
     engine, reason = build(conjunctions)
-    assert engine.name == "be_tree" and "50,000 are found by 1 tables" in reason
+    assert engine.name == "hybrid" and "50,000 are found in 1 hash tables" in reason
     random = np.random.default_rng(0)
     codes = np.stack([random.integers(0, accounts + 3, 9_000), random.integers(0, 5, 9_000)]).astype(np.int32)
     offsets, ordinals = engine.match(codes)

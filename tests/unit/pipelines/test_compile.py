@@ -59,6 +59,24 @@ def test_the_stored_index_is_compressed_and_has_no_copies_of_itself(workspace, a
         assert (data.compression, data.statistics) == ("ZSTD", None)
 
 
+def test_the_configured_engine_is_stored_and_another_can_be_tried(new_workspace, add_rules) -> None:
+    streams = {"s": {"source": "lake/source"}, "t": {"source": "lake/source", "engine": "r_tree"}}
+    workspace = new_workspace(streams, {"engine": "cei"}, spark=False)
+    pl.DataFrame({"x": [1, 2]}).write_delta(workspace.configuration.streams["s"].source)
+    add_rules(workspace, *((f"{scope}{i}", scope, f"x > {i} AND x < {i + 5}") for scope in "st" for i in range(20)))
+    assert [each.engine for each in compile_scopes(workspace)] == ["cei", "r_tree"]
+    stored = newest_index(workspace.lake, "s")
+    assert stored is not None and stored.engine == "cei" and stored.statistics["structure"]["constructs"] > 0
+    assert [each.state for each in compile_scopes(workspace)] == ["unchanged"] * 2
+    (tried,) = compile_scopes(workspace, ["s"], engine="be_tree")
+    assert (tried.state, tried.engine, tried.fingerprint) == ("compiled", "be_tree", stored.fingerprint)
+    found = newest_index(workspace.lake, "s")
+    assert found is not None and ri.loads(read_index(workspace.lake, found)).engine == "be_tree"
+    assert compile_is_due(workspace, "s") and not compile_is_due(workspace, "t")
+    assert [each.engine for each in compile_scopes(workspace)] == ["cei", "r_tree"]
+    assert not compile_is_due(workspace, "s")
+
+
 def test_rows_of_the_source_decide_the_engine(workspace, add_rules) -> None:
     rows = pl.DataFrame({"x": range(5_000), "s": ["a"] * 5_000, "p": [1, 2] * 2_500})
     rows = rows.with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))

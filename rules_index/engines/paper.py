@@ -1,0 +1,155 @@
+"""What the papers' engines share: a structure that is stored, searched row by row, and walked by the batch kernel."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pkgutil import resolve_name
+from threading import Lock
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from rules_index.index.boxes import Structure, Tree
+from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysError
+from rules_index.index.editable_conjunctions import Term, box_of, boxes_of
+from rules_index.index.engine import KernelEngine
+from rules_index.index.layout import Placement, scan_all
+
+_STORED = "structure_"
+
+
+class PaperEngine(KernelEngine):
+    """An engine with a paper's structure over keys that number the conjunctions as they came.
+
+    The structure is stored as arrays. A loaded index opens, and checks, them when it is first searched: matching
+    batches reads the kernel's arrays alone. Updates are for one thread at a time, searches for any number.
+    """
+
+    structure_class: ClassVar[str]
+    """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
+    parameters: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        conjunctions: Conjunctions,
+        kernel: dict[str, np.ndarray] | None = None,
+        sample: np.ndarray | None = None,
+        stored: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        """stored: the arrays of the structure over these conjunctions."""
+        super().__init__(conjunctions, kernel, sample)
+        self._stored = stored
+        self._structure: Any = None
+        self._opening = Lock()
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound. Those of the structure are checked when
+        it is opened."""
+        stored = {name[len(_STORED) :]: array for name, array in arrays.items() if name.startswith(_STORED)}
+        if not stored:
+            raise InvalidArraysError("structure")
+        engine = super().load(
+            {name: arrays[name] for name in arrays if not name.startswith(_STORED)}, attributes, rules
+        )
+        engine._stored = stored
+        return engine
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that is stored: the conjunctions, the kernel's arrays and the structure's."""
+        if self._stored is None:
+            conjunctions, keys = self._conjunctions.conjunctions()
+            unchanged = np.array_equal(keys, np.arange(len(keys)))
+            structure = self.structure if unchanged else self._build_structure(conjunctions)
+            self._stored = {name: array.view() for name, array in structure.arrays.items()}
+        return super().arrays | {_STORED + name: array for name, array in self._stored.items()}
+
+    @property
+    def structure(self) -> Any:
+        """The paper's structure; `InvalidArraysError` where its stored arrays are not sound."""
+        if self._structure is None:
+            with self._opening:
+                if self._structure is None:
+                    self._structure = self._opened()
+        return self._structure
+
+    def _opened(self) -> Any:
+        if self._stored is None:
+            return self._build_structure(self._conjunctions.conjunctions()[0])
+        return resolve_name(self.structure_class).load(self._stored, self._conjunctions.sizes)
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
+        the paper's terms."""
+        keys, counters = self.structure.search(codes)
+        self._require_known(keys)
+        held = keys[self._conjunctions.passes(keys, codes)]
+        if "matches" in counters:
+            counters = counters | {"matches": len(held)}
+        return np.unique(self._conjunctions.rules(held)), counters
+
+    def insert(self, rule: int, terms: Sequence[Term]) -> None:
+        """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""
+        structure = self.structure
+        key = self._conjunctions.insert(rule, terms)
+        self._insert_into(structure, key, terms)
+        self._changed()
+
+    def delete(self, rule: int) -> None:
+        """Takes out all conjunctions of a rule; `KeyError` where it has none."""
+        structure = self.structure
+        keys = self._conjunctions.delete(rule)
+        if not keys:
+            raise KeyError(rule)
+        for key in keys:
+            structure.delete(key)
+        self._changed()
+
+    def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
+        """Follows regions that new constants have split: per attribute, the old code c is now first[c] to last[c]."""
+        self.structure.renumber(sizes, first, last)
+        super().renumber(sizes, first, last)
+
+    @property
+    def structure_counts(self) -> dict[str, int]:
+        """Nodes, pages or lists of the structure, by kind."""
+        return {kind: int(count) for kind, count in self.structure.counts.items()}
+
+    def _require_known(self, keys: np.ndarray) -> None:
+        if not self._conjunctions.has(keys):
+            raise InvalidArraysError("structure: it names conjunctions that there are not")
+
+    def _changed(self) -> None:
+        super()._changed()
+        self._stored = None
+
+    @classmethod
+    @abstractmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Any:
+        """The paper's structure over conjunctions."""
+
+    @staticmethod
+    @abstractmethod
+    def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
+        """Adds a conjunction to the structure."""
+
+
+class BoxEngine(PaperEngine):
+    """An engine whose structure is a tree over boxes, which the batch kernel walks."""
+
+    @classmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
+        structure: type[Structure] = resolve_name(cls.structure_class)
+        return structure.build(boxes_of(conjunctions), **cls.parameters)
+
+    @staticmethod
+    def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
+        structure.insert(key, *box_of(terms))
+
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        place = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
+        place[keys] = np.arange(len(keys), dtype=np.int32)
+        tree = self.structure.tree()
+        return scan_all(conjunctions, Tree(tree.end, tree.test_start, tree.tests, tree.key_start, place[tree.keys]))

@@ -1,0 +1,59 @@
+"""Engine `hybrid`: each conjunction by the access path that is expected to cost least.
+
+A conjunction is *scanned* (row bitmaps of a block are intersected), *hashed* (found in a table of the codes that it
+asks of some attributes), or *sorted* (met in the run of a sorted attribute that it covers). The planner chooses by the
+kernel's measured costs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.engine import KernelEngine
+from rules_index.index.layout import Placement, scan_all
+from rules_index.index.planner import plans
+
+
+class Hybrid(KernelEngine):
+    """Conjunctions scanned, in hash tables and in sorted runs."""
+
+    name: ClassVar[str] = "hybrid"
+
+    def __init__(
+        self,
+        conjunctions: Conjunctions,
+        kernel: dict[str, np.ndarray] | None = None,
+        sample: np.ndarray | None = None,
+        placement: Placement | None = None,
+    ) -> None:
+        """placement: of these conjunctions, where it is known already."""
+        super().__init__(conjunctions, kernel, sample)
+        self._placement = placement
+
+    @classmethod
+    def scanning(cls, conjunctions: Conjunctions) -> Self:
+        """Every conjunction scanned, for a few batches that a plan would not pay for."""
+        return cls(conjunctions, placement=scan_all(conjunctions))
+
+    @property
+    def structure_counts(self) -> dict[str, int]:
+        """Conjunctions by their access path."""
+        placement = self._placement_of(self._conjunctions.conjunctions()[0])
+        hashed, run = int((placement.table >= 0).sum()), int((placement.slicing >= 0).sum())
+        return {"scanned": len(placement.table) - hashed - run, "hashed": hashed, "sorted": run}
+
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+        placement, self._placement = self._placement_of(conjunctions), None
+        return placement
+
+    def _placement_of(self, conjunctions: Conjunctions) -> Placement:
+        if self._placement is None:
+            self._placement = plans(conjunctions, self._sample)[1].placement
+        return self._placement
+
+    def _changed(self) -> None:
+        super()._changed()
+        self._placement = None
