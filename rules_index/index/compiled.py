@@ -18,6 +18,7 @@ from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.engine import Engine
 from rules_index.index.inputs import as_table
+from rules_index.index.single_rows import row_as_table
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -85,6 +86,18 @@ class CompiledRules:
                 "match fewer rows at a time."
             )
         return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), self._ids_of(ordinals))
+
+    def match_one(self, row: Mapping[str, Any]) -> list[RuleId]:
+        """The ids of the rules that one row satisfies, ascending; from any number of threads.
+
+        row: values by column, in Python's types; derived columns by name. A naive datetime of a TIMESTAMP is local to
+        `time_zone`. The index's own structure is searched: no batch is built. Raises `SchemaError` for a column that
+        is missing or a value that its type does not have. `errors` stays as it is.
+        """
+        codes, _ = self.codes(row_as_table(row, self.inputs, self.time_zone))
+        rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+        found: list[RuleId] = self._ids_of(rules).to_pylist()
+        return found
 
     def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
         """Like `match`, as offsets [rows + 1] int64, rule ordinals [hits] int32 and the errors by rule id."""

@@ -1,0 +1,74 @@
+"""One row of Python values as the table of one row that an index reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.errors import SchemaError
+from rules_index.index.inputs import path_parts
+from rules_index.language.typed import Leaf
+from rules_index.names import column_key, field_key, spelled
+
+
+def row_as_table(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> pa.Table:
+    """A table of one row with a column for each of the leaves; `SchemaError` for what is missing or of another type."""
+    columns = [_column(row, leaf, time_zone) for leaf in inputs]
+    if not columns:
+        return pa.table({"": pa.nulls(1)})
+    return pa.Table.from_arrays(columns, names=[leaf.name for leaf in inputs])
+
+
+def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> pa.Array:
+    value = _value(row, leaf)
+    kind = leaf.type
+    if leaf.text is not None and pa.types.is_boolean(kind) and isinstance(value, (int, np.integer)):
+        # a truth code of its own type, unless it is a bool
+        kind = kind if isinstance(value, bool) else pa.int8()
+    if isinstance(value, datetime) and pa.types.is_timestamp(kind):
+        value = _moment(value, kind.tz is not None, leaf, time_zone)
+    is_truncated = isinstance(value, (float, np.floating)) and pa.types.is_integer(kind)  # Arrow would truncate it
+    if is_truncated or (isinstance(value, bool) and not pa.types.is_boolean(kind)):
+        raise _unfit(leaf, value)
+    try:
+        return pa.array([value], kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise _unfit(leaf, value) from None
+
+
+def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> datetime:
+    if has_zone:
+        return value if value.tzinfo is not None else value.replace(tzinfo=ZoneInfo(time_zone))
+    if value.tzinfo is not None:
+        raise SchemaError(f"The row's {leaf.name} has a time zone, and the column, {leaf.type}, has none.")
+    return value
+
+
+def _value(row: Mapping[str, Any], leaf: Leaf) -> Any:
+    if leaf.name in row:
+        return row[leaf.name]
+    column, *fields = path_parts(leaf.name)
+    name = spelled([*row], column, column_key)
+    if name is None:
+        what = f"the derived column {leaf.name} ({leaf.text})" if leaf.text else f"the column {leaf.name}"
+        raise SchemaError(f"The row lacks {what}, {leaf.type}, which the rules read.")
+    value = row[name]
+    for part in fields:
+        if value is None:
+            return None
+        field = spelled([*value], part, field_key) if isinstance(value, Mapping) else None
+        if field is None:
+            raise SchemaError(f"The row's {column} has no field {part}; the rules read {leaf.name}.")
+        value = value[field]
+    return value
+
+
+def _unfit(leaf: Leaf, value: Any) -> SchemaError:
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:60]}..."
+    return SchemaError(f"The row's {leaf.name} is {shown}; the rules were compiled for {leaf.type}.")
