@@ -91,6 +91,8 @@ def parser() -> argparse.ArgumentParser:
 
     _verb(verbs, "status", "where each stream and join stands", "deltatag status --json")
 
+    _rules_verbs(verbs)
+
     report = _verb(
         verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
     )
@@ -101,6 +103,33 @@ def parser() -> argparse.ArgumentParser:
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
     demo.add_argument("--force", action="store_true", help="make it anew even if it was edited since")
     return top
+
+
+def _rules_verbs(verbs: Any) -> None:
+    about = "rules in files, and in the table's history"
+    rules = verbs.add_parser("rules", help=about, description=f"rules: {about}", allow_abbrev=False)
+    actions = rules.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    load = _verb(
+        actions,
+        "import",
+        "rules of a file -> the table rules, in one commit",
+        "deltatag rules import rules.yaml --dry-run",
+    )
+    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
+    load.add_argument("--scope", help="the stream or join of rules for which the file names none")
+    load.add_argument("--replace", action="store_true", help="remove the scope's rules that the file has not")
+    load.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
+
+    save = _verb(actions, "export", "the table rules -> a file", "deltatag rules export rules.yaml --scope flights")
+    save.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
+    save.add_argument("--scope", help="only the rules of this stream or join")
+
+    past = _verb(actions, "history", "what became of a rule, and what it matched", "deltatag rules history late")
+    past.add_argument("rule", metavar="RULE", help="its id")
+
+    diff = _verb(actions, "diff", "what differs between two versions of the rules", "deltatag rules diff 3 7")
+    diff.add_argument("versions", metavar="VERSION", nargs=2, type=_version, help="of the table rules")
 
 
 def _verb(verbs: Any, name: str, text: str, example: str, *, json: bool = True) -> argparse.ArgumentParser:
@@ -124,6 +153,13 @@ def _count(text: str) -> int:
     """A number of at least one."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
+def _version(text: str) -> int:
+    """A version of a table."""
+    if not text.isdecimal() or len(text) > 18:
+        raise argparse.ArgumentTypeError(f"{text!r} is no version of a table")
     return int(text)
 
 

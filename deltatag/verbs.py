@@ -313,6 +313,14 @@ def status_verb(args: Namespace) -> int:
     return FAILED if any(one.problem for one in standing) else DONE
 
 
+def rules_verb(args: Namespace) -> int:
+    """Rules from files and into files, and what became of them."""
+    from deltatag import rules
+
+    with _workspace(args) as workspace:
+        return rules.ACTIONS[args.action](workspace, args)
+
+
 def report_verb(args: Namespace) -> int:
     """Write a page for each scope."""
     from pipelines.report import report_scopes

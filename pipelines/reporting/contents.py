@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from pipelines.authoring.versions import rules_of
 from pipelines.lake.index_store import newest_index
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
 from pipelines.lake.tables import tagged_table
@@ -26,7 +27,6 @@ MOST_TOGETHER = 24
 MOST_RUNS = 60
 _MOST_TEXTS = 1_000
 _TEXT = 2_000
-_OPTIONAL = ("enabled", "valid_from", "valid_to", "priority", "labels", "owner", "description")
 
 
 def contents(workspace: Workspace, name: str) -> dict[str, Any]:
@@ -114,10 +114,7 @@ def _counted(
 
 def _rules(workspace: Workspace, name: str) -> pl.DataFrame:
     """The scope's rows of `rules`, disabled ones included, with every column that a rule may have."""
-    frame = pl.DataFrame(pl.from_arrow(workspace.lake.arrow("rules", filters=[("scope", "=", name)])))
-    frame = frame.rename({column: column.lower() for column in frame.columns})
-    missing = [pl.lit(None).alias(column) for column in _OPTIONAL if column not in frame.columns]
-    return frame.with_columns(missing)
+    return rules_of(workspace.lake, workspace.lake.delta("rules")).filter(pl.col("scope") == name)
 
 
 def _shown(rules: pl.DataFrame, counted: Counted | None, found: set[str]) -> list[dict[str, Any]]:
@@ -133,7 +130,6 @@ def _rule(
     rule: Mapping[str, Any], counted: Counted | None, errors: Mapping[str, int], zone: ZoneInfo
 ) -> dict[str, Any]:
     rule_id = rule["rule_id"]
-    labels = {each["key"]: each["value"] for each in rule["labels"] or ()}
     return {
         "id": str(rule_id),
         "expression": _cut(rule["expression"] or ""),
@@ -141,7 +137,7 @@ def _rule(
         "owner": rule["owner"] or "",
         "description": _cut(rule["description"] or ""),
         "priority": rule["priority"],
-        "labels": labels,
+        "labels": rule["labels"] or {},
         "valid_from": _local(rule["valid_from"], zone),
         "valid_to": _local(rule["valid_to"], zone),
         "matches": counted.matches.get(rule_id, 0) if counted else 0,
@@ -151,8 +147,8 @@ def _rule(
 
 
 def _rejects(workspace: Workspace, name: str) -> list[dict[str, Any]]:
-    rows = workspace.lake.arrow("rule_rejects", ["rule_id", "error", "message", "position"], [("scope", "=", name)])
-    return rows.to_pylist()
+    rows = workspace.lake.arrow("rule_rejects", ["scope", "rule_id", "error", "message", "position"]).to_pylist()
+    return [row for row in rows if row["scope"] == name]
 
 
 def _run(run: MicroBatch, zone: ZoneInfo) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from pipelines.authoring.versions import Changes, changes_between, rules_of
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import Lake
 
 MOST_EDITS = 20
 _MOST_LISTED = 10
-_COMPARED = ("expression", "enabled", "valid_from", "valid_to", "priority", "owner")
 
 
 def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
@@ -29,29 +29,19 @@ def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
         except PipelineError:
             break
         if older is not None or newer["version"] == 0:
-            edits.append(_edit(newer, before, after, zone))
+            edits.append(_edit(newer, changes_between(before, after), zone))
         after = before
     return edits[:MOST_EDITS]
 
 
 def _rules(lake: Lake, scope: str, version: int) -> pl.DataFrame:
-    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", filters=[("scope", "=", scope)], version=version)))
-    frame = frame.rename({column: column.lower() for column in frame.columns})
-    missing = [pl.lit(None).alias(column) for column in _COMPARED if column not in frame.columns]
-    return frame.with_columns(missing).select("rule_id", *_COMPARED).unique("rule_id", keep="first")
+    return rules_of(lake, lake.delta("rules", version)).filter(pl.col("scope") == scope)
 
 
-def _edit(commit: dict[str, Any], before: pl.DataFrame, after: pl.DataFrame, zone: ZoneInfo) -> dict[str, Any]:
-    both = after.join(before, on="rule_id", suffix="_before", nulls_equal=True)
-    differs = pl.any_horizontal(
-        pl.col(column).cast(pl.String).ne_missing(pl.col(f"{column}_before").cast(pl.String)) for column in _COMPARED
-    )
-    changed = both.filter(differs).sort("rule_id")
-    added = after.join(before, on="rule_id", how="anti", nulls_equal=True).sort("rule_id")
-    removed = before.join(after, on="rule_id", how="anti", nulls_equal=True).sort("rule_id")
+def _edit(commit: dict[str, Any], found: Changes, zone: ZoneInfo) -> dict[str, Any]:
     listed = [
-        {"rule_id": str(row["rule_id"]), "kind": kind, **_texts(kind, row)}
-        for kind, frame in (("changed", changed), ("added", added), ("removed", removed))
+        {"rule_id": str(row["rule_id"]), "kind": kind, **_texts(found, kind, row)}
+        for kind, frame in (("changed", found.changed), ("added", found.added), ("removed", found.removed))
         for row in frame.head(_MOST_LISTED).to_dicts()
     ]
     at = datetime.fromtimestamp(commit["timestamp"] / 1_000, UTC).astimezone(zone)
@@ -60,19 +50,19 @@ def _edit(commit: dict[str, Any], before: pl.DataFrame, after: pl.DataFrame, zon
         "at": at.strftime("%Y-%m-%d %H:%M"),
         "operation": commit.get("operation") or "",
         "user": commit.get("userName") or "",
-        "added": added.height,
-        "removed": removed.height,
-        "changed": changed.height,
+        "added": found.added.height,
+        "removed": found.removed.height,
+        "changed": found.changed.height,
         "rules": listed,
     }
 
 
-def _texts(kind: str, row: dict[str, Any]) -> dict[str, str]:
+def _texts(found: Changes, kind: str, row: dict[str, Any]) -> dict[str, str]:
     """The expression, or where it changed, both; what else changed is named."""
     now = (row["expression"] or "")[:500]
     if kind != "changed":
         return {"expression": now}
     was = (row["expression_before"] or "")[:500]
-    others = [name for name in _COMPARED[1:] if str(row[name]) != str(row[f"{name}_before"])]
+    others = [name for name in found.differing(row) if name != "expression"]
     told = "; ".join(f"{name}: {row[f'{name}_before']} → {row[name]}" for name in others)
     return {"expression": now, "before": was if was != now else "", "others": told}

@@ -108,7 +108,8 @@ def test_few_rows(workspace, times: list[Any]) -> None:
 
 def test_the_page_of_a_stream(workspace, add_rules, tmp_path: Path) -> None:
     add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("hostile<b>", "s", HOSTILE), ("c", "s", "y = 1"))
-    add_rules(workspace, ("late", "s", "x > 9"), ("d", "elsewhere", "x = 1"))
+    labelled = {"rule_id": "late", "scope": "s", "expression": "x > 9", "labels": [("team", "fraud")], "owner": "me"}
+    add_rules(workspace, labelled, ("d", "elsewhere", "x = 1"))
     write_tagged(
         workspace,
         [datetime(2024, 1, day, tzinfo=UTC) for day in (1, 2, 3)],
@@ -124,6 +125,7 @@ def test_the_page_of_a_stream(workspace, add_rules, tmp_path: Path) -> None:
     assert not re.search(r"(?:src|href)=.?http|@import|url\(", text)
     found = data_of(text)
     rules = {each["id"]: each for each in found["rules"]}
+    assert (rules["late"]["labels"], rules["late"]["owner"]) == ({"team": "fraud"}, "me")
     assert rules["hostile<b>"]["expression"] == HOSTILE
     assert {name: rule["matches"] for name, rule in rules.items()} == {
         "a": 2,

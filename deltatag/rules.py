@@ -1,0 +1,133 @@
+"""The actions of the verb rules: import, export, history and diff."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+DONE, FAILED = 0, 1
+_LISTED = 20
+
+
+def import_action(workspace: Workspace, args: Namespace) -> int:
+    """Bring the rules of a file into the table."""
+    from pipelines.authoring.exchange import import_rules
+
+    found = import_rules(workspace, Path(args.file), args.scope, args.replace, args.dry_run)
+    _clear(workspace)
+    kinds = ("added", "changed", "removed", "rejected")
+    if args.json:
+        told: dict[str, Any] = {kind: list(getattr(found, kind)) for kind in kinds}
+        print_json(told | {"unchanged": found.unchanged, "version": found.version, "dry_run": args.dry_run})
+        return FAILED if found.rejected else DONE
+    for kind in kinds[:3]:
+        ids = getattr(found, kind)
+        more = f", and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
+        print(f"{kind}: {len(ids):,}" + (f" ({', '.join(map(str, ids[:_LISTED]))}{more})" if ids else ""))
+    print(f"unchanged: {found.unchanged:,}")
+    for reject in found.rejected:
+        place = f" at {reject['position']}" if reject["position"] is not None else ""
+        text = f"{reject['error']}{place}: {reject['message']}"
+        print(f"deltatag: {reject['rule_id']} is rejected and not written: {paragraph(text)}", file=sys.stderr)
+    if found.version is not None:
+        print(f"Written as version {found.version} of the rules.")
+    else:
+        print("Nothing was written: this is a dry run." if args.dry_run else "Nothing was written: nothing differs.")
+    return FAILED if found.rejected else DONE
+
+
+def export_action(workspace: Workspace, args: Namespace) -> int:
+    """Write the rules into a file."""
+    from pipelines.authoring.exchange import export_rules
+
+    count = export_rules(workspace, Path(args.file), args.scope)
+    _clear(workspace)
+    if args.json:
+        print_json({"file": args.file, "rules": count})
+    else:
+        print(f"{args.file}: {counted(count, 'rule')}")
+    return DONE
+
+
+def history_action(workspace: Workspace, args: Namespace) -> int:
+    """Tell what became of a rule."""
+    from pipelines.authoring.versions import history
+
+    found = history(workspace, args.rule)
+    _clear(workspace)
+    zone = ZoneInfo(workspace.configuration.rules.time_zone)
+    if args.json:
+        print_json(jsonable(found))
+        return DONE
+    names = ["version", "at", "operation", "user", "enabled", "matches", "expression"]
+    rows = [
+        [
+            each["version"],
+            each["at"].astimezone(zone).strftime("%Y-%m-%d %H:%M %Z"),
+            each["operation"] or "-",
+            each["user"] or "-",
+            "-" if each["expression"] is None else str(each["enabled"] is not False).lower(),
+            each["matches"],
+            "(removed)" if each["expression"] is None else each["expression"],
+        ]
+        for each in found
+    ]
+    print_table(names, rows)
+    return DONE
+
+
+def diff_action(workspace: Workspace, args: Namespace) -> int:
+    """Tell what differs between two versions of the rules."""
+    from pipelines.authoring.versions import COLUMNS, diff
+
+    found = diff(workspace, *args.versions)
+    _clear(workspace)
+    changed = [
+        {
+            "rule_id": row["rule_id"],
+            "before": {name: row[f"{name}_before"] for name in found.differing(row)},
+            "after": {name: row[name] for name in found.differing(row)},
+        }
+        for row in found.changed.to_dicts()
+    ]
+    if args.json:
+        whole = {name: found_of.select(COLUMNS).to_dicts() for name, found_of in _both(found)}
+        print_json(jsonable({"added": whole["added"], "changed": changed, "removed": whole["removed"]}))
+        return DONE
+    for row in found.added.to_dicts():
+        print(f"+ {row['rule_id']}: {paragraph(row['expression'] or '')}")
+    for row in found.removed.to_dicts():
+        print(f"- {row['rule_id']}: {paragraph(row['expression'] or '')}")
+    for each in changed:
+        for name, value in each["after"].items():
+            print(f"~ {each['rule_id']}: {name}: {paragraph(str(each['before'][name]))} -> {paragraph(str(value))}")
+    print(f"{len(found.added):,} added, {len(changed):,} changed, {len(found.removed):,} removed")
+    return DONE
+
+
+def _both(found: Any) -> list[tuple[str, Any]]:
+    return [("added", found.added), ("removed", found.removed)]
+
+
+def _clear(workspace: Workspace) -> None:
+    """Takes the line of progress away before results are printed."""
+    clear = getattr(workspace.progress, "clear", None)
+    if clear is not None:
+        clear()
+
+
+ACTIONS: Mapping[str, Callable[[Any, Namespace], int]] = {
+    "import": import_action,
+    "export": export_action,
+    "history": history_action,
+    "diff": diff_action,
+}

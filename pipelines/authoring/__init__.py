@@ -1,0 +1,1 @@
+"""Rules outside their table: in files, and in the table's history."""

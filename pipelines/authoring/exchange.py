@@ -1,0 +1,231 @@
+"""Rules from files into the table and back: what would change is known before one commit changes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.analyse import spark_analyser
+from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
+from pipelines.authoring.versions import COLUMNS, as_text, names_of, rules_of
+from pipelines.errors import TableError
+from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.tables import RULES
+from pipelines.rule_set import RULE_COLUMNS
+from pipelines.scopes import scope_of, scopes_of
+from pipelines.workspace import Workspace
+
+_ATTEMPTS = 5
+_REMOVED = "__removed"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportResult:
+    """Rules by id that were added, changed and removed, or would be; `rejected` are not written, and why.
+
+    version: of `rules` after the import; None where nothing was written.
+    """
+
+    added: tuple[str | int, ...] = ()
+    changed: tuple[str | int, ...] = ()
+    removed: tuple[str | int, ...] = ()
+    rejected: tuple[dict[str, Any], ...] = ()
+    unchanged: int = 0
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What an import does to one version of the table."""
+
+    written: pl.DataFrame
+    removed: pl.DataFrame
+    result: ImportResult = field(default_factory=ImportResult)
+
+
+def import_rules(
+    workspace: Workspace, file: Path, scope: str | None = None, replace: bool = False, dry_run: bool = False
+) -> ImportResult:
+    """Brings the rules of a file into the table, in one commit; a rule that does not compile is left out and told.
+
+    scope: of rules for which the file names none. replace: removes the rules of the file's scopes, or of `scope`, that
+    the file has not. Columns that the file has not stay as they are. An edit by somebody else meanwhile is neither lost
+    nor undone unseen: the plan is made anew. Spark is started only where it must be asked about a rule.
+    """
+    lake = workspace.lake
+    zone = ZoneInfo(workspace.configuration.rules.time_zone)
+    given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone), scope)
+    checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
+    for attempt in range(_ATTEMPTS):
+        table = lake.delta("rules")
+        plan = _plan(workspace, table, given, scope, replace, checked)
+        if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
+            return plan.result
+        version = _commit(lake, table, plan, last=attempt == _ATTEMPTS - 1)
+        if version is not None:
+            found = plan.result
+            return ImportResult(found.added, found.changed, found.removed, found.rejected, found.unchanged, version)
+        time.sleep(0.1 * (attempt + 1))
+    raise TableError("The table rules is edited by others all the time; try again.")
+
+
+def export_rules(workspace: Workspace, file: Path, scope: str | None = None) -> int:
+    """Writes the rules, or those of one scope, into a file; how many they are."""
+    if scope is not None:
+        scope_of(workspace, scope)
+    rules = rules_of(workspace.lake, workspace.lake.delta("rules"))
+    rules = rules.filter(pl.col("scope") == scope) if scope is not None else rules
+    rules = rules.sort("scope", "rule_id", nulls_last=True)
+    schema = arrow_schema(RULES, workspace.lake.rule_id_type())
+    write_rules_file(file, rules.select(COLUMNS).to_arrow().cast(pa.schema([schema.field(name) for name in COLUMNS])))
+    return rules.height
+
+
+def _with_scopes(workspace: Workspace, file: Path, given: pl.DataFrame, scope: str | None) -> pl.DataFrame:
+    if scope is not None:
+        scope_of(workspace, scope)
+    if "scope" not in given.columns and given.height:
+        if scope is None:
+            raise RuleFileError(f"{file} names no scope; give the scope of its rules with --scope.")
+        given = given.with_columns(pl.lit(scope).alias("scope"))
+    for name in ("rule_id", "expression"):
+        if given.height and name not in given.columns:
+            raise RuleFileError(f"{file} has no column {name}, which every rule needs.")
+    if not given.height:
+        schema = arrow_schema(RULES, workspace.lake.rule_id_type())
+        return pl.DataFrame(pl.from_arrow(schema.empty_table()))
+    given = given.with_columns(pl.col("scope").fill_null(scope)) if scope is not None else given
+    for name in ("rule_id", "scope", "expression"):
+        place = given[name].is_null().arg_max() if given[name].null_count() else None
+        if place is not None:
+            raise RuleFileError(f"{file}, rule {place + 1}: it has no {name}, which every rule needs.")
+    others = given.filter(pl.col("scope") != scope)["scope"].to_list() if scope is not None else []
+    if others:
+        raise RuleFileError(f"{file} has rules of {others[0]}, and --scope says {scope}; leave out --scope.")
+    twice = given["rule_id"].filter(given["rule_id"].is_duplicated())
+    if len(twice):
+        raise RuleFileError(f"{file} has the id {twice[0]} twice; every rule needs its own.")
+    return given
+
+
+def _plan(
+    workspace: Workspace,
+    table: Any,
+    given: pl.DataFrame,
+    scope: str | None,
+    replace: bool,
+    checked: dict[tuple[str, Any, str], dict[str, Any] | None],
+) -> _Plan:
+    """What the import adds, changes and removes in this version of the table."""
+    stored = rules_of(workspace.lake, table)
+    columns = [name for name in given.columns if name != "rule_id"]
+    merged = given.join(stored, on="rule_id", how="left", suffix="_stored", maintain_order="left")
+    known = given.join(stored.unique("rule_id"), on="rule_id", how="semi")["rule_id"]
+    is_known = pl.col("rule_id").is_in(known.implode())
+    differs = pl.any_horizontal(as_text(name).ne_missing(as_text(f"{name}_stored")) for name in columns)
+    merged = merged.unique("rule_id", keep="any", maintain_order=True).with_columns(
+        is_known.alias("__known"), (~is_known | differs).alias("__differs")
+    )
+    others = [name for name in COLUMNS if name not in given.columns]
+    edited = merged.filter("__differs").select("rule_id", *columns, *others, "__known")
+    repeated = stored.filter(pl.col("rule_id").is_duplicated())["rule_id"].unique()
+    rejected = _rejected(workspace, edited, set(repeated), checked)
+    refused = [each["rule_id"] for each in rejected]
+    written = edited.filter(~pl.col("rule_id").is_in(refused))
+    scopes = {scope} if scope is not None else set(given["scope"].to_list())
+    gone = stored.filter(pl.col("scope").is_in(list(scopes))).join(given, on="rule_id", how="anti")
+    removed = (gone if replace else gone.clear()).unique("rule_id", maintain_order=True)
+    result = ImportResult(
+        tuple(written.filter(~pl.col("__known"))["rule_id"].sort().to_list()),
+        tuple(written.filter("__known")["rule_id"].sort().to_list()),
+        tuple(removed["rule_id"].sort().to_list()),
+        tuple(rejected),
+        merged.height - edited.height,
+    )
+    return _Plan(written.select(COLUMNS), removed.select(COLUMNS), result)
+
+
+def _rejected(
+    workspace: Workspace,
+    edited: pl.DataFrame,
+    repeated: set[Any],
+    checked: dict[tuple[str, Any, str], dict[str, Any] | None],
+) -> list[dict[str, Any]]:
+    """The edited rules that would not compile; what was asked for an earlier plan is not asked again."""
+    found = []
+    scopes = scopes_of(workspace)
+    for name, rules in edited.group_by("scope", maintain_order=True):
+        scope = str(name[0])
+        keys = [(scope, row[0], repr(row)) for row in rules.select(RULE_COLUMNS).iter_rows()]
+        new = rules.filter([key not in checked for key in keys])
+        answers = _compile_rejects(workspace, scope, new) if scope in scopes else _unknown(new, scope, scopes)
+        checked |= {key: None for key in keys if key not in checked} | {
+            key: answers[key[1]] for key in keys if key[1] in answers
+        }
+        found += [answer for key in keys if (answer := checked[key]) is not None]
+    for rule in edited.filter(pl.col("rule_id").is_in(list(repeated)))["rule_id"]:
+        message = f"Several rules of the table have the id {rule}; give each its own there first."
+        found.append({"rule_id": rule, "error": "DUPLICATE_ID", "message": message, "position": None})
+    return found
+
+
+def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> dict[Any, dict[str, Any]]:
+    if not rules.height:
+        return {}
+    scope = scope_of(workspace, name)
+    compiled = ri.compile_rules(
+        rules.filter(pl.col("enabled").fill_null(True)).select(RULE_COLUMNS).to_arrow(),
+        scope.columns(),
+        engine="scan",
+        event_time=scope.event_time,
+        time_zone=workspace.configuration.rules.time_zone,
+        analyse=spark_analyser(scope),
+    )
+    return {each["rule_id"]: each for each in compiled.rejects.to_pylist()}
+
+
+def _unknown(rules: pl.DataFrame, scope: str, scopes: Sequence[str]) -> dict[Any, dict[str, Any]]:
+    message = f"There is no stream or join named {scope}; the scopes are: {', '.join(sorted(scopes)) or 'none'}."
+    return {
+        rule: {"rule_id": rule, "error": "UNKNOWN_SCOPE", "message": message, "position": None}
+        for rule in rules["rule_id"]
+    }
+
+
+def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
+    """Writes the plan in one commit; the version, or None where another's edit came first."""
+    from deltalake import exceptions
+
+    schema = arrow_schema(RULES, lake.rule_id_type())
+    known = names_of(field.name for field in table.schema().fields)
+    names = [name for name in COLUMNS if name in known]
+    rows = pl.concat(
+        [
+            plan.written.with_columns(pl.lit(False).alias(_REMOVED)),
+            plan.removed.with_columns(pl.lit(True).alias(_REMOVED)),
+        ]
+    ).select(*names, _REMOVED)
+    fields = [schema.field(name).with_name(known[name]) for name in names]
+    source = rows.to_arrow().rename_columns([*(known[name] for name in names), _REMOVED])
+    source = source.cast(pa.schema([*fields, pa.field(_REMOVED, pa.bool_())]))
+    values = {f"`{known[name]}`": f"s.`{known[name]}`" for name in names}
+    try:
+        merge = table.merge(source, f"t.`{known['rule_id']}` = s.`{known['rule_id']}`", "s", "t")
+        merge = merge.when_matched_delete(f"s.{_REMOVED}")
+        merge = merge.when_matched_update(values, f"NOT s.{_REMOVED}")
+        merge.when_not_matched_insert(values, f"NOT s.{_REMOVED}").execute()
+    except exceptions.CommitFailedError as error:
+        if last:
+            raise TableError(f"The table rules could not be written: {first_line(error)}") from error
+        return None
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(f"The table rules at {lake.uri('rules')} could not be written: {first_line(error)}") from error
+    return int(table.version())

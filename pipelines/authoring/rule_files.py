@@ -1,0 +1,245 @@
+"""Rules in files: CSV, YAML and JSON lines, read into and written from one frame of the columns of `rules`.
+
+In CSV an empty cell is NULL, and labels are JSON. In YAML and JSON lines a rule is a mapping. Timestamps are ISO 8601;
+one without an offset is on the clocks of the configured zone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pyarrow as pa
+import yaml
+
+from pipelines.authoring.versions import COLUMNS
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import RULES
+
+MOST_BYTES = 1 << 30
+_TRUTHS = {"true": True, "false": False}
+
+
+class RuleFileError(PipelineError):
+    """A file of rules cannot be read; nothing was written."""
+
+
+def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
+    """The rules of a file, with those of the columns of `rules` that it has; `RuleFileError` names the rule at fault.
+
+    id_type: "string" or "bigint".
+    """
+    reader = _by_suffix(path, {".csv": _from_csv, ".yaml": _from_yaml, ".yml": _from_yaml, ".jsonl": _from_lines})
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise RuleFileError(f"{path} has more than {MOST_BYTES >> 20:,} MiB; split it.")
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise RuleFileError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise RuleFileError(f"{path} is not text in UTF-8; save it as UTF-8.") from None
+    rows = reader(path, text)
+    schema = arrow_schema(RULES, id_type)
+    present: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        for name in row:
+            if name not in present:
+                present[name] = _column(path, number, name)
+    names = list(dict.fromkeys(present.values()))
+    if len(names) < len(present) and any(len({present[n] for n in row}) < len(row) for row in rows):
+        raise RuleFileError(f"{path} gives a column twice: {', '.join(present)}.")
+    typed = [
+        {present[name]: _typed(path, number, present[name], value, schema, zone) for name, value in row.items()}
+        for number, row in enumerate(rows, 1)
+    ]
+    table = pa.Table.from_pylist(typed, pa.schema([schema.field(name) for name in names]))
+    return pl.DataFrame(pl.from_arrow(table))
+
+
+def write_rules_file(path: Path, rules: pa.Table) -> None:
+    """Writes rules with all their columns, ordered by scope and id; `RuleFileError` where the file cannot be."""
+    writer = _by_suffix(path, {".csv": _to_csv, ".yaml": _to_yaml, ".yml": _to_yaml, ".jsonl": _to_lines})
+    rows = [{name: _plain(value) for name, value in row.items()} for row in rules.to_pylist()]
+    written = path.with_name(f".{path.name}.part")
+    try:
+        written.write_text(writer(rows), encoding="utf-8")
+        written.replace(path)
+    except OSError as error:
+        raise RuleFileError(f"{path} cannot be written: {error.strerror}.") from None
+
+
+def _by_suffix(path: Path, known: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    try:
+        return known[path.suffix.lower()]
+    except KeyError:
+        raise RuleFileError(f"{path}: the name of a file of rules ends with .csv, .yaml, .yml or .jsonl.") from None
+
+
+def _column(path: Path, number: int, name: object) -> str:
+    found = str(name).strip().lower()
+    if found not in COLUMNS:
+        raise RuleFileError(f"{path}, rule {number}: there is no column {name!s:.60}; there are {', '.join(COLUMNS)}.")
+    return found
+
+
+def _typed(path: Path, number: int, name: str, value: Any, schema: pa.Schema, zone: ZoneInfo) -> Any:
+    """A value as its column has it, whether the file gave it as text or typed."""
+    kind = schema.field(name).type
+    try:
+        if value is None:
+            return None
+        if pa.types.is_string(kind):
+            return _text(value)
+        if pa.types.is_boolean(kind):
+            return value if isinstance(value, bool) else _TRUTHS[str(value).strip().lower()]
+        if pa.types.is_integer(kind):
+            whole = int(str(value).strip()) if not isinstance(value, (bool, float)) else _refuse()
+            return whole if -(1 << kind.bit_width - 1) <= whole < 1 << kind.bit_width - 1 else _refuse()
+        if pa.types.is_timestamp(kind):
+            moment = datetime.fromisoformat(str(value).strip())
+            return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+        labels = json.loads(value) if isinstance(value, str) else value
+        return [(_text(key), None if each is None else _text(each)) for key, each in labels.items()]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        wanted = {"labels": "a mapping of texts"}.get(name, str(kind))
+        raise RuleFileError(f"{path}, rule {number}: {name} is {value!r:.80}, and must be {wanted}.") from None
+
+
+def _refuse() -> int:
+    raise ValueError
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        raise TypeError
+    text = json.dumps(value) if isinstance(value, (bool, float)) else str(value)
+    text.encode()
+    return text
+
+
+def _plain(value: Any) -> Any:
+    """A value as files have it."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return dict(value) if isinstance(value, list) else value
+
+
+def _from_csv(path: Path, text: str) -> list[dict[str, Any]]:
+    if not text.strip():
+        return []
+    try:
+        frame = pl.read_csv(io.StringIO(text), infer_schema=False, truncate_ragged_lines=False)
+    except (pl.exceptions.PolarsError, ValueError) as error:
+        raise RuleFileError(f"{path} is no CSV with commas and a line of names: {str(error).splitlines()[0]}") from None
+    return frame.to_dicts()
+
+
+def _to_csv(rows: list[dict[str, Any]]) -> str:
+    flat = [row | {"labels": None if row["labels"] is None else json.dumps(row["labels"])} for row in rows]
+    texts = [{k: v if v is None or isinstance(v, str) else json.dumps(v) for k, v in row.items()} for row in flat]
+    frame = pl.DataFrame(texts, schema=dict.fromkeys(COLUMNS, pl.String), orient="row")
+    return frame.write_csv(quote_style="non_numeric")
+
+
+def _from_lines(path: Path, text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            rows.append(_mapping(path, len(rows) + 1, json.loads(line, object_pairs_hook=_unique)))
+        except (ValueError, RecursionError) as error:
+            raise RuleFileError(f"{path}, line {number} is no JSON: {error}.") from None
+    return rows
+
+
+def _to_lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which only true, false, null and nothing are no texts: `no`, 012 and 2026-01-01 stay as written."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in found if tag == "tag:yaml.org,2002:null"]
+        for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """As always, without aliases: a few lines of them stand for more than memory holds."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not allowed")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """As always; a name that is given twice is an error."""
+        names = [each.value for each, _ in node.value]
+        if len(set(map(str, names))) < len(names):
+            raise yaml.YAMLError(f"a name is given twice, line {node.start_mark.line + 1}")
+        return super().construct_mapping(node, deep)
+
+
+def _from_yaml(path: Path, text: str) -> list[dict[str, Any]]:
+    try:
+        found = yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise RuleFileError(f"{path}{where}, is no YAML of rules: {reason}.") from None
+    if isinstance(found, dict) and set(found) == {"rules"}:
+        found = found["rules"]
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise RuleFileError(f"{path}: a file of rules is a list of mappings, or one under the name `rules`.")
+    return [_mapping(path, number, each) for number, each in enumerate(found, 1)]
+
+
+def _to_yaml(rows: list[dict[str, Any]]) -> str:
+    listed = [{name: _quoted(value) for name, value in row.items() if value is not None} for row in rows]
+    text: str = yaml.dump(listed, Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=120)
+    return text
+
+
+class _Quoted(str):
+    """A text that YAML is to quote, whatever it looks like."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts in double quotes, so that every reader takes them for texts."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Never an alias, which reading refuses."""
+        return True
+
+
+_Dumper.add_representer(
+    _Quoted, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style='"')
+)
+
+
+def _quoted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {_quoted(key): _quoted(each) for key, each in value.items()}
+    return _Quoted(value) if isinstance(value, str) else value
+
+
+def _mapping(path: Path, number: int, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RuleFileError(f"{path}, rule {number}: a rule is a mapping of columns to values, not {value!r:.60}.")
+    return value

@@ -1,0 +1,165 @@
+"""Versions of the table `rules`: all columns of one, what differs between two, and what became of one rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from pipelines.errors import PipelineError, TableError
+from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.tables import RULES, tagged_table
+from pipelines.workspace import Workspace
+
+COLUMNS = tuple(column.name for column in RULES.columns)
+MOST_VERSIONS = 1_000
+"""Versions that a rule's history looks at, the newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Rules, each with all columns, by what became of them; `changed` has each column before, too: `NAME_before`."""
+
+    added: pl.DataFrame
+    changed: pl.DataFrame
+    removed: pl.DataFrame
+
+    def differing(self, row: Mapping[str, Any]) -> list[str]:
+        """The columns in which a row of `changed` differs."""
+        return [name for name in COLUMNS[1:] if _told(row[name]) != _told(row[f"{name}_before"])]
+
+
+def names_of(columns: Iterable[str]) -> dict[str, str]:
+    """A table's columns by their lower-case names."""
+    return {name.lower(): name for name in columns}
+
+
+def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
+    """The rows of a version of `rules`, with every column that a rule may have, NULL where the table has not it."""
+    from deltalake import exceptions
+
+    try:
+        frame = pl.DataFrame(pl.from_arrow(table.to_pyarrow_table()))
+    except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+        raise TableError(
+            f"Version {table.version()} of the table rules cannot be read: {first_line(error)}. VACUUM may have "
+            "removed its files."
+        ) from error
+    known = names_of(frame.columns)
+    frame = frame.select(pl.col(known[name]).alias(name) for name in COLUMNS if name in known)
+    schema = pl.DataFrame(pl.from_arrow(arrow_schema(RULES, lake.rule_id_type()).empty_table())).schema
+    missing = [pl.lit(None, schema[name]).alias(name) for name in COLUMNS if name not in known]
+    return frame.with_columns(missing).select(COLUMNS)
+
+
+def as_text(name: str) -> pl.Expr:
+    """A column as text, by which it is compared: Polars compares no maps."""
+    if name.removesuffix("_stored").removesuffix("_before") != "labels":
+        return pl.col(name).cast(pl.String)
+    return pl.col(name).map_elements(_told, pl.String)
+
+
+def changes_between(before: pl.DataFrame, after: pl.DataFrame) -> Changes:
+    """What differs between two versions of rules, by id; of an id that stands there several times, its first row."""
+    before, after = (each.unique("rule_id", keep="first", maintain_order=True) for each in (before, after))
+    both = after.join(before, on="rule_id", suffix="_before", nulls_equal=True)
+    differs = pl.any_horizontal(as_text(name).ne_missing(as_text(f"{name}_before")) for name in COLUMNS[1:])
+    return Changes(
+        after.join(before, on="rule_id", how="anti", nulls_equal=True).sort("rule_id"),
+        both.filter(differs).sort("rule_id"),
+        before.join(after, on="rule_id", how="anti", nulls_equal=True).sort("rule_id"),
+    )
+
+
+def diff(workspace: Workspace, first: int, second: int) -> Changes:
+    """What the edits from one version of `rules` to another changed; TableError where one is not to be had."""
+    lake = workspace.lake
+    before, after = (rules_of(lake, lake.delta("rules", version)) for version in (first, second))
+    return changes_between(before, after)
+
+
+def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
+    """What became of one rule, the newest first: version, time, operation and user of each edit, the rule's columns
+    after it (`expression` None where it was removed), and how many rows it matched as it stood then.
+
+    A version whose files VACUUM has removed ends the list. TableError where no version has the rule.
+    """
+    lake = workspace.lake
+    wanted: str | int = int(rule_id) if lake.rule_id_type() == "bigint" and _is_whole(rule_id) else rule_id
+    entries: list[dict[str, Any]] = []
+    newer: dict[str, Any] | None = None
+    for commit, row in _versions(lake, wanted):
+        if newer is not None and newer["row"] != row:
+            entries.append(newer)
+        newer = {"commit": commit, "row": row}
+    if newer is not None and newer["row"] is not None:
+        entries.append(newer)
+    if not entries:
+        raise TableError(f"No version of the table rules that is kept has a rule {rule_id}.")
+    matches = _matches(workspace, wanted, {each["row"]["scope"] for each in entries if each["row"]})
+    return _with_matches(entries, matches)
+
+
+def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each version's commit and the rule's row in it, None where there is none, the newest first."""
+    for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
+        try:
+            table = lake.delta("rules", commit["version"])
+            rows = rules_of(lake, table).filter(pl.col("rule_id") == rule_id).to_dicts()
+        except PipelineError:
+            return
+        yield commit, rows[0] if rows else None
+
+
+def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> list[dict[str, Any]]:
+    """The entries as they are told; a rule stands as an edit left it until the next one."""
+    told: list[dict[str, Any]] = []
+    until: float = float("inf")
+    for entry in entries:
+        commit, row = entry["commit"], entry["row"]
+        version = commit["version"]
+        counted = sum(count for tagged, count in matches.items() if version <= tagged < until)
+        columns = {name: row[name] if row is not None else None for name in COLUMNS[1:]}
+        told.append(
+            {
+                "version": version,
+                "at": datetime.fromtimestamp(commit["timestamp"] / 1_000, UTC),
+                "operation": commit.get("operation"),
+                "user": commit.get("userName"),
+                **columns,
+                "matches": counted if row is not None else 0,
+            }
+        )
+        until = version
+    return told
+
+
+def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> dict[int, int]:
+    """Rows that the rule matched, by the version of `rules` that tagged them."""
+    found: dict[int, int] = {}
+    for scope in sorted(scopes):
+        if not workspace.lake.exists(tagged_table(scope)):
+            continue
+        workspace.progress(f"counting the matches in {tagged_table(scope)}")
+        rows = workspace.lake.delta(tagged_table(scope)).to_pyarrow_dataset()
+        for batch in rows.to_batches(columns=["rule_ids", "rules_version"]):
+            frame = pl.DataFrame(pl.from_arrow(pa.Table.from_batches([batch])))
+            held = frame.filter(pl.col("rule_ids").list.contains(rule_id)).group_by("rules_version").len()
+            for version, count in held.iter_rows():
+                found[version] = found.get(version, 0) + count
+    return found
+
+
+def _told(value: Any) -> str:
+    """A value as it is compared; labels whatever their order."""
+    if value is None or isinstance(value, (str, int, bool, datetime)):
+        return str(value)
+    return repr(sorted(value.items()))
+
+
+def _is_whole(text: str) -> bool:
+    return text.lstrip("-").isdecimal() and len(text) < 20

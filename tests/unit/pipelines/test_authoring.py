@@ -1,0 +1,241 @@
+"""Rules in files and in time: round trips, what an import changes and refuses, histories and differences."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pytest
+
+from deltatag.__main__ import main
+from pipelines.authoring import exchange
+from pipelines.authoring.exchange import export_rules, import_rules
+from pipelines.authoring.rule_files import RuleFileError, read_rules_file
+from pipelines.authoring.versions import rules_of
+from pipelines.compile import compile_scopes
+from pipelines.errors import ConfigurationError
+
+STREAMS = {"s": {"source": "lake/source", "event_time": "t"}, "other": {"source": "lake/source"}}
+ODD = 'line\nbreak, "quotes" \' null NULL no 012 é \U0001f600 #: - {x} '
+RULES: list[dict[str, Any]] = [
+    {"rule_id": "a", "scope": "s", "expression": "x > 3", "labels": [("k", "v"), ("no", "12")], "priority": -3},
+    {"rule_id": ODD, "scope": "s", "expression": f"name = '{ODD.replace(chr(39), '')}'", "description": ODD},
+    {"rule_id": "null", "scope": "other", "expression": "x IS NULL", "enabled": False, "owner": "no"},
+    {"rule_id": "012", "scope": "other", "expression": "x = 12", "enabled": True, "labels": []},
+    {
+        "rule_id": "timed",
+        "scope": "s",
+        "expression": "TRUE",
+        "valid_from": datetime(1, 1, 1, tzinfo=UTC),
+        "valid_to": datetime(2024, 3, 31, 1, 0, 0, 1, tzinfo=UTC),
+    },
+]
+SUFFIXES = pytest.mark.parametrize("suffix", ["csv", "yaml", "yml", "jsonl"])
+
+
+@pytest.fixture(params=["string"])
+def workspace(request, new_workspace):
+    found = new_workspace(STREAMS, {"time_zone": "Europe/Berlin"}, spark=False, id_type=request.param)
+    rows = pl.DataFrame({"x": [1], "name": ["a"]}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    rows.write_delta(found.configuration.streams["s"].source)
+    return found
+
+
+def stored(workspace) -> list[dict[str, Any]]:
+    return rules_of(workspace.lake, workspace.lake.delta("rules")).sort("rule_id").to_dicts()
+
+
+def write(folder: Path, suffix: str, rows: list[dict[str, Any]]) -> Path:
+    """The rows as a person would write them."""
+    path = folder / f"rules.{suffix}"
+    if suffix == "csv":
+        pl.DataFrame(rows, infer_schema_length=None).write_csv(path)
+    elif suffix == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n\n" for row in rows))
+    else:
+        path.write_text("".join(f"- {json.dumps(row)}\n" for row in rows))
+    return path
+
+
+@SUFFIXES
+def test_what_is_exported_is_imported_as_it_was(workspace, add_rules, tmp_path: Path, suffix: str) -> None:
+    add_rules(workspace, *RULES)
+    before = stored(workspace)
+    path = tmp_path / f"rules.{suffix}"
+    assert export_rules(workspace, path) == len(RULES)
+    again = import_rules(workspace, path, replace=True)
+    assert (again.added, again.changed, again.removed, again.rejected) == ((), (), (), ())
+    assert (again.unchanged, again.version) == (len(RULES), None)
+    workspace.lake.delta("rules").delete()
+    found = import_rules(workspace, path)
+    assert (set(found.added), found.rejected) == ({rule["rule_id"] for rule in RULES}, ())
+    assert stored(workspace) == before
+
+
+@SUFFIXES
+def test_an_import_is_one_commit_of_what_differs(workspace, add_rules, tmp_path: Path, suffix: str) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"), ("c", "s", "x > 5"), ("o", "other", "x = 1"))
+    add_rules(workspace, {"rule_id": "d", "scope": "s", "expression": "x > 6", "owner": "me", "priority": 7})
+    version = workspace.lake.version("rules")
+    path = write(
+        tmp_path,
+        suffix,
+        [
+            {"rule_id": "a", "scope": "s", "expression": "x > 3"},
+            {"rule_id": "b", "scope": "s", "expression": "x > 40"},
+            {"rule_id": "d", "scope": "s", "expression": "x > 60"},
+            {"rule_id": "e", "scope": "s", "expression": "x IN (1, 2)"},
+            {"rule_id": "f", "scope": "s", "expression": "y > 1"},
+            {"rule_id": "g", "scope": "nowhere", "expression": "x > 1"},
+        ],
+    )
+    dry = import_rules(workspace, path, replace=True, dry_run=True)
+    assert (dry.added, dry.changed, dry.removed, dry.unchanged) == (("e",), ("b", "d"), ("c",), 1)
+    assert {(each["rule_id"], each["error"]) for each in dry.rejected} == {
+        ("f", "UNKNOWN_COLUMN"),
+        ("g", "UNKNOWN_SCOPE"),
+    }
+    assert workspace.lake.version("rules") == version
+    done = import_rules(workspace, path, replace=True)
+    assert done.version == workspace.lake.version("rules") == version + 1
+    texts = {each["rule_id"]: each["expression"] for each in stored(workspace)}
+    assert texts == {"a": "x > 3", "b": "x > 40", "d": "x > 60", "e": "x IN (1, 2)", "o": "x = 1"}
+    assert [(each.state, each.rules) for each in compile_scopes(workspace)] == [("compiled", 4), ("compiled", 1)]
+    (d,) = (each for each in stored(workspace) if each["rule_id"] == "d")
+    assert (d["owner"], d["priority"]) == ("me", 7), "columns that the file has not stay"
+
+
+def test_an_edit_of_somebody_else_is_not_lost(workspace, add_rules, tmp_path: Path, monkeypatch) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
+    path = write(tmp_path, "csv", [{"rule_id": "a", "scope": "s", "expression": "x > 30"}])
+    known, done = exchange._commit, []
+
+    def commit(lake: Any, *others: Any, **options: Any) -> Any:
+        if not done:
+            done.append(1)
+            lake.delta("rules").update({"expression": "'x > 300'"}, predicate="rule_id = 'a'")
+            add_rules(workspace, ("late", "s", "x > 9"))
+        return known(lake, *others, **options)
+
+    monkeypatch.setattr(exchange, "_commit", commit)
+    assert import_rules(workspace, path).changed == ("a",)
+    assert {each["rule_id"]: each["expression"] for each in stored(workspace)} == {
+        "a": "x > 30",
+        "b": "x > 4",
+        "late": "x > 9",
+    }
+
+
+@pytest.mark.parametrize("workspace", ["bigint"], indirect=True)
+def test_ids_that_are_numbers(workspace, tmp_path: Path) -> None:
+    path = write(tmp_path, "csv", [{"rule_id": 12, "scope": "s", "expression": "x = 1"}])
+    assert import_rules(workspace, path).added == (12,)
+    assert export_rules(workspace, tmp_path / "out.yaml", "s") == 1
+    assert import_rules(workspace, tmp_path / "out.yaml").unchanged == 1
+    path.write_text("rule_id,scope,expression\n1.5,s,TRUE\n")
+    with pytest.raises(RuleFileError, match=r"rule 1: rule_id is '1.5', and must be int64"):
+        import_rules(workspace, path)
+
+
+def test_ids_that_clash_in_the_table_are_refused(workspace, add_rules, tmp_path: Path) -> None:
+    add_rules(workspace, ("a", "s", "x > 3"), ("a", "s", "x > 4"))
+    path = write(tmp_path, "csv", [{"rule_id": "a", "scope": "s", "expression": "x > 30"}])
+    (reject,) = import_rules(workspace, path).rejected
+    assert reject["error"] == "DUPLICATE_ID"
+
+
+LAUGHS = "a: &a [x, x]\nb: &b [*a, *a]\nrules: [*b, *b]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("rules.txt", "", "ends with .csv"),
+        ("rules.csv", "rule_id,scope,expression,colour\na,s,TRUE,red\n", "no column colour"),
+        ("rules.csv", "rule_id,scope,expression\na,s\n,", "rules.csv"),
+        ("rules.csv", "rule_id,scope\na,s\n", "no column expression"),
+        ("rules.csv", "rule_id,expression\na,TRUE\n", "--scope"),
+        ("rules.csv", "rule_id,scope,expression\na,s,\n", "rule 1: it has no expression"),
+        ("rules.csv", "rule_id,scope,expression\na,s,TRUE\na,s,FALSE\n", "the id a twice"),
+        ("rules.csv", "rule_id,scope,expression,enabled\na,s,TRUE,yes\n", "enabled is 'yes'"),
+        ("rules.csv", "rule_id,scope,expression,priority\na,s,TRUE,2147483648\n", "priority"),
+        ("rules.csv", "rule_id,scope,expression,valid_from\na,s,TRUE,soon\n", "valid_from is 'soon'"),
+        ("rules.csv", 'rule_id,scope,expression,labels\na,s,TRUE,"{"\n', "labels"),
+        ("rules.yaml", LAUGHS, "aliases"),
+        ("rules.yaml", "- !!python/object/apply:os.system ['true']\n", "no YAML of rules"),
+        ("rules.yaml", "- {rule_id: a, rule_id: b}\n", "given twice"),
+        ("rules.yaml", "- a\n", "rule 1: a rule is a mapping"),
+        ("rules.yaml", "x: {y: 1}\n", "a list of mappings"),
+        ("rules.yaml", "- [" * 5_000, "rules.yaml"),
+        ("rules.jsonl", '{"rule_id": "a"\n', "line 1 is no JSON"),
+        ("rules.jsonl", '{"rule_id": "a", "rule_id": "b"}\n', "given twice"),
+        ("rules.jsonl", '{"rule_id": ["a"], "scope": "s", "expression": "TRUE"}\n', "rule_id is"),
+        ("rules.jsonl", "[" * 100_000, "no JSON"),
+    ],
+)
+def test_a_malformed_file_changes_nothing(workspace, tmp_path: Path, name: str, text: str, message: str) -> None:
+    version = workspace.lake.version("rules")
+    (tmp_path / name).write_text(text)
+    with pytest.raises(RuleFileError, match=message) as caught:
+        import_rules(workspace, tmp_path / name)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+    assert workspace.lake.version("rules") == version
+
+
+def test_texts_of_yaml_stay_as_written(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "rules:\n- rule_id: 012\n  scope: no\n  expression: TRUE\n  owner: 2026-01-01\n  enabled: true\n"
+        "  valid_from: 2026-01-01 00:00:00\n  labels: {1: on, null: ~}\n  description: ~\n"
+    )
+    (row,) = read_rules_file(path, "string", ZoneInfo("Europe/Berlin")).to_dicts()
+    assert (row["rule_id"], row["scope"], row["expression"], row["owner"]) == ("012", "no", "TRUE", "2026-01-01")
+    assert row["valid_from"] == datetime(2025, 12, 31, 23, tzinfo=UTC)
+    assert (row["enabled"], row["description"]) == (True, None)
+
+
+def test_unknown_scopes_and_files_are_told(workspace, tmp_path: Path) -> None:
+    with pytest.raises(RuleFileError, match="cannot be read"):
+        import_rules(workspace, tmp_path / "none.csv")
+    path = write(tmp_path, "csv", [{"rule_id": "a", "expression": "x > 1"}])
+    with pytest.raises(ConfigurationError, match="nowhere"):
+        import_rules(workspace, path, scope="nowhere")
+    assert import_rules(workspace, path, scope="s").added == ("a",)
+    with pytest.raises(RuleFileError, match="cannot be written"):
+        export_rules(workspace, tmp_path / "none" / "rules.csv")
+
+
+def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
+    configuration = workspace.configuration.path
+    configuration.write_text(
+        '[lake]\nroot = "lake"\n[rules]\ntime_zone = "Europe/Berlin"\n[streams.s]\nsource = "lake/source"\n'
+        'event_time = "t"\n[streams.other]\nsource = "lake/source"\n'
+    )
+    monkeypatch.setenv("DELTATAG_CONFIG", str(configuration))
+    add_rules(workspace, ("a", "s", "x > 3"), ("b", "s", "x > 4"))
+    path = write(tmp_path, "yaml", [{"rule_id": "a", "expression": "x > 5"}, {"rule_id": "bad", "expression": "x >"}])
+    assert main(["rules", "import", str(path), "--scope", "s", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["added"], told["changed"], told["removed"], told["version"]) == ([], ["a"], [], 2)
+    assert (told["rejected"][0]["rule_id"], told["rejected"][0]["error"]) == ("bad", "SYNTAX")
+    tagged = pl.DataFrame({"rule_ids": [["a"], ["a", "b"], []], "rules_version": [1, 2, 2]})
+    tagged.write_delta(workspace.lake.uri("s_tagged"))
+    workspace.lake.delta("rules").delete("rule_id = 'a'")
+    assert main(["rules", "history", "a", "--json"]) == 0
+    removed, changed, added = json.loads(capsys.readouterr().out)
+    assert (removed["version"], removed["expression"]) == (3, None)
+    assert (changed["version"], changed["expression"], changed["matches"]) == (2, "x > 5", 1)
+    assert (added["version"], added["expression"], added["matches"]) == (1, "x > 3", 1)
+    assert main(["rules", "diff", "1", "3", "--json"]) == 0
+    assert [each["rule_id"] for each in json.loads(capsys.readouterr().out)["removed"]] == ["a"]
+    assert main(["rules", "diff", "1", "2"]) == 0
+    assert "~ a: expression: x > 3 -> x > 5" in capsys.readouterr().out
+    assert main(["rules", "history", "a"]) == 0 and main(["rules", "export", str(tmp_path / "out.csv")]) == 0
+    assert main(["rules", "history", "none"]) == 1
+    assert main(["rules", "diff", "1", "99"]) == 1
+    assert main(["rules"]) == 2
+    assert main(["rules", "import", "--help"]) == 0
