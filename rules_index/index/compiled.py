@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.domains.regions import Regions
-from rules_index.errors import RulesIndexError
+from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
+from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Engine
 from rules_index.index.inputs import as_table
 from rules_index.index.single_rows import row_as_table
@@ -91,11 +92,15 @@ class CompiledRules:
         """The ids of the rules that one row satisfies, ascending; from any number of threads.
 
         row: values by column, in Python's types; derived columns by name. A naive datetime of a TIMESTAMP is local to
-        `time_zone`. The index's own structure is searched: no batch is built. Raises `SchemaError` for a column that
-        is missing or a value that its type does not have. `errors` stays as it is.
+        `time_zone`. The index's own structure is searched. `errors` stays as it is. Raises `SchemaError` for a column
+        that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is not
+        sound.
         """
         codes, _ = self.codes(row_as_table(row, self.inputs, self.time_zone))
-        rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+        try:
+            rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+        except InvalidArraysError as error:
+            raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
         found: list[RuleId] = self._ids_of(rules).to_pylist()
         return found
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from rules_index.index.compiled import dumps
+from rules_index.index.conjunction_arrays import InvalidArraysError
 
 SCHEMA = pa.schema(
     [("a", pa.int32()), ("b", pa.int32()), ("c", pa.int64()), ("x", pa.float64()), ("s", pa.string()),
@@ -111,6 +112,9 @@ def damaged_array(stored: Stored, draw: random.Random) -> tuple[str, bytes]:
         last = min(len(array), at + draw.choice([2, 3, 8, 64]))
         array[at:last] = array[at:last][::-1].copy()
         return f"{path}: [{at}:{last}] turned round", stored.with_body(bytes(body))
+    if array.dtype.kind == "f":
+        array[at] = draw.choice([0.0, -1.0, 1e308, np.nan, np.inf, -np.inf, float(array[at]) + 1])
+        return f"{path}: [{at}] {array[at]}", stored.with_body(bytes(body))
     limits = np.iinfo(array.dtype)
     value = int(array[at])
     value = draw.choice(
@@ -181,6 +185,15 @@ def tried(data: bytes, table: pa.Table, expected: tuple[np.ndarray, np.ndarray])
     wrong = unsound(compiled, (answer[0], answer[1]), table.num_rows)
     if wrong is not None:
         return wrong
+    codes, _ = compiled.codes(table)
+    for row in range(0, table.num_rows, 16):
+        try:
+            found, _ = compiled.index.search(np.ascontiguousarray(codes[:, row]))
+        except InvalidArraysError:
+            return "refused"
+        wrong = unsound(compiled, (np.array([0, len(found)]), found), 1)
+        if wrong is not None:
+            return f"search: {wrong}"
     same = all(np.array_equal(a, b) for a, b in zip(answer, expected, strict=True))
     return "same answers" if same else "other answers"
 
