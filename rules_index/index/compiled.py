@@ -18,6 +18,7 @@ from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Engine
+from rules_index.index.event_texts import event_of
 from rules_index.index.inputs import as_table
 from rules_index.index.single_rows import row_as_table
 from rules_index.language.serialise import to_json, type_to_json
@@ -99,6 +100,24 @@ class CompiledRules:
         codes, _ = self.codes(row_as_table(row, self.inputs, self.time_zone))
         try:
             rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+        except InvalidArraysError as error:
+            raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
+        found: list[RuleId] = self._ids_of(rules).to_pylist()
+        return found
+
+    def match_event(self, expression: str) -> list[RuleId]:
+        """The ids of the rules that an event meets, ascending; from any number of threads.
+
+        expression: an event that is itself an expression, a conjunction of parts about one column each, such as
+        `price BETWEEN 10 AND 20 AND kind <> 'a'`. It meets a rule where, for each attribute that the rule asks about,
+        it offers a value, or NULL, that the rule asks for (BE-Tree, section 3.2). What an event does not speak of it
+        does not offer; columns that no rule reads do not count. Raises `RuleError` for any other text.
+        """
+        event = event_of(expression, self.attributes, self.regions, self.inputs, self.time_zone)
+        if event is None:
+            return []
+        try:
+            rules, _ = self.index.search_event(event)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
         found: list[RuleId] = self._ids_of(rules).to_pylist()

@@ -1,0 +1,197 @@
+"""Events that are expressions of the rule language, as the codes that they offer of each attribute.
+
+An event is a conjunction whose parts are about one column each: `price BETWEEN 10 AND 20 AND kind IN ('a', 'b')`. What
+a part is TRUE on, the event offers; a column that no rule reads offers nothing that counts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.domains.regions import Regions
+from rules_index.domains.values import NOTHING, ValueSet
+from rules_index.errors import RuleError
+from rules_index.index.events import Event
+from rules_index.index.inputs import path_parts
+from rules_index.language.analyser import Analyser
+from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.parser import parse
+from rules_index.language.predicates import Splitter
+from rules_index.language.scope import Scope
+from rules_index.language.typed import Expression, Leaf
+
+_INT64 = np.iinfo(np.int64)
+
+
+class Offer:
+    """What an event offers of one attribute: the values on which its part is TRUE and FALSE, and its truth on NULL."""
+
+    def __init__(self, attribute: Expression, true: ValueSet, false: ValueSet, null: Truth) -> None:
+        self.attribute, self.true, self.false, self.null = attribute, true, false, null
+
+
+def event_of(
+    text: str, attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], time_zone: str
+) -> Event | None:
+    """The codes that an event offers, by the attributes of an index; None where the event can never be.
+
+    Raises `RuleError` for a text that is no expression, or no conjunction of parts about one column each.
+    """
+    number_of = {attribute: number for number, attribute in enumerate(attributes)}
+    offered: dict[int, np.ndarray] = {}
+    offers = _offers(text, Scope(_schema(inputs), time_zone))
+    if offers is None:
+        return None
+    for offer in offers:
+        number = number_of.get(offer.attribute)
+        if offer.true == NOTHING and offer.null != Truth.TRUE:
+            return None
+        if number is not None:
+            offered[number] = codes_of(regions[number], offer.true, offer.null == Truth.TRUE)
+    start = np.concatenate([[0], np.cumsum([len(offered[number]) for number in offered], dtype=np.int64)])
+    pairs = [np.repeat(codes[:, None], 2, axis=1) for codes in offered.values()]
+    intervals = np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
+    return np.array(list(offered), np.int32), start.astype(np.int64), intervals
+
+
+def codes_of(regions: Regions, values: ValueSet, with_null: bool) -> np.ndarray:
+    """The codes [.] int32, ascending, of all regions that hold one of the values, and of NULL where it is offered."""
+    of = _byte_codes if "offsets" in regions.arrays else _integer_codes
+    found = of(regions.arrays, values)
+    return np.unique(np.append(found, [regions.count] if with_null else [])).astype(np.int32)
+
+
+def _intervals(values: ValueSet) -> list[tuple[Any, Any]]:
+    """The intervals [low, high) of a set, None for unbounded."""
+    cuts = [*([None] if values.start else []), *values.cuts]
+    cuts += [None] if len(cuts) % 2 else []
+    return list(zip(cuts[::2], cuts[1::2], strict=True))
+
+
+def _integer_codes(arrays: dict[str, np.ndarray], values: ValueSet) -> np.ndarray:
+    codes, found = arrays["codes"], [np.empty(0, np.int32)]
+    for low, high in _intervals(values):
+        first = _INT64.min if low is None else max(int(low), _INT64.min)
+        last = _INT64.max if high is None else min(int(high) - 1, _INT64.max)
+        if first > _INT64.max or last < _INT64.min:
+            continue
+        if "cuts" in arrays:
+            begin, end = np.searchsorted(arrays["cuts"], np.array([first, last], np.int64), side="right").tolist()
+        else:
+            least = int(arrays["low"][0]) - 1
+            begin, end = (min(max(key - least, 0), len(codes) - 1) for key in (first, last))
+        found.append(codes[begin : end + 1])
+    return np.concatenate(found)
+
+
+def _byte_codes(arrays: dict[str, np.ndarray], values: ValueSet) -> np.ndarray:
+    cuts, codes = _strings(arrays["offsets"], arrays["data"]), arrays["codes"]
+    points, of_points = _strings(arrays["point_offsets"], arrays["point_data"]), arrays["point_codes"]
+    known, found = set(points), []
+    for low, high in _intervals(values):
+        found += [
+            int(code)
+            for point, code in zip(points, of_points, strict=True)
+            if (low is None or low <= point) and (high is None or point < high)
+        ]
+        begin = 0 if low is None else bisect_right(cuts, low)
+        end = len(cuts) if high is None else bisect_left(cuts, high)
+        for segment in range(begin, end + 1):
+            least = max(low or b"", cuts[segment - 1] if segment else b"")
+            above = [each for each in (high, cuts[segment] if segment < len(cuts) else None) if each is not None]
+            # a part that holds one value alone, which has a code of its own, is not of the segment's region
+            if not (above and min(above) == least + b"\0" and least in known):
+                found.append(int(codes[segment]))
+    return np.array(found, np.int32)
+
+
+def _strings(offsets: np.ndarray, data: np.ndarray) -> list[bytes]:
+    whole, ends = data.tobytes(), offsets.tolist()
+    return [whole[begin:end] for begin, end in pairwise(ends)]
+
+
+def _schema(inputs: Sequence[Leaf]) -> pa.Schema:
+    """The columns that an index reads, as far as it knows them."""
+    tree: dict[str, Any] = {}
+    for leaf in inputs:
+        if leaf.text is None:
+            *path, last = path_parts(leaf.name)
+            at = tree
+            for part in path:
+                below = at.get(part)
+                at[part] = below = below if isinstance(below, dict) else {}
+                at = below
+            if not isinstance(at.get(last), dict):
+                at[last] = leaf.type
+
+    def type_of(found: Any) -> pa.DataType:
+        return pa.struct([(name, type_of(each)) for name, each in found.items()]) if isinstance(found, dict) else found
+
+    return pa.schema([(name, type_of(found)) for name, found in tree.items()])
+
+
+def _offers(text: str, scope: Scope) -> list[Offer] | None:
+    """The offers of an event's parts, one for each attribute; None where a part is never TRUE."""
+    node, tokens = parse(text, scope.time_zone)
+    splitter = Splitter(Analyser(tokens, scope))
+    formulas: list[Formula] = []
+    for part in node.children if node.kind == "and" else [node]:
+        try:
+            formulas.append(splitter.rule(part))
+        except RuleError as error:
+            if error.error != "UNKNOWN_COLUMN":
+                raise
+    found: dict[Expression, Offer] = {}
+    for formula in _parts(formulas):
+        if isinstance(formula, Fixed):
+            if formula.truth != Truth.TRUE:
+                return None
+            continue
+        offer = _offer(formula)
+        known = found.get(offer.attribute)
+        found[offer.attribute] = _both(known, offer) if known is not None else offer
+    return [*found.values()]
+
+
+def _parts(formulas: Sequence[Formula]) -> list[Formula]:
+    parts: list[Formula] = []
+    for formula in formulas:
+        parts += _parts(formula.operands) if isinstance(formula, And) else [formula]
+    return parts
+
+
+def _offer(formula: Formula) -> Offer:
+    """The offer of a formula about one attribute."""
+    if isinstance(formula, Predicate):
+        if not isinstance(formula.attribute, Leaf) or formula.attribute.text is not None:
+            raise RuleError("NOT_ALLOWED", "A part of an event compares a column with constants, without computing.")
+        return Offer(formula.attribute, formula.true, formula.false, formula.null)
+    if isinstance(formula, Not):
+        inner = _offer(formula.operand)
+        return Offer(inner.attribute, inner.false, inner.true, Truth((1, 0, 2)[inner.null]))
+    if isinstance(formula, (And, Or)) and formula.operands and not any(isinstance(f, Fixed) for f in formula.operands):
+        offers = [_offer(operand) for operand in formula.operands]
+        if len({offer.attribute for offer in offers}) == 1:
+            combined = offers[0]
+            for other in offers[1:]:
+                combined = _both(combined, other) if isinstance(formula, And) else _either(combined, other)
+            return combined
+    raise RuleError("NOT_ALLOWED", "An event is a conjunction: each of its parts is about one column alone.")
+
+
+def _both(one: Offer, other: Offer) -> Offer:
+    truths = {one.null, other.null}
+    null = Truth.FALSE if Truth.FALSE in truths else Truth.NULL if Truth.NULL in truths else Truth.TRUE
+    return Offer(one.attribute, one.true & other.true, one.false | other.false, null)
+
+
+def _either(one: Offer, other: Offer) -> Offer:
+    truths = {one.null, other.null}
+    null = Truth.TRUE if Truth.TRUE in truths else Truth.NULL if Truth.NULL in truths else Truth.FALSE
+    return Offer(one.attribute, one.true | other.true, one.false & other.false, null)
