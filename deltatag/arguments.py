@@ -107,7 +107,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _rules_verbs(verbs: Any) -> None:
     about = "rules in files, and in the table's history"
-    rules = verbs.add_parser("rules", help=about, description=f"rules: {about}", allow_abbrev=False)
+    example = "Example: deltatag rules export rules.yaml    Help on an action: deltatag rules ACTION --help"
+    rules = verbs.add_parser("rules", help=about, description=f"rules: {about}", epilog=example, allow_abbrev=False)
+    _options_before_a_verb(rules)
     actions = rules.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     load = _verb(
@@ -136,17 +138,17 @@ def _verb(verbs: Any, name: str, text: str, example: str, *, json: bool = True) 
     verb: argparse.ArgumentParser = verbs.add_parser(
         name, help=text, description=f"{name}: {text}", epilog=f"Example: {example}", allow_abbrev=False
     )
-    # those two may stand before the verb as well: here no default may take the place of what was given there
-    verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
+    _options_before_a_verb(verb)
     if json:
         verb.add_argument("--json", action="store_true", help="print the result as JSON")
-    verb.add_argument(
-        "--verbose",
-        action="store_true",
-        default=argparse.SUPPRESS,
-        help="show Spark's log, and where an error came from",
-    )
     return verb
+
+
+def _options_before_a_verb(verb: argparse.ArgumentParser) -> None:
+    """Those that may stand before the verb as well: here no default may take the place of what was given there."""
+    verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
+    told = "show Spark's log, and where an error came from"
+    verb.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=told)
 
 
 def _count(text: str) -> int:

@@ -238,4 +238,10 @@ def test_history_and_differences_on_the_command_line(workspace, add_rules, tmp_p
     assert main(["rules", "history", "none"]) == 1
     assert main(["rules", "diff", "1", "99"]) == 1
     assert main(["rules"]) == 2
+    monkeypatch.delenv("DELTATAG_CONFIG")
+    config = ["--config", str(configuration)]
+    for options in (
+        [*config, "rules", "export"], ["rules", *config, "export"], ["rules", "export", *config],
+    ):  # fmt: skip
+        assert main([*options, str(tmp_path / "out.yaml")]) == 0
     assert main(["rules", "import", "--help"]) == 0
