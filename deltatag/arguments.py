@@ -93,6 +93,16 @@ def parser() -> argparse.ArgumentParser:
 
     _rules_verbs(verbs)
 
+    test = _verb(verbs, "backtest", "what rules would have matched", 'deltatag backtest flights "dep_delay > 90"')
+    test.add_argument("scope", metavar="SCOPE", help="the stream whose source is read")
+    test.add_argument("expression", metavar="EXPR", nargs="?", help="the text of a rule")
+    test.add_argument("--file", metavar="FILE", help="rules of a file, as rules import reads it")
+    test.add_argument("--versions", metavar="VERSION", nargs=2, type=_version, help="what differs between two of them")
+    test.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
+    test.add_argument("--to", dest="until", metavar="TIME", help="first event time that is left out")
+    test.add_argument("--sample", type=_count, metavar="ROWS", help="look at about so many rows (default: at all)")
+    test.add_argument("--plot", metavar="FILE", help="matches over time as a picture (PNG)")
+
     report = _verb(
         verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
     )

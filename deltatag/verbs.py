@@ -321,6 +321,14 @@ def rules_verb(args: Namespace) -> int:
         return rules.ACTIONS[args.action](workspace, args)
 
 
+def backtest_verb(args: Namespace) -> int:
+    """Try rules on a source's past."""
+    from deltatag.backtest import backtest_action
+
+    with _workspace(args) as workspace:
+        return backtest_action(workspace, args)
+
+
 def report_verb(args: Namespace) -> int:
     """Write a page for each scope."""
     from pipelines.report import report_scopes

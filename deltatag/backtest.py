@@ -1,0 +1,170 @@
+"""The verb backtest: which rules are tried, and how what they would have matched is shown."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from deltatag.output import counted, jsonable, paragraph, print_json, print_table
+
+if TYPE_CHECKING:
+    from pipelines.backtest import Backtested, BacktestResult, Candidate
+    from pipelines.workspace import Workspace
+
+DONE, FAILED = 0, 1
+_BARS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 60
+_PLOTTED = 6
+
+
+def backtest_action(workspace: Workspace, args: Namespace) -> int:
+    """Try the rules that the command line names, and show what they would have matched."""
+    from pipelines.backtest import backtest
+
+    candidates = _candidates(workspace, args)
+    result = backtest(workspace, args.scope, candidates, args.since, args.until, args.sample)
+    clear = getattr(workspace.progress, "clear", None)
+    if clear is not None:
+        clear()
+    if args.plot:
+        _plot(result, Path(args.plot))
+    if args.json:
+        print_json(_as_json(result))
+    else:
+        _print(result)
+    for each in result.rules:
+        if each.error is not None:
+            print(f"deltatag: {each.rule_id} is not tried: {paragraph(each.error)}", file=sys.stderr)
+    return FAILED if any(each.error for each in result.rules) else DONE
+
+
+def _candidates(workspace: Workspace, args: Namespace) -> list[Candidate]:
+    from pipelines.authoring.rule_files import read_rules_file
+    from pipelines.authoring.versions import diff, rules_of
+    from pipelines.backtest import Candidate
+    from pipelines.errors import ConfigurationError
+
+    if sum(given is not None for given in (args.expression, args.file, args.versions)) != 1:
+        raise ConfigurationError('Give one of: the text of a rule ("amount > 5"), --file FILE, or --versions V1 V2.')
+    if args.expression is not None:
+        return [Candidate("expression", args.expression)]
+    if args.versions is not None:
+        changes = diff(workspace, *args.versions)
+        frames = [(changes.added, "expression", None), (changes.removed, None, "expression")]
+        frames.append((changes.changed, "expression", "expression_before"))
+        return [
+            Candidate(str(row["rule_id"]), row[new] if new else None, row[old] if old else None)
+            for frame, new, old in frames
+            for row in frame.to_dicts()
+            if row["scope"] == args.scope
+        ]
+    zone = ZoneInfo(workspace.configuration.rules.time_zone)
+    given = read_rules_file(Path(args.file), workspace.lake.rule_id_type(), zone).to_dicts()
+    stored = rules_of(workspace.lake, workspace.lake.delta("rules")).to_dicts()
+    before = {row["rule_id"]: row["expression"] for row in stored if row["scope"] == args.scope}
+    mine = [row for row in given if row.get("scope") in (None, args.scope)]
+    return [Candidate(str(row["rule_id"]), row["expression"], before.get(row["rule_id"])) for row in mine]
+
+
+def _as_json(result: BacktestResult) -> Any:
+    rules = [
+        {
+            "rule_id": each.rule_id,
+            "matches": each.matches,
+            "gained": each.gained,
+            "lost": each.lost,
+            "errors": each.errors,
+            "examples": each.examples,
+            "overlaps": _top(each.overlaps),
+            "over_time": {f"{hour:%Y-%m-%d %H:00}": count for hour, count in sorted(each.over_time.items())},
+            "error": each.error,
+        }
+        for each in result.rules
+    ]
+    told = {"scope": result.scope, "rows": result.rows, "rules": rules, "sampled": result.sampled}
+    return jsonable(told | {"seconds": result.seconds, "notes": list(result.notes)})
+
+
+def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
+    from pipelines.backtest import MOST_OVERLAPS
+
+    return dict(sorted(overlaps.items(), key=lambda each: (-each[1], each[0]))[:MOST_OVERLAPS])
+
+
+def _print(result: BacktestResult) -> None:
+    how = "a sample of " if result.sampled else ""
+    print(f"{result.scope}: {how}{counted(result.rows, 'row')}, {result.seconds:.1f} s; nothing was written")
+    names = ["rule", "matches", "share", "gained", "lost", "errors", "over time"]
+    tried = [each for each in result.rules if each.error is None]
+    share = [f"{each.matches / result.rows:.2%}" if result.rows else "-" for each in tried]
+    rows = [
+        [each.rule_id, each.matches, part, each.gained, each.lost, each.errors, _bars(each)]
+        for each, part in zip(tried, share, strict=True)
+    ]
+    if rows:
+        print_table(names, rows)
+    for each in tried[:_PLOTTED]:
+        if each.overlaps:
+            beside = ", ".join(f"{rule} ({count:,})" for rule, count in _top(each.overlaps).items())
+            print(f"{each.rule_id}: also matched by {beside}")
+        for example in (row for kind in ("gained", "lost") for row in _first(each, kind)):
+            shown = ", ".join(f"{name} = {value}" for name, value in example["row"].items())
+            print(f"{each.rule_id}: {example['kind']}: {paragraph(shown)}")
+    for note in result.notes:
+        print(note)
+
+
+def _first(each: Backtested, kind: str) -> list[dict[str, Any]]:
+    return [example for example in each.examples if example["kind"] == kind][:2]
+
+
+def _binned(each: Backtested, bins: int) -> tuple[list[datetime], list[int]]:
+    """Matches in equal parts of the time that they are in."""
+    first, last = min(each.over_time), max(each.over_time)
+    span = max(1, int((last - first).total_seconds() // 3_600) + 1)
+    hours = -(-span // min(bins, span))
+    counts = [0] * -(-span // hours)
+    for hour, count in each.over_time.items():
+        counts[int((hour - first).total_seconds() // 3_600) // hours] += count
+    return [first + timedelta(hours=hours * place) for place in range(len(counts))], counts
+
+
+def _bars(each: Backtested) -> str:
+    if not each.over_time:
+        return ""
+    _, counts = _binned(each, _WIDTH)
+    most = max(counts)
+    return "".join(_BARS[-(-count * 8 // most)] for count in counts)
+
+
+def _plot(result: BacktestResult, path: Path) -> None:
+    """Matches over time of the first rules, one below the other."""
+    import matplotlib
+
+    from pipelines.errors import ConfigurationError
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = [each for each in result.rules if each.error is None][:_PLOTTED]
+    figure, axes = pyplot.subplots(max(1, len(shown)), 1, figsize=(9, 1 + 2 * max(1, len(shown))), squeeze=False)
+    for axis, each in zip(axes[:, 0], shown, strict=False):
+        axis.set_title(f"{each.rule_id}: {each.matches:,} matches", loc="left", fontsize=10, parse_math=False)
+        axis.set_ylabel("rows")
+        if each.over_time:
+            starts, counts = _binned(each, _WIDTH)
+            width = (starts[1] - starts[0]) * 0.9 if len(starts) > 1 else 0.04
+            axis.bar(starts, counts, width=width, align="edge", color="#0969da")
+    figure.suptitle(f"{result.scope}: {'a sample of ' if result.sampled else ''}{result.rows:,} rows", fontsize=11)
+    figure.tight_layout()
+    try:
+        figure.savefig(path, dpi=120, format="png")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        pyplot.close(figure)

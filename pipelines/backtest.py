@@ -1,0 +1,275 @@
+"""The verb backtest: what rules would have matched in a source's past, without a JVM; nothing is written."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+import rules_index as ri
+from pipelines.clashes import current_rules
+from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.lake import first_line, open_delta
+from pipelines.rule_set import RULE_COLUMNS
+from pipelines.scopes import StreamScope, scope_of
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.workspace import Workspace
+from rules_index.errors import RuleError
+from rules_index.index.inputs import path_parts
+
+BATCH_ROWS = 1 << 17
+SAMPLED_PARTS = 32
+MOST_EXAMPLES = 5
+MOST_OVERLAPS = 10
+_MOST_VALUE = 200
+_SPARK_ONLY = (
+    "The rule has a part that only Spark evaluates, {}, and a back-test evaluates no such part. A query over the "
+    "source with the rule as its WHERE tells how many rows it keeps."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule to be tried: its text, and the text that it replaces; None where there is none of the two."""
+
+    rule_id: str
+    new: str | None
+    old: str | None = None
+
+
+@dataclass(slots=True)
+class Backtested:
+    """What a rule would have matched. gained, lost: rows beside those of the text that it replaces; over_time: matches
+    by the hour of the event time; overlaps: rules that are there and match the same rows, with how many; `error` says
+    why the rule was not tried."""
+
+    rule_id: str
+    matches: int = 0
+    gained: int = 0
+    lost: int = 0
+    errors: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+    overlaps: dict[str, int] = field(default_factory=dict)
+    over_time: dict[datetime, int] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BacktestResult:
+    """The rules that were tried over `rows` rows of a scope's source, `sampled` where these are not all of them."""
+
+    scope: str
+    rows: int
+    rules: tuple[Backtested, ...]
+    sampled: bool
+    seconds: float
+    notes: tuple[str, ...] = ()
+
+
+def backtest(
+    workspace: Workspace,
+    scope: str,
+    candidates: Sequence[Candidate],
+    since: str | None = None,
+    until: str | None = None,
+    sample: int | None = None,
+) -> BacktestResult:
+    """Tries rules on the rows of a stream's source as it is now.
+
+    since, until: ISO 8601, of the event time, `until` excluded. sample: about how many rows to look at, spread over the
+    source; by default all. ConfigurationError for a join, or a range without an event time; SourceError where the
+    source cannot be read without Spark.
+    """
+    started = time.perf_counter()
+    over = scope_of(workspace, scope)
+    if not isinstance(over, StreamScope):
+        raise ConfigurationError(f"{scope} is a join; a back-test tries rules of streams.")
+    schema = over.columns()
+    found, compiled, notes = _compiled(workspace, over, schema, candidates)
+    rows = _Rows(over, schema, compiled, _times(workspace, over, schema, since, until), sample)
+    for batch in rows:
+        workspace.progress(f"trying {len(candidates):,} rules on {scope}, {rows.read:,} rows")
+        _count(found, compiled, batch, over, ZoneInfo(workspace.configuration.rules.time_zone))
+    return BacktestResult(
+        scope, rows.read, tuple(found), rows.sampled, round(time.perf_counter() - started, 3), tuple(notes)
+    )
+
+
+def _compiled(
+    workspace: Workspace, scope: StreamScope, schema: pa.Schema, candidates: Sequence[Candidate]
+) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
+    """The candidates (`n` and number for a new text, `o` for the old one) beside the rules that are there (`t` and id)
+    in one index."""
+    texts = [(f"n{i}", each.new) for i, each in enumerate(candidates)]
+    texts += [(f"o{i}", each.old) for i, each in enumerate(candidates)]
+    tried = pl.DataFrame(
+        [{"rule_id": key, "expression": text} for key, text in texts if text is not None],
+        schema={"rule_id": pl.String, "expression": pl.String},
+    )
+    there = current_rules(workspace).of_scope(scope.name).select(RULE_COLUMNS)
+    there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    compiled = ri.compile_rules(
+        pl.concat([there, tried], how="diagonal_relaxed").to_arrow(),
+        schema,
+        event_time=scope.event_time,
+        time_zone=workspace.configuration.rules.time_zone,
+        analyse=lambda leaves: [RuleError("ANALYSIS", _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
+    )
+    rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
+    found = [Backtested(each.rule_id) for each in candidates]
+    for number, each in enumerate(found):
+        reject = rejects.get(f"n{number}") or rejects.get(f"o{number}")
+        each.error = f"{reject['error']}: {reject['message']}" if reject else None
+    missing = sum(key.startswith("t") for key in rejects)
+    notes = [f"Overlaps leave out {missing:,} rules that need Spark, or are rejected."] if missing else []
+    return found, compiled, notes
+
+
+def _times(
+    workspace: Workspace, scope: StreamScope, schema: pa.Schema, since: str | None, until: str | None
+) -> ds.Expression | None:
+    """The range of event times as a filter."""
+    if since is None and until is None:
+        return None
+    if scope.event_time is None:
+        raise ConfigurationError(f"The stream {scope.name} has no event_time, which --from and --to are compared with.")
+    kind = schema.field(scope.event_time).type
+    zone = ZoneInfo(workspace.configuration.rules.time_zone)
+    column, wanted = ds.field(scope.event_time), None
+    for text, compare in ((since, column.__ge__), (until, column.__lt__)):
+        if text is not None:
+            part = compare(pa.scalar(_moment(text, kind, zone), kind))
+            wanted = part if wanted is None else wanted & part
+    return wanted
+
+
+def _moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
+    local = moment if moment.tzinfo is None else moment.astimezone(zone).replace(tzinfo=None)
+    if pa.types.is_date(kind):
+        return local.date()
+    return local.replace(tzinfo=zone).astimezone(UTC) if kind.tz is not None else local
+
+
+class _Rows:
+    """The source's rows, a table at a time, with the columns that the rules read, the event time and the key."""
+
+    def __init__(
+        self,
+        scope: StreamScope,
+        schema: pa.Schema,
+        compiled: ri.CompiledRules,
+        times: ds.Expression | None,
+        sample: int | None,
+    ) -> None:
+        self.read = 0
+        stream = scope.stream
+        if is_catalog_name(stream.source):
+            raise SourceError(f"The source of {stream.name} is in a catalog; a back-test reads those with a path.")
+        self._name, self._times = stream.name, times
+        table = open_delta(stream.source, None, f"the source of {stream.name}", "Write it first.")
+        try:
+            self._dataset = table.to_pyarrow_dataset()
+        except Exception as error:  # delta-rs names the feature of the table that it does not know
+            raise SourceError(f"The source of {stream.name} can be read by Spark alone: {first_line(error)}") from error
+        names = {path_parts(leaf.name)[0].lower() for leaf in compiled.inputs}
+        names |= {name.lower() for name in (*stream.key, scope.event_time) if name}
+        self._schema = pa.schema([field for field in schema if field.name.lower() in names])
+        actions = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions())))
+        rows = int(actions["num_records"].sum() or 0)
+        self.sampled = sample is not None and sample < rows
+        self._sample = sample if self.sampled else None
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Tables of up to `BATCH_ROWS` rows."""
+        names = self._schema.names
+        try:
+            for part in self._parts():
+                for batch in part.to_batches(
+                    self._dataset.schema, columns=names, filter=self._times, batch_size=BATCH_ROWS
+                ):
+                    table = pa.Table.from_batches([batch]).cast(self._schema)
+                    table = table if self._sample is None else _strided(table, self._sample, self._count)
+                    self.read += table.num_rows
+                    if table.num_rows:
+                        yield table
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"The source of {self._name} cannot be read: {first_line(error)}") from error
+
+    def _parts(self) -> list[Any]:
+        """All files or, of a sample, row groups that are spread over them."""
+        files = list(self._dataset.get_fragments(self._times))
+        if self._sample is None:
+            return files
+        groups = [group for file in files for group in file.split_by_row_group()]
+        chosen = [groups[i * len(groups) // SAMPLED_PARTS] for i in range(min(SAMPLED_PARTS, len(groups)))]
+        chosen = groups if len(groups) <= SAMPLED_PARTS else chosen
+        self._count = sum(group.row_groups[0].num_rows for group in chosen)
+        return chosen
+
+
+def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
+    """About as many rows of a part as it owes to a sample of `sample` among all its `rows`."""
+    if sample >= rows:
+        return table
+    wanted = max(1, round(table.num_rows * sample / rows))
+    return table.take(pa.array(np.linspace(0, table.num_rows - 1, wanted).astype(np.int64)))
+
+
+def _count(
+    found: Sequence[Backtested], compiled: ri.CompiledRules, rows: pa.Table, scope: StreamScope, zone: ZoneInfo
+) -> None:
+    offsets, ordinals, errors = compiled.match_ordinals(rows)
+    owner = np.repeat(np.arange(rows.num_rows), np.diff(offsets))
+    ids = compiled.ids.to_pylist()
+    number_of = {rule: ordinal for ordinal, rule in enumerate(ids)}
+
+    def matched(key: str) -> np.ndarray:
+        mask = np.zeros(rows.num_rows, bool)
+        if key in number_of:
+            mask[owner[ordinals == number_of[key]]] = True
+        return mask
+
+    for number, each in enumerate(found):
+        new, old = matched(f"n{number}"), matched(f"o{number}")
+        each.matches += int(new.sum())
+        each.gained += int((new & ~old).sum())
+        each.lost += int((old & ~new).sum())
+        each.errors += errors.get(f"n{number}", 0)
+        for rule, count in enumerate(np.bincount(ordinals[new[owner]], minlength=len(ids)).tolist()):
+            if count and ids[rule].startswith("t") and ids[rule] != f"t{each.rule_id}":
+                each.overlaps[ids[rule][1:]] = each.overlaps.get(ids[rule][1:], 0) + count
+        _add_examples(each, rows, new & ~old, old & ~new)
+        if scope.event_time is not None:
+            _add_times(each, rows.column(scope.event_time), new, zone)
+
+
+def _add_examples(each: Backtested, rows: pa.Table, gained: np.ndarray, lost: np.ndarray) -> None:
+    for kind, mask in (("gained", gained), ("lost", lost)):
+        left = MOST_EXAMPLES - sum(example["kind"] == kind for example in each.examples)
+        for row in rows.take(pa.array(np.flatnonzero(mask)[:left])).to_pylist():
+            each.examples.append({"kind": kind, "row": {name: _short(value) for name, value in row.items()}})
+
+
+def _short(value: Any) -> Any:
+    return f"{value[:_MOST_VALUE]}…" if isinstance(value, str) and len(value) > _MOST_VALUE else value
+
+
+def _add_times(each: Backtested, column: pa.ChunkedArray, matched: np.ndarray, zone: ZoneInfo) -> None:
+    times = pl.Series(pl.from_arrow(column)).filter(pl.Series(matched))
+    if isinstance(times.dtype, pl.Datetime) and times.dtype.time_zone is not None:
+        times = times.dt.convert_time_zone(zone.key).dt.replace_time_zone(None)
+    hours = times.cast(pl.Datetime("us")).dt.truncate("1h").alias("hour").drop_nulls().value_counts()
+    for hour, count in hours.iter_rows():
+        each.over_time[hour] = each.over_time.get(hour, 0) + count

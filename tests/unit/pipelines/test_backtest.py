@@ -1,0 +1,132 @@
+"""A back-test against brute force over the same rows, and that it writes nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from deltatag.__main__ import main
+from pipelines.backtest import Candidate, backtest
+from pipelines.errors import ConfigurationError
+
+ROWS = 5_000
+STREAMS = {"s": {"source": "lake/source", "event_time": "t", "key": ["id"]}, "timeless": {"source": "lake/source"}}
+JOINS = {"j": {"streams": ["s", "w"], "on": ["id"], "window": "1 hour"}}
+
+
+def source() -> pl.DataFrame:
+    first = datetime(2024, 3, 30, 12, tzinfo=UTC)  # clocks change on the 31st
+    return pl.DataFrame(
+        {
+            "id": range(ROWS),
+            "x": [None if i % 17 == 0 else i % 100 for i in range(ROWS)],
+            "name": [f"n{i % 7}" for i in range(ROWS)],
+            "t": [None if i % 1_000 == 999 else first + timedelta(minutes=i) for i in range(ROWS)],
+        }
+    )
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    streams = STREAMS | {"w": {"source": "lake/source", "event_time": "t"}}
+    found = new_workspace(streams, {"time_zone": "Europe/Berlin"}, spark=False, joins=JOINS)
+    place = found.configuration.streams["s"].source
+    for start in range(0, ROWS, 1_250):
+        source()[start : start + 1_250].write_delta(place, mode="append")
+    return found
+
+
+def versions(workspace) -> dict[str, int]:
+    return {name: workspace.lake.version(name) for name in ("rules", "rule_index", "rule_rejects", "runs")}
+
+
+def test_counts_are_those_of_brute_force(workspace, add_rules) -> None:
+    add_rules(workspace, ("many", "s", "x > 10"), ("few", "s", "x = 99"), ("spark", "s", "hour(t) = 3"))
+    before = versions(workspace)
+    tried = [Candidate("a", "x > 90 AND name <> 'n3'"), Candidate("b", "x > 50", "x > 40 AND name = 'n1'")]
+    found = backtest(workspace, "s", [*tried, Candidate("gone", None, "x = 5"), Candidate("e", "100 DIV x > 20")])
+    frame = source()
+    a = frame.filter((pl.col("x") > 90) & (pl.col("name") != "n3"))
+    new, old = pl.col("x") > 50, (pl.col("x") > 40) & (pl.col("name") == "n1")
+    first, second, gone, error = found.rules
+    assert (found.rows, found.sampled) == (ROWS, False)
+    assert (first.matches, first.gained, first.lost) == (a.height, a.height, 0)
+    assert first.overlaps == {"many": a.height, "few": a.filter(pl.col("x") == 99).height}
+    hours = a["t"].drop_nulls().dt.convert_time_zone("Europe/Berlin").dt.replace_time_zone(None).dt.truncate("1h")
+    assert first.over_time == dict(hours.value_counts().iter_rows())
+    assert second.matches == frame.filter(new).height
+    assert second.gained == frame.filter(new.fill_null(False) & ~old.fill_null(False)).height
+    assert second.lost == frame.filter(old.fill_null(False) & ~new.fill_null(False)).height
+    assert (gone.matches, gone.lost) == (0, frame.filter(pl.col("x") == 5).height)
+    kept = {row["id"] for row in frame.filter(new | old).to_dicts()}
+    assert {example["row"]["id"] for example in second.examples} <= kept
+    assert error.error is not None or error.errors == frame.filter(pl.col("x") == 0).height
+    assert found.notes and "1 rules" in found.notes[0]
+    assert versions(workspace) == before and not workspace.lake.exists("s_tagged")
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "first", "last"),
+    [
+        ("2024-03-31", "2024-04-01", datetime(2024, 3, 30, 23), datetime(2024, 3, 31, 22)),
+        ("2024-03-31T04:00", None, datetime(2024, 3, 31, 2), datetime(9000, 1, 1)),
+        (None, "2024-03-31T04:00+00:00", datetime(1, 1, 1), datetime(2024, 3, 31, 4)),
+    ],
+)
+def test_a_range_of_event_times(workspace, since: Any, until: Any, first: datetime, last: datetime) -> None:
+    found = backtest(workspace, "s", [Candidate("a", "x > 50")], since, until)
+    inside = source().filter((pl.col("t") >= first.replace(tzinfo=UTC)) & (pl.col("t") < last.replace(tzinfo=UTC)))
+    assert found.rows == inside.height
+    assert found.rules[0].matches == inside.filter(pl.col("x") > 50).height
+
+
+def test_a_sample_is_spread_over_the_source(workspace) -> None:
+    found = backtest(workspace, "s", [Candidate("a", "x IS NOT NULL")], sample=500)
+    assert found.sampled and 400 <= found.rows <= 600
+    hours = found.rules[0].over_time
+    assert max(hours) - min(hours) > timedelta(days=3)
+    assert backtest(workspace, "s", [Candidate("a", "TRUE")], sample=ROWS).sampled is False
+
+
+def test_what_cannot_be_tried_is_told(workspace) -> None:
+    candidates = [Candidate("spark", "hour(t) = 3"), Candidate("wrong", "x >"), Candidate("right", "x > 98")]
+    spark, wrong, right = backtest(workspace, "s", candidates).rules
+    assert "hour(t)" in (spark.error or "") and (wrong.error or "").startswith("SYNTAX")
+    assert right.error is None and right.matches > 0
+    for name, options, message in (
+        ("j", {}, "is a join"),
+        ("nowhere", {}, "nowhere"),
+        ("timeless", {"since": "2024-01-01"}, "no event_time"),
+        ("s", {"until": "soon"}, "'soon' is no time"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
+            backtest(workspace, name, [Candidate("a", "TRUE")], **options)
+
+
+def test_the_command_line(workspace, add_rules, tmp_path: Path, capsys, monkeypatch) -> None:
+    configuration = workspace.configuration.path
+    configuration.write_text('[lake]\nroot = "lake"\n[streams.s]\nsource = "lake/source"\nevent_time = "t"\n')
+    monkeypatch.setenv("DELTATAG_CONFIG", str(configuration))
+    add_rules(workspace, ("a", "s", "x > 90"))
+    workspace.lake.delta("rules").update({"expression": "'x > 95'"}, predicate="rule_id = 'a'")
+    picture = tmp_path / "plot.png"
+    assert main(["backtest", "s", "x > 97", "--plot", str(picture), "--json"]) == 0
+    (rule,) = json.loads(capsys.readouterr().out)["rules"]
+    assert rule["matches"] == rule["gained"] == source().filter(pl.col("x") > 97).height
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["backtest", "s", "--versions", "1", "2", "--json"]) == 0
+    (rule,) = json.loads(capsys.readouterr().out)["rules"]
+    assert (rule["rule_id"], rule["gained"]) == ("a", 0)
+    assert rule["lost"] == source().filter((pl.col("x") > 90) & (pl.col("x") <= 95)).height
+    file = tmp_path / "rules.csv"
+    file.write_text("rule_id,scope,expression\na,s,x > 94\nbad,s,y > 1\n")
+    assert main(["backtest", "s", "--file", str(file)]) == 1
+    told = capsys.readouterr()
+    assert "nothing was written" in told.out and "bad is not tried: UNKNOWN_COLUMN" in told.err
+    assert main(["backtest", "s"]) == main(["backtest", "s", "TRUE", "--file", str(file)]) == 2
+    assert main(["backtest", "s", "TRUE", "--plot", str(tmp_path / "none" / "x.png")]) == 2
