@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,8 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
 from rules_index.language.typed import Expression, Leaf, leaves_of
 
+Values = Mapping[str, Evaluated | np.ndarray]
+"""The rows of leaves by name; of Boolean ones that only Spark evaluates perhaps truth codes (`inputs.read_leaf`)."""
 Sample = Callable[[list[str]], pa.Table | None]
 """Given names of columns, some rows that have at least these, `engines.SAMPLE_ROWS` suffice; None for no rows."""
 
@@ -25,8 +27,13 @@ def code_matrix(
 
     regions: of each attribute. inputs: all leaves that the attributes read; `SchemaError` where the table lacks one.
     """
-    rows = table.num_rows
-    read: dict[str, Evaluated | np.ndarray] = {leaf.name: read_leaf(table, leaf) for leaf in inputs}
+    return codes_of_values(attributes, regions, {leaf.name: read_leaf(table, leaf) for leaf in inputs}, table.num_rows)
+
+
+def codes_of_values(
+    attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, rows: int
+) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+    """As `code_matrix`, from the values of each leaf by its name."""
     as_bytes = all(each.size <= COARSE_CODES for each in regions)
     codes = np.empty((len(attributes), rows), np.uint8 if as_bytes else np.int32)
     # written first to a column near at hand, since the kernels that encode are compiled for int32 alone
@@ -53,7 +60,7 @@ def code_matrix(
 
 def _evaluated(
     expression: Expression,
-    read: dict[str, Evaluated | np.ndarray],
+    read: Values,
     values: dict[str, Evaluated],
     rows: int,
     cache: dict[Expression, Evaluated],

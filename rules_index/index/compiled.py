@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.artifact import Sections, pieces_of, save
-from rules_index.index.code_matrix import code_matrix
+from rules_index.index.code_matrix import code_matrix, codes_of_values
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Engine
 from rules_index.index.event_texts import event_of
 from rules_index.index.inputs import as_table
-from rules_index.index.single_rows import row_as_table
+from rules_index.index.single_rows import values_of_row
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -97,7 +97,8 @@ class CompiledRules:
         that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is not
         sound.
         """
-        codes, _ = self.codes(row_as_table(row, self.inputs, self.time_zone))
+        values = values_of_row(row, self.inputs, self.time_zone)
+        codes, _ = codes_of_values(self.attributes, self.regions, values, 1)
         try:
             rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
         except InvalidArraysError as error:

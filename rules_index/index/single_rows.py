@@ -1,4 +1,4 @@
-"""One row of Python values as the table of one row that an index reads."""
+"""One row of Python values as the columns of one row that an index reads."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ import pyarrow as pa
 
 from rules_index.errors import SchemaError
 from rules_index.index.inputs import path_parts
+from rules_index.language.evaluation.evaluate import Evaluated
 from rules_index.language.typed import Leaf
 from rules_index.names import column_key, field_key, spelled
 
 
-def row_as_table(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> pa.Table:
-    """A table of one row with a column for each of the leaves; `SchemaError` for what is missing or of another type."""
-    columns = [_column(row, leaf, time_zone) for leaf in inputs]
-    if not columns:
-        return pa.table({"": pa.nulls(1)})
-    return pa.Table.from_arrays(columns, names=[leaf.name for leaf in inputs])
+def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:
+    """The value of each leaf, one row; `SchemaError` for what is missing or of another type."""
+    return {leaf.name: _column(row, leaf, time_zone) for leaf in inputs}
 
 
-def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> pa.Array:
+def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | np.ndarray:
     value = _value(row, leaf)
     kind = leaf.type
-    if leaf.text is not None and pa.types.is_boolean(kind) and isinstance(value, (int, np.integer)):
-        # a truth code of its own type, unless it is a bool
-        kind = kind if isinstance(value, bool) else pa.int8()
+    is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if is_number and leaf.text is not None and pa.types.is_boolean(kind):
+        if not 0 <= value <= 3:
+            raise _unfit(leaf, value)
+        return np.array([value], np.int8)
     if isinstance(value, datetime) and pa.types.is_timestamp(kind):
         value = _moment(value, kind.tz is not None, leaf, time_zone)
     is_truncated = isinstance(value, (float, np.floating)) and pa.types.is_integer(kind)  # Arrow would truncate it
     if is_truncated or (isinstance(value, bool) and not pa.types.is_boolean(kind)):
         raise _unfit(leaf, value)
     try:
-        return pa.array([value], kind)
+        return Evaluated(pa.array([value], kind), None)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
         raise _unfit(leaf, value) from None
 

@@ -112,6 +112,16 @@ def test_what_a_row_lacks_is_told(text: str, row: dict[str, object], message: st
         compiled.match_one(row)
 
 
+def test_truth_codes_of_what_only_spark_evaluates() -> None:
+    compiled = ri.compile_rules([(1, "length(s) > i"), (2, "NOT length(s) > i")], SCHEMA)
+    (leaf,) = compiled.derived
+    assert pa.types.is_boolean(leaf.type)
+    assert [compiled.match_one({leaf.name: code}) for code in range(4)] == [[2], [1], [], []]
+    assert compiled.match_one({leaf.name: True}) == [1] and compiled.match_one({leaf.name: None}) == []
+    with pytest.raises(ri.SchemaError, match="is 4"):
+        compiled.match_one({leaf.name: 4})
+
+
 def test_no_rules_match_nothing() -> None:
     assert ri.compile_rules([(1, "i > 3")], SCHEMA).match_one({"i": 4}) == [1]
     assert ri.compile_rules([(2, "TRUE")], SCHEMA).match_one({}) == [2]
