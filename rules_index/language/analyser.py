@@ -30,6 +30,7 @@ from rules_index.language.coercion import (
     name_of,
 )
 from rules_index.language.costs.bounder import Bounder, check_costs
+from rules_index.language.evaluation import functions
 from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
@@ -467,6 +468,8 @@ class Analyser:
             if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
                 texts = (left.local.value, right.local.value)
                 tree = Constant(None if None in texts else "".join(texts), STRING)
+            elif operator == "||" and not left.collated and not right.collated:
+                tree = functions.build("concat", [left.local, right.local], result, self.scope.time_zone)
         return Value(node, result, tree)
 
     def _unary(self, node: Node) -> Value:
