@@ -26,7 +26,8 @@ def explain(
     rule = rule_of(compiled, rule_id)
     inputs = inputs_of_row(row, rule.leaves, compiled.time_zone)
     truths = truth_of_parts(rule, Truths(inputs, 1))
-    found = _explained(rule, row, inputs, {part: int(truth[0]) for part, truth in truths.items()}, TRUE)
+    known = {part: int(truth[0]) for part, truth in truths.items()}
+    found = _explained(rule, row, inputs, known, None if known[rule] == TRUE else TRUE)
 
     def seek() -> Any:
         return None if found.matched else near_miss(compiled, rule, rule_id, row, fixed)

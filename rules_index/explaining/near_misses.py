@@ -28,10 +28,12 @@ from rules_index.language.typed import Leaf, leaves_of
 if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules, RuleId
 
-MOST_OF_A_PAIR = 64
+MOST_OF_A_PAIR = 32
 """Values of each column that are tried where two are changed."""
-MOST_TRIED = 1 << 17
+MOST_TRIED = 1 << 15
 """Pairs of values that are tried at most."""
+MOST_MATCHED = 8
+"""Changes that are matched, one after the other, before none is told."""
 MOST_SETS = 512
 """Sets of columns that are kept for a part of a rule."""
 Columns = frozenset[str]
@@ -60,20 +62,22 @@ class _Search:
         truths = truth_of_parts(self._rule, Truths(self._inputs, 1))
         needed = self._needed(self._rule, {part: int(truth[0]) for part, truth in truths.items()}, TRUE)
         singles = sorted({name for columns in needed if len(columns) == 1 for name in columns})
-        tried = [self._of_one(name) for name in singles]
-        best = min((each for each in tried if each is not None), key=lambda each: each[0], default=None)
+        best = self._first_that_matches([each for name in singles for each in self._of_one(name)])
         if best is not None:
-            return best[1]
-        left = MOST_TRIED
-        pairs = []
+            return best
+        left, pairs = MOST_TRIED, []
         for pair in combinations(sorted(self._leaves), 2):
             if any(columns <= frozenset(pair) for columns in needed):
-                size = self._size(pair)
-                if size <= left:
-                    left -= size
-                    pairs.append(self._of_two(*pair))
-        best = min((each for each in pairs if each is not None), key=lambda each: each[0], default=None)
-        return None if best is None else best[1]
+                left -= self._size(pair)
+                if left < 0:
+                    break
+                pairs += self._of_two(*pair)
+        return self._first_that_matches(pairs)
+
+    def _first_that_matches(self, tried: list[tuple[float, NearMiss]]) -> NearMiss | None:
+        """The nearest of some changes, once the index has matched it."""
+        ordered = sorted(tried, key=lambda each: each[0])[:MOST_MATCHED]
+        return next((miss for _, miss in ordered if self._matches(miss)), None)
 
     def _needed(self, part: Part, truth: Mapping[Part, int], wanted: int) -> set[Columns]:
         """Sets of at most two columns, the least ones: without a change of all of one of them a part is not as
@@ -103,15 +107,15 @@ class _Search:
     def _size(self, pair: tuple[str, str]) -> int:
         return int(np.prod([min(len(self._values(name)[0]), MOST_OF_A_PAIR) for name in pair]))
 
-    def _of_one(self, name: str) -> tuple[float, NearMiss] | None:
+    def _of_one(self, name: str) -> list[tuple[float, NearMiss]]:
         values, distances = self._values(name)
-        return self._first({name: values}, distances)
+        return self._satisfying({name: values}, distances)
 
-    def _of_two(self, one: str, other: str) -> tuple[float, NearMiss] | None:
+    def _of_two(self, one: str, other: str) -> list[tuple[float, NearMiss]]:
         (first, near), (second, far) = self._shortened(one), self._shortened(other)
         places = np.indices((len(first), len(second))).reshape(2, -1)
         changed = {one: first.take(pa.array(places[0])), other: second.take(pa.array(places[1]))}
-        return self._first(changed, near[places[0]] + far[places[1]])
+        return self._satisfying(changed, near[places[0]] + far[places[1]])
 
     def _shortened(self, name: str) -> tuple[pa.Array, np.ndarray]:
         """The nearest values, and NULL."""
@@ -121,19 +125,19 @@ class _Search:
         chosen = np.append(np.arange(MOST_OF_A_PAIR - 1), len(values) - 1)
         return values.take(pa.array(chosen)), distances[chosen]
 
-    def _first(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> tuple[float, NearMiss] | None:
-        """The nearest of some changes [n] with which the rule matches."""
+    def _satisfying(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> list[tuple[float, NearMiss]]:
+        """The nearest ones of some changes [n] with which the rule is TRUE, and how far they are."""
         rows = len(distances)
         if not rows:
-            return None
+            return []
         inputs = {name: repeated(each, rows) for name, each in self._inputs.items()}
         inputs |= {name: Evaluated(values) for name, values in changed.items()}
-        matching = np.flatnonzero(truth_of_parts(self._rule, Truths(inputs, rows))[self._rule] == TRUE)
-        for place in matching[np.argsort(distances[matching], kind="stable")][:8].tolist():
-            miss = tuple(self._change(name, values[place].as_py()) for name, values in changed.items())
-            if self._matches(miss):
-                return float(distances[place]), miss
-        return None
+        found = np.flatnonzero(truth_of_parts(self._rule, Truths(inputs, rows))[self._rule] == TRUE)
+        nearest = found[np.argsort(distances[found], kind="stable")][:MOST_MATCHED].tolist()
+        return [
+            (float(distances[place]), tuple(self._change(name, each[place].as_py()) for name, each in changed.items()))
+            for place in nearest
+        ]
 
     def _change(self, name: str, after: Any) -> Change:
         leaf = self._leaves[name]
