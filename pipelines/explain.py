@@ -16,7 +16,7 @@ from pipelines.explaining.indexes import Indexes
 from pipelines.explaining.rows import TAGGED_WITH, rows_where
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, scope_of
 from rules_index.explaining.nearest import NearestRules
-from rules_index.explaining.rule import zone_of
+from rules_index.explaining.rule import rule_of, zone_of
 from rules_index.names import column_key, spelled
 
 if TYPE_CHECKING:
@@ -116,17 +116,15 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
     try:
         listed = rows.to_pylist(maps_as_pydicts="lossy")
     except (ValueError, OverflowError) as error:
-        raise ConfigurationError(f"A row has a date or time that Python does not have ({error}); leave it out.") from None
-    leaves, read = needs_of(compiled, named if task.rules else None)
+        raise ConfigurationError(
+            f"A row has a date or time that Python does not have ({error}); leave it out."
+        ) from None
+    leaves, read = needs_of(compiled, named) if task.rules else (compiled.derived, set(rows.column_names))
     derived = derived_values(task.scope, rows, leaves, read)
     nearest = None if task.rules else NearestRules(compiled)
     for row, more in zip(listed, derived, strict=True):
         given = row | more | _joined_time(task.scope, row)
-        if nearest is None:
-            chosen: list[Any] = named
-        else:
-            chosen = _matched(task, compiled, given)
-        for rule in chosen:
+        for rule in named if nearest is None else _matched(task, compiled, given):
             _add(task, compiled, row, given, rule, version)
         if nearest is not None:
             _add_near(task, compiled, row, given, nearest, version)
@@ -138,13 +136,11 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
     if pa.types.is_integer(compiled.ids.type) and rule.lstrip("-").isdecimal():
         rule_id = int(rule)
     try:
-        needs_of(compiled, [rule_id]) if compiled.derived else compiled.explain({}, rule_id)
+        rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
         task.unknown[rule] = f"{task.scope.name}, {which}: {error}"
         return None
-    except ri.SchemaError:  # the rule is there, and a row without columns is not enough for it
-        pass
     found: str | int = rule_id
     return found
 
@@ -186,8 +182,8 @@ def _add_near(
             break
     if added == MOST_NEAR or len(candidates) > _MOST_TRIED:
         task.notes[
-            f"Of the rules that do not match a row, at most {MOST_NEAR} near misses are told; name a rule to see why it "
-            "does not match."
+            f"Of the rules that do not match a row, at most {MOST_NEAR} near misses are told; name a rule to see why "
+            "it does not match."
         ] = None
 
 

@@ -25,14 +25,13 @@ class RaisedError(Exception):
     """Evaluating a part of a rule raised: to a match that part is NULL."""
 
 
-def needs_of(compiled: ri.CompiledRules, rules: Iterable[Any] | None) -> tuple[list[Leaf], set[str]]:
-    """What Spark has to evaluate of some rules, or of all, and the columns that it reads; both empty where it has to
-    evaluate nothing."""
+def needs_of(compiled: ri.CompiledRules, rules: Iterable[Any]) -> tuple[list[Leaf], set[str]]:
+    """What Spark has to evaluate of some rules, and the columns that it reads; both empty where that is nothing."""
     if not compiled.derived:
         return [], set()
     leaves: dict[str, Leaf] = {}
     columns: set[str] = set()
-    for rule in compiled.ids.to_pylist() if rules is None else rules:
+    for rule in rules:
         for part in rule_of(compiled, rule).predicates:
             derived = [leaf for leaf in part.leaves if leaf.text is not None]
             leaves |= {leaf.name: leaf for leaf in derived}
@@ -64,12 +63,11 @@ def derived_values(scope: Scope, rows: pa.Table, leaves: Collection[Leaf], colum
             frame = spark.createDataFrame(pa.table(given, [_PLACE, *(field.name for field in fields)]), schema)
             tried = [tested_column(spark, str(leaf.text), leaf.type).alias(f"c{i}") for i, leaf in enumerate(leaves)]
             # unlike toArrow() this takes a struct for what it is, NULL or not
-            found = pa.Table.from_batches(frame.select(_PLACE, *tried)._collect_as_arrow())  # type: ignore[attr-defined]
+            chosen: Any = frame.select(_PLACE, *tried)
+            found = pa.Table.from_batches(chosen._collect_as_arrow())
     except (PySparkException, Py4JJavaError, pa.ArrowException, TypeError) as error:
         texts = ", ".join(str(leaf.text) for leaf in leaves)
-        raise SourceError(
-            f"Only Spark evaluates {texts}, and it did not on these rows: {first_line(error)}"
-        ) from error
+        raise SourceError(f"Only Spark evaluates {texts}, and it did not on these rows: {first_line(error)}") from error
     found = found.sort_by(_PLACE)
     values = [_values(found.column(f"c{number}"), leaf) for number, leaf in enumerate(leaves)]
     names = [leaf.name for leaf in leaves]

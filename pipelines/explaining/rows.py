@@ -113,11 +113,13 @@ def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted
     for file in dataset.get_fragments():
         start = 0
         for batch in file.to_batches(dataset.schema, columns=read, batch_size=BATCH_ROWS):
-            table = _completed(pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in read if name in schema.names]))
+            table = _completed(
+                pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in read if name in schema.names])
+            )
             matched = np.flatnonzero(np.diff(compiled.match_ordinals(table)[0]))[:wanted]
             if len(matched):
                 wanted -= len(matched)
-                yield _completed(file.take(pa.array(start + matched), dataset.schema, columns=present), schema)
+                yield _completed(file.scanner(dataset.schema, columns=present).take(pa.array(start + matched)), schema)
             if not wanted:
                 return
             start += batch.num_rows
@@ -132,7 +134,9 @@ def _read(compiled: ri.CompiledRules, schema: pa.Schema) -> list[str]:
 def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The columns of a schema in its types, those that the table lacks NULL."""
     columns = [
-        table.column(field.name).cast(field.type) if field.name in table.column_names else pa.nulls(table.num_rows, field.type)
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))

@@ -35,9 +35,7 @@ _DAY = 86_400_000_000
 _COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>"))
 
 
-def candidates(
-    leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Evaluated]
-) -> tuple[pa.Array, np.ndarray]:
+def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Evaluated]) -> tuple[pa.Array, np.ndarray]:
     """Values [n] for a column other than the row's, nearest first, NULL among them; and how far [n] each is from it.
 
     formulas: of the predicates that read it. inputs: the row's values by name, one row.
@@ -116,6 +114,7 @@ def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.Data
         last = greatest if high is None else min(high - 1, greatest)
         is_below = now is not None and now > last
         nearest = last if is_below or (now is None and low == least) else low
+        assert nearest is not None and last is not None
         yield from _near_key(nearest, low, last, data_type)
 
 

@@ -88,4 +88,3 @@ def _computed(part: Part, inputs: Mapping[str, Evaluated]) -> dict[str, str]:
             raised = result.raised is not None and bool(result.raised[0])
             found[text] = "error" if raised else shown(result.values[0].as_py())
     return found
-

@@ -90,7 +90,9 @@ def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
     if place >= 0:
         return int(place)
     for row in compiled.rejects.filter(pc.field("rule_id") == rule_id).to_pylist() if is_id else ():
-        raise UnknownRuleError(f"Rule {rule_id!r} did not compile ({row['error']}: {row['message']}), so it never matches.")
+        raise UnknownRuleError(
+            f"Rule {rule_id!r} did not compile ({row['error']}: {row['message']}), so it never matches."
+        )
     kinds = "integers" if pa.types.is_integer(ids.type) else "strings"
     raise UnknownRuleError(f"The index has no rule {rule_id!r}; it has {len(ids):,} rules, whose ids are {kinds}.")
 
@@ -114,12 +116,14 @@ def _bounds(rule: RuleText, scope: Scope, event_time: str | None) -> Iterator[Pa
     name = spelled(scope.schema.names, event_time, column_key) or event_time
     column = scope.schema.field(name)
     leaf = Leaf(name, column.type)
-    bounds = (">=", rule.valid_from, (rule.valid_from, None)), ("<", rule.valid_to, (None, rule.valid_to))
-    for operator, instant, pair in bounds:
-        if instant is not None:
-            text = f"{_quoted(name)} {operator} TIMESTAMP'{_instant(instant, scope.time_zone)}'"
-            formula = validity(leaf, *pair, scope.time_zone)
-            yield Part(text, formula=formula, columns=(leaf,), attributes=(leaf,))
+    bounds: list[tuple[str, int | None, bool]] = [(">=", rule.valid_from, True), ("<", rule.valid_to, False)]
+    for operator, instant, is_first in bounds:
+        if instant is None:
+            continue
+        text = f"{_quoted(name)} {operator} TIMESTAMP'{_instant(instant, scope.time_zone)}'"
+        first, last = (instant, None) if is_first else (None, instant)
+        formula = validity(leaf, first, last, scope.time_zone)
+        yield Part(text, formula=formula, columns=(leaf,), attributes=(leaf,))
 
 
 def _quoted(name: str) -> str:
@@ -155,7 +159,7 @@ class _Reader:
         if node.kind in ("and", "or", "not"):
             return Part(text, node.kind.upper(), tuple(self.part(child) for child in node.children))
         formula = self._splitter.rule(node) if is_rule else self._splitter.formula(node)
-        attributes = {attribute: None for attribute in _attributes(formula)}
+        attributes = dict.fromkeys(_attributes(formula))
         columns = {leaf.name: leaf for leaf in self._columns(node, frozenset())}
         return Part(text, formula=formula, columns=tuple(columns.values()), attributes=tuple(attributes))
 

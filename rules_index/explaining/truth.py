@@ -14,7 +14,7 @@ from rules_index.domains.regions import integer_keys
 from rules_index.domains.values import Key, ValueSet, is_bytes
 from rules_index.language.constants import clamp
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
-from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate
+from rules_index.language.formula import And, Fixed, Formula, Not, Predicate
 from rules_index.language.typed import Expression
 
 FALSE, TRUE, NULL, RAISED = range(4)

@@ -163,8 +163,8 @@ class CompiledRules:
         """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
 
         row: as for `match_one`, but only what this rule reads has to be there. fixed: columns that a near miss leaves
-        as they are. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not have,
-        `RulesIndexError` for an index that keeps no texts.
+        as they are. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
+        have, `RulesIndexError` for an index that keeps no texts.
         """
         explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
         found: Explanation = explain(self, row, rule_id, fixed)

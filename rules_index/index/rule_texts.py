@@ -41,13 +41,17 @@ class RuleTexts:
     ) -> RuleTexts:
         """Packs the columns [rules] of rules by ordinal."""
         nothing = pa.nulls(len(expressions), pa.int64()) if valid_from is None or valid_to is None else None
-        columns = [expressions, nothing if valid_from is None else valid_from, nothing if valid_to is None else valid_to]
+        columns = [
+            expressions,
+            nothing if valid_from is None else valid_from,
+            nothing if valid_to is None else valid_to,
+        ]
         table = pa.table(columns, schema=_COLUMNS)
         blocks = [_packed(table.slice(first, BLOCK)) for first in range(0, len(expressions), BLOCK)]
         return cls(schema.remove_metadata().serialize().to_pybytes(), blocks)
 
     def rule(self, ordinal: int) -> RuleText:
-        """The text of a rule; `pa.ArrowException`, `LookupError`, `TypeError` or `ValueError` for bytes that are none."""
+        """The text of a rule; `pa.ArrowException`, `LookupError` or `ValueError` for bytes that are none."""
         with pa.ipc.open_stream(pa.py_buffer(self.blocks[ordinal // BLOCK])) as reader:
             if reader.schema != _COLUMNS:
                 raise ValueError("texts")

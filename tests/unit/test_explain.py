@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.compiled import dumps
 from tests.cases import cases
 from tests.random_expressions import Grammar
