@@ -69,9 +69,10 @@ def _predicates(formulas: Iterable[Formula]) -> Iterator[Predicate]:
 
 
 def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
-    """How far a value is from the row's: of numbers and times the difference in proportion to both, so from 0 to 1."""
+    """How far a value is from the row's: of numbers the difference in proportion to the row's, of times to a year, both
+    from 0 to 1."""
     if is_float(data_type) and abs(then) >= _INFINITY_KEY:
-        return NOT_FINITE
+        return NOT_FINITE + (then == NAN_KEY)
     if now is None:
         return FROM_NULL
     if isinstance(now, bytes):
@@ -82,14 +83,15 @@ def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
         first, second = (float(each) for each in doubles(np.array([now, then], np.int64)))
         if not (math.isfinite(first) and math.isfinite(second)):
             return 1.0
-        whole = abs(first) + abs(second)
-        return abs(first / whole - second / whole) if math.isfinite(whole) else 1.0
+        change = abs(second - first)
+        return change / (change + abs(first) + 1) if math.isfinite(change + abs(first)) else 1.0
     if pa.types.is_boolean(data_type):
         return OTHER_TEXT
     if not is_number(data_type):
         unit = 1 if pa.types.is_date(data_type) else _DAY
         return float(Fraction(abs(then - now), abs(then - now) + 365 * unit))
-    return float(Fraction(abs(then - now), abs(then) + abs(now)))
+    unit = 10**data_type.scale if is_decimal(data_type) else 1
+    return float(Fraction(abs(then - now), abs(then - now) + abs(now) + unit))
 
 
 # Regions of the column's own
@@ -237,50 +239,61 @@ def _where_equal(
     left: Expression, right: Expression, leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
     """Values of the column at which two sides are equal, if their difference is a straight line, and beside them."""
-    first, second = _two_points(left, leaf, now, inputs), _two_points(right, leaf, now, inputs)
-    if first is not None and second is not None:
-        here, step = first[0] - second[0], (first[1] - first[0]) - (second[1] - second[0])
-        yield from _solved(here, step, Fraction(0), leaf, now)
+    points = _points(leaf, now)
+    first, second = (_numbers_at(points, side, leaf, inputs) for side in (left, right))
+    heights = [None if one is None or two is None else one - two for one, two in zip(first, second, strict=True)]
+    yield from _solved(points, heights, [Fraction(0)], leaf)
 
 
 def _on_a_line(
     expression: Expression, wanted: Sequence[Fraction], leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
 ) -> Iterator[Key]:
     """Values of the column at which an expression has wanted values, if it is a straight line."""
-    points = _two_points(expression, leaf, now, inputs)
-    if points is not None:
-        for goal in wanted:
-            yield from _solved(points[0], points[1] - points[0], goal, leaf, now)
+    points = _points(leaf, now)
+    yield from _solved(points, _numbers_at(points, expression, leaf, inputs), wanted, leaf)
 
 
-def _two_points(
-    expression: Expression, leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
-) -> tuple[Fraction, Fraction] | None:
-    """The values of an expression at the row's value of a column, and at one more; None where they are no numbers."""
+def _points(leaf: Leaf, now: Key) -> list[Key]:
+    """The row's value of a column, and others by which a straight line is known where that one raises."""
     start = _fraction(now, leaf.type)
-    if start is None:
-        return None
-    beside = _keys_near(start + 1, leaf.type)[1]
-    if not _is_a_value(beside, leaf.type):
-        return None
-    both = {name: repeated(each, 2) for name, each in inputs.items()}
-    both[leaf.name] = Evaluated(_values([now, beside], leaf.type))
-    result = Truths(both, 2).value(expression).values
+    numbers = (
+        [Fraction(0), Fraction(1)] if start is None else [start + 1, start - 1, start - 2, Fraction(0), Fraction(1)]
+    )
+    keys = [now, *(_keys_near(number, leaf.type)[1] for number in numbers)]
+    return [key for key in dict.fromkeys(keys) if _is_a_value(key, leaf.type)]
+
+
+def _numbers_at(
+    points: Sequence[Key], expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]
+) -> list[Fraction | None]:
+    """The values of an expression at values of a column, None where they are no numbers."""
+    given = {name: repeated(each, len(points)) for name, each in inputs.items()}
+    given[leaf.name] = Evaluated(_values(points, leaf.type))
+    result = Truths(given, len(points)).value(expression).values
     result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
-    found = [None if key is None else _fraction(key, result.type) for key in keys_of(result)]
-    return None if found[0] is None or found[1] is None else (found[0], found[1])
+    return [None if key is None else _fraction(key, result.type) for key in keys_of(result)]
+
+
+def _solved(
+    points: Sequence[Key], heights: Sequence[Fraction | None], goals: Iterable[Fraction], leaf: Leaf
+) -> Iterator[Key]:
+    """Where the line through the first two points that have a height has the wanted heights."""
+    known = [
+        (place, height)
+        for key, height in zip(points, heights, strict=True)
+        if height is not None and (place := _fraction(key, leaf.type)) is not None
+    ]
+    if len(known) < 2 or known[0][1] == known[1][1]:
+        return
+    (place, height), (other, beside) = known[:2]
+    for goal in goals:
+        yield from _keys_near(place + (goal - height) * (other - place) / (beside - height), leaf.type)
 
 
 def repeated(given: Evaluated, rows: int) -> Evaluated:
     """One row's value on many rows."""
     values = given.values.take(pa.array(np.zeros(rows, np.int64)))
     return Evaluated(values, None if given.raised is None else np.repeat(given.raised, rows))
-
-
-def _solved(here: Fraction, step: Fraction, goal: Fraction, leaf: Leaf, now: Key) -> Iterator[Key]:
-    start = _fraction(now, leaf.type)
-    if step and start is not None:
-        yield from _keys_near(start + (goal - here) / step, leaf.type)
 
 
 def _fraction(key: Key, data_type: pa.DataType) -> Fraction | None:

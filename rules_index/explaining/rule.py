@@ -81,20 +81,25 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
 
 
 def _ordinal(compiled: CompiledRules, rule_id: RuleId) -> int:
-    ids = compiled.ids
-    is_id = isinstance(rule_id, int if pa.types.is_integer(ids.type) else str) and not isinstance(rule_id, bool)
+    ids, is_number = compiled.ids, pa.types.is_integer(compiled.ids.type)
+    unknown = UnknownRuleError(
+        f"The index has no rule {rule_id!r}; it has {len(ids):,} rules, whose ids are "
+        f"{'integers' if is_number else 'strings'}."
+    )
+    if not isinstance(rule_id, int if is_number else str) or isinstance(rule_id, bool):
+        raise unknown
     try:
-        place = ids.index(pa.scalar(rule_id, ids.type)).as_py() if is_id else -1
+        wanted = pa.scalar(rule_id, ids.type)
     except (pa.ArrowException, OverflowError, UnicodeEncodeError):
-        place = -1
+        raise unknown from None
+    place = int(ids.index(wanted).as_py())
     if place >= 0:
-        return int(place)
-    for row in compiled.rejects.filter(pc.field("rule_id") == rule_id).to_pylist() if is_id else ():
+        return place
+    for row in compiled.rejects.filter(pc.equal(compiled.rejects.column("rule_id"), wanted)).to_pylist():
         raise UnknownRuleError(
             f"Rule {rule_id!r} did not compile ({row['error']}: {row['message']}), so it never matches."
         )
-    kinds = "integers" if pa.types.is_integer(ids.type) else "strings"
-    raise UnknownRuleError(f"The index has no rule {rule_id!r}; it has {len(ids):,} rules, whose ids are {kinds}.")
+    raise unknown
 
 
 def parts_of(rule: RuleText, scope: Scope, event_time: str | None) -> Part:
