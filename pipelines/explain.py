@@ -17,6 +17,7 @@ from pipelines.explaining.rows import TAGGED_WITH, rows_where
 from pipelines.scopes import JOINED_TIME, JoinScope, Scope, scope_of
 from rules_index.explaining.nearest import NearestRules
 from rules_index.explaining.rule import rule_of, zone_of
+from rules_index.language.scope import path_of
 from rules_index.names import column_key, spelled
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ MOST_MATCHED, MOST_NEAR = 100, 5
 """Rules of a row that are explained where none is named: those that match it, and those that nearly do."""
 _MOST_TRIED = 20
 """Rules that may be near misses of a row and are looked at for it."""
+
+
+_HINT = "A rule that was added since then is explained after deltatag compile, and with --rules-version."
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def explain(
     columns = over.columns()
     workspace.progress(f"looking for rows of {scope}")
     found = rows_where(workspace, over, columns, condition, limit)
-    task = _Task(over, Indexes(workspace, over, columns), rules, _fixed(over))
+    task = _Task(over, Indexes(workspace, over, columns), rules, _fixed(over, columns))
     for version, fingerprint, rows in _by_index(found.rows, rules_version):
         _explain_rows(task, rows, version, fingerprint)
     explained_ids = {str(each.rule_id) for each in task.explained}
@@ -139,7 +143,7 @@ def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | No
         rule_of(compiled, rule_id)
     except ri.UnknownRuleError as error:
         which = "the newest index" if version is None else f"version {version} of the rules"
-        task.unknown[rule] = f"{task.scope.name}, {which}: {error}"
+        task.unknown[rule] = f"{task.scope.name}, {which}: {error} {_HINT}"
         return None
     found: str | int = rule_id
     return found
@@ -187,12 +191,16 @@ def _add_near(
         ] = None
 
 
-def _fixed(scope: Scope) -> tuple[str, ...]:
+def _fixed(scope: Scope, columns: pa.Schema) -> tuple[str, ...]:
     """What a near miss leaves as it is: of joined rows the times, by which they were joined."""
     if not isinstance(scope, JoinScope):
         return ()
-    times = [f"{stream.name}.{stream.event_time}" for stream in scope.streams if stream.event_time]
-    return (JOINED_TIME, *times)
+    found = [JOINED_TIME]
+    for stream in scope.streams:
+        side = columns.field(stream.name).type
+        name = spelled([field.name for field in side], stream.event_time or "", column_key)
+        found += [path_of([stream.name, name])] if name is not None else []
+    return tuple(found)
 
 
 def _joined_time(scope: Scope, row: dict[str, Any]) -> dict[str, Any]:

@@ -49,20 +49,22 @@ def _explained(
             part.text, VALUES[truth[part]], "", _values(part, row), _computed(part, inputs),
             stands_alone=stands_alone,
         )  # fmt: skip
-    children = [_explained(child, row, inputs, truth, _wanted(part, child, truth, wanted)) for child in part.children]
+    unmet = sum(truth[child] != wanted for child in part.children)
+    children = []
+    for child in part.children:
+        others = unmet - (truth[child] != wanted)
+        children.append(_explained(child, row, inputs, truth, _wanted(part.operator, wanted, others)))
     return Explanation(part.text, VALUES[truth[part]], part.operator, children=tuple(children))
 
 
-def _wanted(part: Part, child: Part, truth: Mapping[Part, int], wanted: int | None) -> int | None:
-    """What a child alone would have to be for its parent to be as wanted."""
+def _wanted(operator: str, wanted: int | None, others: int) -> int | None:
+    """What a child alone would have to be for its parent to be as wanted, of which so many `others` are not so."""
     if wanted is None:
         return None
-    if part.operator == "NOT":
+    if operator == "NOT":
         return FALSE if wanted == TRUE else TRUE
-    decisive = FALSE if part.operator == "AND" else TRUE
-    if wanted == decisive or all(truth[other] == wanted for other in part.children if other is not child):
-        return wanted
-    return None
+    decisive = FALSE if operator == "AND" else TRUE
+    return wanted if wanted == decisive or not others else None
 
 
 def _values(part: Part, row: Mapping[str, Any]) -> dict[str, Any]:

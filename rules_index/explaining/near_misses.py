@@ -94,6 +94,8 @@ class _Search:
             return _least(columns for sets in each for columns in sets)
         found: set[Columns] = {frozenset()}
         for sets in each:
+            if not found:
+                break
             found = _least(one | other for one in found for other in sets if len(one | other) <= 2)
         return found
 
@@ -159,6 +161,7 @@ def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
     """The columns that may be changed: all whose effect on the rule is known without Spark, and that no other one that
     is read overlaps."""
     read = {leaf.name: leaf for part in rule.predicates for leaf in part.columns}
+    compared = {leaf.name for leaf in rule.leaves}  # what others are decides nothing
     frozen = set(fixed)
     for part in rule.predicates:
         if any(leaf.text is not None for attribute in part.attributes for leaf in leaves_of(attribute)):
@@ -167,6 +170,7 @@ def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
         leaf
         for name, leaf in read.items()
         if is_indexable(leaf.type)
+        and name in compared
         and name not in frozen
         and not any(_overlap(name, other) for other in (*read, *frozen) if other != name)
     ]

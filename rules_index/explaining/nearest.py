@@ -29,7 +29,10 @@ class NearestRules:
         terms = self._conjunctions.terms
         self._is_gate = terms[:, 0] == GATE
         # rules share most of their terms
-        self._distinct, self._place = np.unique(terms[~self._is_gate], axis=0, return_inverse=True)
+        sets = max(1, len(self._conjunctions.set_start) - 1)
+        named = terms[~self._is_gate].astype(np.int64)
+        distinct, self._place = np.unique(named[:, 0] * sets + named[:, 1], return_inverse=True)
+        self._distinct = np.stack([distinct // sets, distinct % sets], axis=1)
 
     def of(self, row: Mapping[str, Any], most: int) -> list[RuleId]:
         """The ids of at most so many rules that do not match a row, those that lack the fewest terms first.
@@ -40,7 +43,7 @@ class NearestRules:
         values = values_of_row(row, compiled.inputs, compiled.time_zone)
         codes = codes_of_values(compiled.attributes, compiled.regions, values, 1)[0][:, 0].astype(np.int64)
         lacking = np.zeros(len(c.terms), np.int64)
-        lacking[~self._is_gate] = self._unmet(codes)[self._place.reshape(-1)]
+        lacking[~self._is_gate] = self._unmet(codes)[self._place]
         self._count_gates(lacking)
         first = int(c.gate_start[-1])
         if first >= len(c.target):

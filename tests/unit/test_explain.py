@@ -288,6 +288,7 @@ NEAR: list[tuple[str, dict[str, Any], Any]] = [
     ("i = 2147483648", {}, None),
     ("i + 1 > 2147483646", {"i": 2**31 - 1}, {"i": 2**31 - 2}),
     ("FALSE", {}, None),
+    ("i < 99999999999999999999 AND j > 1 AND b", {}, {"j": 2, "b": True}),
 ]
 
 
@@ -367,3 +368,18 @@ def test_one_or_two_small_columns_are_searched_as_brute_force_does() -> None:
         if is_plain:
             assert told == min(matching, default=0), str(found)
     assert min(sizes[1], sizes[2]) > 3
+
+
+def test_deep_and_wide_rules() -> None:
+    deep = "i > 5"
+    for level in range(40):
+        deep = f"NOT (NOT (s = 'x{level}' OR {deep}) AND f > 0)"
+    wide = " OR ".join(f"i = {number} AND s <> 'v{number}'" for number in range(4, 1_004))
+    flat = " AND ".join(f"i <> {number}" for number in range(1_000))
+    for text in (deep, wide, flat):
+        found = explained(text)
+        compiled = ri.compile_rules([("r", text)], SCHEMA)
+        assert found.matched == (compiled.match_one(ROW) == ["r"])
+        assert str(found) and found.as_dict()["text"] == text
+        if not found.matched:
+            assert compiled.match_one(ROW | {each.column: each.after for each in found.near_miss}) == ["r"]
