@@ -14,7 +14,7 @@ from pipelines.errors import IndexDamagedError, IndexOutdatedError, PipelineErro
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.rule_set import RULE_COLUMNS, read_rules
 from pipelines.scopes import Scope, scopes_of
-from pipelines.writing.matching import check_inputs
+from pipelines.writing.inputs import check_inputs
 from rules_index.compiling.rule_columns import read_rules as in_columns
 from rules_index.index.rule_texts import RuleTexts
 

@@ -14,9 +14,11 @@ from deltalake import write_deltalake
 
 import rules_index as ri
 from deltatag.__main__ import main
+from pipelines.compile import compile_scopes
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.explain import MOST_NEAR, explain
 from pipelines.lake.index_store import store_index
+from pipelines.tag import tag_stream
 from rules_index.explaining.nearest import NearestRules
 from tests.cases import cases
 
@@ -228,6 +230,22 @@ def test_the_nearest_rules_lack_the_fewest_terms() -> None:
             lacking[rule] = sum(not part.matched for part in parts)
         assert [lacking[rule] for rule in near] == sorted(lacking[rule] for rule in near)
         assert set(near) == {rule for rule, count in lacking.items() if 0 < count <= 2}
+
+
+def test_rows_are_explained_as_they_were_tagged(workspace, add_rules) -> None:
+    add_rules(workspace, ("many", "s", "x > 10 AND NOT (place = 'p3' AND x < 50)"), ("none", "s", "x IS NULL"))
+    add_rules(workspace, {"rule_id": "late", "scope": "s", "expression": "more.a < 4", "valid_from": FIRST})
+    assert [each.error for each in compile_scopes(workspace, ["s"])] == [None]
+    tag_stream(workspace, "s")
+    tagged = {row["id"]: row["rule_ids"] for row in workspace.lake.arrow("s_tagged").to_pylist()}
+    workspace.lake.delta("rules").update({"expression": "'x = 1'"}, predicate="rule_id = 'many'")
+    compile_scopes(workspace, ["s"])
+    found = explain(workspace, "s", ["late", "many", "none"], "id < 400", limit=500)
+    assert found.rows == 400 and len(found.explained) == 1_200
+    for each in found.explained:
+        assert each.explanation.matched == (each.rule_id in tagged[each.row["id"]]), str(each.explanation)
+    unnamed = [each for each in explain(workspace, "s", [], "id = 77").explained if each.explanation.matched]
+    assert [each.rule_id for each in unnamed] == tagged[77]
 
 
 def test_the_command_line(workspace, add_rules, capsys, monkeypatch) -> None:
