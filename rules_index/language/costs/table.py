@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rules_index.language.coercion import STRING, Type, is_decimal
+from rules_index.language.coercion import BINARY, STRING, Type, is_decimal
 from rules_index.language.costs.forms import (
     SLOT,
     VALUE,
@@ -61,11 +61,16 @@ short      | text     | conv
 printed    | text     | format_number
 dated      | text     | date_format from_unixtime to_char to_varchar
 same       | text     | trim ltrim rtrim btrim
-same       | text     | soundex unhex unbase64 reverse validate_utf8 try_validate_utf8 nullif
+halved     | text     | unhex
+same       | text     | soundex unbase64 reverse validate_utf8 try_validate_utf8 nullif
 same       | text     | right url_decode try_url_decode
 same       | raising  | to_binary try_to_binary
 tripled    | text     | upper ucase lower lcase initcap make_valid_utf8
-wide       | text     | hex base64 quote url_encode encode
+hex        | text     | hex
+base64     | text     | base64
+quoted     | text     | quote
+percent    | text     | url_encode
+encoded    | text     | encode
 wide       | letters  | translate mask
 cut        | text     | left
 cut-third  | text     | substring substr
@@ -188,12 +193,23 @@ def _printed(call: Call) -> Size:
 
 
 def _decoded(call: Call) -> Size:
-    return of_bytes(call.total * 4 + VALUE)
+    """Of bytes in a character set the letters, of which ISO-8859-1 has the most; else one of the arguments."""
+    return of_bytes((call.bytes(0) * 2 if len(call.sizes) == 2 else call.total) + VALUE)
+
+
+_ENCODED = {"utf-8": 3.0, "us-ascii": 1.0, "iso-8859-1": 1.0, "utf-16le": 2.0, "utf-16be": 2.0, "utf-16": 2.0}
+
+
+def _encoded(call: Call) -> Size:
+    """Each byte is a letter at most: one that is no UTF-8 becomes U+FFFD. UTF-32 has four bytes for each."""
+    name = call.sizes[1].constant if len(call.sizes) > 1 else None
+    factor = _ENCODED.get(name.lower(), 4.0) if isinstance(name, str) else 4.0
+    return of_bytes(call.bytes(0) * factor + VALUE)
 
 
 def _string(call: Call) -> Size:
     """A number has at most 64 letters; of an array, so has each of its items."""
-    if call.types[0] == STRING:
+    if call.types[0] in (STRING, BINARY):
         return _same(call)
     return of_bytes(call.bytes(0) * 8 + 64)
 
@@ -363,6 +379,14 @@ RESULTS: dict[str, Callable[[Call], Size]] = {
     "same": _same,
     "tripled": _scaled(3),
     "wide": _scaled(6),
+    "halved": _scaled(0.5),
+    "hex": _scaled(2),
+    # in lines of 76 letters, each with two at its end
+    "base64": _scaled(1.4),
+    # what is no UTF-8 becomes three bytes
+    "quoted": _scaled(3),
+    "percent": _scaled(9),
+    "encoded": _encoded,
     "cut": _cut(1),
     "cut-third": _cut(2),
     "string": _string,

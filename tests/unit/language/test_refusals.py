@@ -51,6 +51,13 @@ REFUSED = [
     ("i AND b", "NOT_BOOLEAN", 0),
     ("b OR i + 1", "NOT_BOOLEAN", 5),
     ("NULL", "NOT_BOOLEAN", 0),
+    ("s AND u", "NOT_BOOLEAN", 0),
+    ("s AND NULL", "NOT_BOOLEAN", 0),
+    ("b OR NULL AND s", "NOT_BOOLEAN", 5),
+    ("b AND (s AND u)", "NOT_BOOLEAN", 7),
+    ("b AND (c AND (s AND u))", "NOT_BOOLEAN", 14),
+    ("(b AND c) AND (s AND u)", "NOT_BOOLEAN", 15),
+    ("(b OR c) OR (s OR u OR b)", "NOT_BOOLEAN", 13),
     ("b = 1", "TYPE_MISMATCH", 0),
     ("arr = 1", "TYPE_MISMATCH", 0),
     ("i.x = 1", "TYPE_MISMATCH", 0),
@@ -261,3 +268,22 @@ def test_a_field_and_a_column_of_the_same_path() -> None:
     ]
     compiled = ri.compile_rules(rules, schema)
     assert compiled.match(table).to_pylist() == [[1, 4, 6], [2, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        # Spark casts a text beside a condition, and none of two beside each other, which it alone can tell
+        ("elt(1, s, u) AND elt(2, s, u)", ["(elt(1, s, u)) AND (elt(2, s, u))"]),
+        ("elt(1, s, u) OR s", ["(elt(1, s, u)) OR (s)"]),
+        ("NULL OR elt(1, '{}', s)", ["(NULL) OR (elt(1, '{}', s))"]),
+        ("b AND (elt(1, s, u) AND s)", ["(elt(1, s, u)) AND (s)"]),
+        ("elt(1, s, u) AND b AND elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("elt(1, s, u) AND (b AND elt(2, s, u))", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("elt(1, s, u) AND NOT elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("b AND s", ["CAST(s AS BOOLEAN)"]),
+    ],
+)
+def test_operands_that_may_both_be_texts_are_left_to_spark(text: str, wanted: list[str]) -> None:
+    compiled = ri.compile_rules([(1, text)], SCHEMA)
+    assert sorted(leaf.text for leaf in compiled.derived) == sorted(wanted)
