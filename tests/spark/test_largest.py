@@ -131,6 +131,10 @@ ENCODERS = """
     encode({v}, 'us-ascii') ; encode({v}, 'iso-8859-1') ; decode(encode({v}, 'utf-16be'), 'utf-16be') ; unbase64({v})
     unhex({v}) ; url_decode({v}) ; to_json(named_struct('a', {v})) ; get_json_object({v}, '$') ; soundex({v})
     replace({v}, 'x', 'yz') ; regexp_replace({v}, '', 'z') ; lpad({v}, 20, 'é') ; format_string('%s%s', {v}, {v})
+    split_part({v}, 'x', 1) ; substring_index({v}, 'y', 1) ; regexp_extract({v}, '(?s).*', 0) ; to_binary({v}, 'utf-8')
+    array_join(split({v}, 'y'), 'x') ; from_csv({v}, 'a STRING').a ; from_json({v}, 'a STRING').a
+    parse_url({v}, 'FILE') ; regexp_replace({v}, '(.)', '$1$1')
+    array_join(sentences({v})[0], ' ') ; overlay({v} PLACING 'é' FROM 3)
 """
 """What makes of a text another text, or bytes."""
 LETTERS = (

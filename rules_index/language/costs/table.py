@@ -2,7 +2,8 @@
 
 One line for each kind of function: `result | work | names`. The words are defined below, each by one function of the
 arguments. Bytes are those of the value in memory, steps are about a nanosecond of one core each; both are upper
-bounds for whatever a row holds, so that they never fall where an argument grows.
+bounds for whatever a row holds, so that they never fall where an argument grows. A text may hold bytes that are no
+UTF-8: each becomes U+FFFD, three bytes, where Spark makes a text of Java's of it.
 """
 
 from __future__ import annotations
@@ -63,8 +64,9 @@ dated      | text     | date_format from_unixtime to_char to_varchar
 same       | text     | trim ltrim rtrim btrim
 halved     | text     | unhex
 same       | text     | soundex unbase64 reverse validate_utf8 try_validate_utf8 nullif
-same       | text     | right url_decode try_url_decode
-same       | raising  | to_binary try_to_binary
+same       | text     | right
+tripled    | text     | url_decode try_url_decode
+tripled    | raising  | to_binary try_to_binary
 tripled    | text     | upper ucase lower lcase initcap make_valid_utf8
 hex        | text     | hex
 base64     | text     | base64
@@ -74,9 +76,9 @@ encoded    | text     | encode
 wide       | letters  | translate mask
 cut        | text     | left
 cut-third  | text     | substring substr
-same       | search   | split_part substring_index
-same       | parse    | parse_url try_parse_url
-same       | match    | regexp_extract regexp_substr
+tripled    | search   | split_part substring_index
+tripled    | parse    | parse_url try_parse_url
+tripled    | match    | regexp_extract regexp_substr
 string     | text     | string
 same       | text     | binary
 total      | read     | overlay
@@ -245,7 +247,8 @@ def _replaced(call: Call) -> Size:
 
 def _rewritten(call: Call) -> Size:
     """The replacement may stand before each letter, and name each match once for every two of its letters."""
-    return of_bytes(call.bytes(0) + (call.bytes(0) + 1) * (call.bytes(2) * 1.5 + 1))
+    factor = 2.5 if isinstance(call.sizes[2].constant, str) else 4.5
+    return of_bytes(call.bytes(0) * 3 + (call.bytes(0) + 1) * (call.bytes(2) * factor + 1))
 
 
 def _repeated(call: Call) -> Size:
@@ -281,12 +284,12 @@ def _structured(read: Form, schema: Size, shortest: float) -> Size:
     """A value of a schema; each item in the text of at least `shortest` bytes may hold all fields of its struct."""
     shape = schema_shape(schema.constant)
     repeated = read * ((SLOT + VALUE * shape.repeated_fields) / shortest) if shape.repeats else Form(0.0)
-    return of_bytes(read * 2 + repeated + shape.fields * (VALUE + SLOT) + SLOT, shape.names)
+    return of_bytes(read * 3 + repeated + shape.fields * (VALUE + SLOT) + SLOT, shape.names)
 
 
 def _parts(call: Call) -> Size:
-    content = call.bytes(0) + VALUE
-    return array(content, content, of_bytes(content), call.names)
+    content = call.bytes(0) * 3 + VALUE
+    return array(content, call.bytes(0) + VALUE, of_bytes(content), call.names)
 
 
 def _either(call: Call) -> Size:

@@ -9,6 +9,7 @@ import rules_index as ri
 from rules_index.errors import RuleError
 from rules_index.language import Scope, compile_expression
 from rules_index.language.formula import And, Fixed, Or, Predicate, Truth
+from rules_index.language.typed import Leaf
 
 from .schemas import SCHEMA, SCOPE
 
@@ -226,6 +227,28 @@ def test_a_cast_that_may_raise_is_not_lost_beside_null() -> None:
         compiled = ri.compile_rules([(1, text)], SCHEMA, engine="scan")
         assert len(compiled.derived) == 1, text
     assert len(ri.compile_rules([(1, "t <=> CAST(NULL AS INT)")], SCHEMA, engine="scan").derived) == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n < '999999-01-01'",
+        "n < DATE'299999-01-01'",
+        *(f"ts < '2024-01-01 00:00:00{offset}'" for offset in ("+800", "+80000", "+08:0:00", "+8:00:0", "+1:2:3")),
+        "d = CAST('0e38' AS DECIMAL(5,2))",
+        "d = CAST('0e39' AS DECIMAL(38,0))",
+    ],
+)
+def test_constants_at_which_spark_raises_are_left_to_it(text: str) -> None:
+    """Out of range, or of no form that Spark reads: the rule is unknown on every row, and its errors are counted."""
+    formula = compile_expression(text, SCOPE)
+    assert isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text == text
+
+
+@pytest.mark.parametrize("offset", ["+8", "-08", "+08:00", "+8:5", "+0800", "+080000", "+08:00:00", "GMT+0", "UTC-3"])
+def test_offsets_that_spark_reads_need_no_spark(offset: str) -> None:
+    formula = compile_expression(f"ts < '2024-01-01 00:00:00{offset}'", SCOPE)
+    assert isinstance(formula, Predicate) and formula.attribute == Leaf("ts", SCHEMA.field("ts").type)
 
 
 def test_names_are_compared_as_spark_does() -> None:
