@@ -175,8 +175,11 @@ class Analyser:
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
         """The column that Spark evaluates for a node, which must not need too much; `form` is put around its text."""
+        return self.derived_text(node, data_type, form.replace("{}", self.text(node)))
+
+    def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
+        """The column that Spark evaluates for a text, which needs no more than a node."""
         check_costs(self, self.bounders, node)
-        text = form.format(self.text(node)) if form == "{}" else form.replace("{}", self.text(node))
         digest = hashlib.sha256(f"{text}\0{data_type}".encode()).hexdigest()[:16]
         return Leaf(f"derived_{digest}", data_type, text)
 
