@@ -9,6 +9,8 @@ import numpy as np
 
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.events import met, offered_event, offered_row, terms_of
+from rules_index.single_events.exact import Terms
 
 Term = tuple[int, np.ndarray]
 """(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
@@ -29,6 +31,7 @@ class EditableConjunctions:
         self._alive = np.ones(len(conjunctions.target) - self._first, bool)
         self._added: dict[int, _Added] = {}
         self._next = len(self._alive)
+        self._terms_built: Terms | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -90,6 +93,8 @@ class EditableConjunctions:
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        if keys.max(initial=-1) < len(self._alive):
+            return met(self._built_terms(), self._first + keys, offered_row(codes))
         gates: dict[int, bool] = {}
         return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
 
@@ -98,8 +103,18 @@ class EditableConjunctions:
 
         A term is met by an attribute that offers one of its codes, and by none that the event does not have.
         """
+        if keys.max(initial=-1) < len(self._alive):
+            start = np.cumsum([0, *map(len, event.values())], dtype=np.int64)
+            intervals = np.concatenate([np.empty((0, 2), np.int32), *event.values()])
+            offered = offered_event((np.fromiter(event, np.int32, len(event)), start, intervals), len(self.sizes))
+            return met(self._built_terms(), self._first + keys, offered)
         gates: dict[int, bool] = {}
         return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+
+    def _built_terms(self) -> Terms:
+        if self._terms_built is None:
+            self._terms_built = terms_of(self._built)
+        return self._terms_built
 
     def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
         for attribute, intervals in terms:
@@ -204,6 +219,7 @@ class EditableConjunctions:
             intervals[at, 0] = first[attribute][c.intervals[at, 0]]
             intervals[at, 1] = last[attribute][c.intervals[at, 1]]
         self._built = replace(c, sizes=np.asarray(sizes, np.int32), intervals=intervals)
+        self._terms_built = None
         for key, each in self._added.items():
             terms = tuple(
                 (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms
