@@ -103,7 +103,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     low, high, shift, block = pieces[at].T
     none = np.flatnonzero(np.diff(term_start) == 0)
     levels, lists, count = _levels(c.sizes, attribute[place], shift, block, bool(len(none)))
-    heads = np.zeros((len(entry) + len(none), WIDTH), _narrow(c.sizes))
+    heads: np.ndarray = np.zeros((len(entry) + len(none), WIDTH), _narrow(c.sizes))
     if len(entry):
         heads[: len(entry), 0], heads[: len(entry), 1] = low, high
         own = np.column_stack([attribute[place], low, high])

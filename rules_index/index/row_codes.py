@@ -112,7 +112,9 @@ class RowCoder:
 
 
 def _column(number: int, attribute: Expression, regions: Regions, time_zone: str) -> _Column:
-    name, kind, code = "", _NoValue, _ask_table
+    name = ""
+    kind: type = _NoValue
+    code: Coder = _ask_table
     if isinstance(attribute, Leaf) and attribute.text is None and len(path_parts(attribute.name)) == 1:
         name = path_parts(attribute.name)[0]
         plain = _plain(attribute.type, regions, time_zone)

@@ -17,6 +17,8 @@ words    [.] int32, of a conjunction its number where bounds do not tell all of 
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rules_index.kernels.jit import inlined, inner, jit
@@ -29,7 +31,7 @@ TOO_SMALL = -1
 
 
 @inner
-def _in_order(found: np.ndarray, count: int) -> int:
+def _in_order(found: np.ndarray, count: int) -> Any:
     """Puts the first of what is found into ascending order, without repeats; how many are left."""
     ascending = True
     for i in range(1, count):
@@ -48,7 +50,7 @@ def _in_order(found: np.ndarray, count: int) -> int:
 
 
 @inlined
-def _lists_of(levels: np.ndarray, level: int, codes: np.ndarray) -> tuple[int, int]:
+def _lists_of(levels: np.ndarray, level: int, codes: np.ndarray) -> Any:
     """The first and the last list of a level that a row is in."""
     attribute, shift, first = levels[level, 0], levels[level, 1], np.int64(levels[level, 2])
     if attribute < 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -89,7 +89,7 @@ def meets(
 def _blocked(
     conjunction: int, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
     gates: np.ndarray,
-) -> int:  # fmt: skip
+) -> Any:  # fmt: skip
     """-1 where the event meets the conjunction, -2 where it does not, else a gate that must be known first."""
     needed = np.int64(-1)
     for term in range(of.start[conjunction], of.start[conjunction + 1]):
