@@ -73,12 +73,16 @@ class EditableConjunctions:
 
     def has(self, keys: np.ndarray) -> bool:
         """True if a conjunction has each of these keys."""
+        if not len(keys):
+            return True
         built = keys[keys < len(self._alive)]
         in_use = not len(built) or (int(built.min()) >= 0 and bool(self._alive[built].all()))
         return in_use and all(int(key) in self._added for key in keys[keys >= len(self._alive)])
 
     def rules(self, keys: np.ndarray) -> np.ndarray:
         """The rules' ordinals [keys] int32."""
+        if not self._added:
+            return self._built.target[self._first + keys]
         of = np.empty(len(keys), np.int32)
         built = keys < len(self._alive)
         of[built] = self._built.target[self._first + keys[built]]
@@ -93,6 +97,8 @@ class EditableConjunctions:
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        if not len(keys):
+            return np.empty(0, bool)
         if keys.max(initial=-1) < len(self._alive):
             return met(self._built_terms(), self._first + keys, offered_row(codes))
         gates: dict[int, bool] = {}
