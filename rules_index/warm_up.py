@@ -51,7 +51,19 @@ def warm_up() -> int:
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
-    return len(compiled.match(batch).flatten()) + _warm_up_join() + _warm_up_lint(schema)
+    return len(compiled.match(batch).flatten()) + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+
+
+def _warm_up_events(schema: pa.Schema) -> int:
+    """Matches single events with few and with many codes; returns the number of results."""
+    few = [("in", "whole IN (1, 5, 9) AND text > 'b'"), ("range", "whole > 3 AND big < 7"), ("always", "TRUE")]
+    many = [(f"{number}", f"whole = {number} AND big > {number}") for number in range(300)]
+    found = 0
+    for rules in (few, many):
+        compiled = compile_rules(rules, schema)
+        found += len(compiled.match_one({"whole": 5, "big": 6, "text": "c"}))
+        found += len(compiled.match_event("whole > 4 AND big IN (6, 8) AND text <> 'q'"))
+    return found
 
 
 def _warm_up_lint(schema: pa.Schema) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Protocol, TypeAlias
@@ -16,13 +17,13 @@ import pyarrow.compute as pc
 from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.artifact import Sections, pieces_of, save
-from rules_index.index.code_matrix import code_matrix, codes_of_values
+from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Engine
-from rules_index.index.event_texts import event_of
+from rules_index.index.event_texts import EventReader
 from rules_index.index.inputs import as_table
+from rules_index.index.row_codes import RowCoder
 from rules_index.index.rule_texts import RuleTexts
-from rules_index.index.single_rows import values_of_row
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -132,14 +133,12 @@ class CompiledRules:
         that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is not
         sound.
         """
-        values = values_of_row(row, self.inputs, self.time_zone)
-        codes, _ = codes_of_values(self.attributes, self.regions, values, 1)
+        codes = self._row_coder.codes(row)
         try:
-            rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+            rules, _ = self.index.search(codes)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        found: list[RuleId] = self._ids_of(rules).to_pylist()
-        return found
+        return self._listed(rules)
 
     def match_event(self, expression: str) -> list[RuleId]:
         """The ids of the rules that an event meets, ascending; from any number of threads.
@@ -149,15 +148,14 @@ class CompiledRules:
         it offers a value, or NULL, that the rule asks for (BE-Tree, section 3.2). What an event does not speak of it
         does not offer; columns that no rule reads do not count. Raises `RuleError` for any other text.
         """
-        event = event_of(expression, self.attributes, self.regions, self.inputs, self.time_zone)
+        event = self._event_reader.event(expression)
         if event is None:
             return []
         try:
             rules, _ = self.index.search_event(event)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        found: list[RuleId] = self._ids_of(rules).to_pylist()
-        return found
+        return self._listed(rules)
 
     def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
         """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
@@ -212,6 +210,27 @@ class CompiledRules:
         if pa.types.is_integer(self.ids.type):
             return pa.array(self.ids.to_numpy()[ordinals])
         return pc.take(self.ids, pa.array(ordinals), boundscheck=False)
+
+    @cached_property
+    def _row_coder(self) -> RowCoder:
+        return RowCoder(self.attributes, self.regions, self.time_zone)
+
+    @cached_property
+    def _event_reader(self) -> EventReader:
+        return EventReader(self.attributes, self.regions, self.inputs, self.time_zone)
+
+    @cached_property
+    def _known_ids(self) -> np.ndarray:
+        """Ids [rules]: numbers, or those strings that a single event has matched so far, else None."""
+        return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else np.full(len(self.ids), None, object)
+
+    def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
+        """The ids of a few rules."""
+        found: list[RuleId] = self._known_ids[ordinals].tolist()
+        if None in found:
+            found = self._ids_of(ordinals).to_pylist()
+            self._known_ids[ordinals] = found
+        return found
 
     def save(self, path: str | Path) -> None:
         """Writes the index as one file: beside `path` first, then renamed onto it."""

@@ -10,7 +10,9 @@ import numpy as np
 
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.events import met, offered_event, offered_row, terms_of
 from rules_index.index.term_sets import TermSets, extended, has_gaps, sets_of
+from rules_index.single_events.exact import Terms
 
 Term = tuple[int, np.ndarray]
 """(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
@@ -32,6 +34,7 @@ class EditableConjunctions:
         self._added: dict[int, _Added] = {}
         self._next = len(self._alive)
         self._sets: TermSets | None = None
+        self._terms_built: Terms | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -74,12 +77,16 @@ class EditableConjunctions:
 
     def has(self, keys: np.ndarray) -> bool:
         """True if a conjunction has each of these keys."""
+        if not len(keys):
+            return True
         built = keys[keys < len(self._alive)]
         in_use = not len(built) or (int(built.min()) >= 0 and bool(self._alive[built].all()))
         return in_use and all(int(key) in self._added for key in keys[keys >= len(self._alive)])
 
     def rules(self, keys: np.ndarray) -> np.ndarray:
         """The rules' ordinals [keys] int32."""
+        if not self._added:
+            return self._built.target[self._first + keys]
         of = np.empty(len(keys), np.int32)
         built = keys < len(self._alive)
         of[built] = self._built.target[self._first + keys[built]]
@@ -137,6 +144,10 @@ class EditableConjunctions:
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        if not len(keys):
+            return np.empty(0, bool)
+        if keys.max(initial=-1) < len(self._alive):
+            return met(self._built_terms(), self._first + keys, offered_row(codes))
         gates: dict[int, bool] = {}
         return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
 
@@ -145,8 +156,18 @@ class EditableConjunctions:
 
         A term is met by an attribute that offers one of its codes, and by none that the event does not have.
         """
+        if keys.max(initial=-1) < len(self._alive):
+            start = np.cumsum([0, *map(len, event.values())], dtype=np.int64)
+            intervals = np.concatenate([np.empty((0, 2), np.int32), *event.values()])
+            offered = offered_event((np.fromiter(event, np.int32, len(event)), start, intervals), len(self.sizes))
+            return met(self._built_terms(), self._first + keys, offered)
         gates: dict[int, bool] = {}
         return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+
+    def _built_terms(self) -> Terms:
+        if self._terms_built is None:
+            self._terms_built = terms_of(self._built)
+        return self._terms_built
 
     def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
         for attribute, intervals in terms:
@@ -253,6 +274,7 @@ class EditableConjunctions:
         self._built = replace(c, sizes=np.asarray(sizes, np.int32), intervals=intervals)
         self._sets = None
         self.__dict__.pop("_sets_built", None)
+        self._terms_built = None
         for key, each in self._added.items():
             terms = tuple(
                 (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from benchmarks import compile, engines, measured, memory, peers, real, sizes
+from benchmarks import compile, engines, measured, memory, peers, real, single_events, sizes, structures
 from benchmarks.baselines.witness import Witness
 from benchmarks.kinds import KINDS, RuleSet
 from rules_index.engines.asc.engine import Asc
@@ -219,3 +219,19 @@ def matches(rules: list[str], table: pa.Table) -> set[int]:
     compiled = ri.compile_rules(list(enumerate(rules)), table.schema, engine="asc")
     assert (compiled.rejects.num_rows, compiled.derived) == (0, ())
     return set(np.diff(compiled.match(table).offsets.to_numpy()).tolist())
+
+
+def test_single_events_say_what_they_lack(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("DELTATAG_BENCH", "/nowhere")
+    assert single_events.main([]) == 1
+    assert "DELTATAG_BENCH can name another folder" in capsys.readouterr().err
+
+
+def test_structures_are_compared_on_equal_keys() -> None:
+    boxes, rows = structures.boxes_of(150)
+    compared = structures.compare_variants(boxes, np.ascontiguousarray(rows[:, :20]))
+    assert [name for name, *_ in compared] == list(structures.variants(boxes))
+    parts = structures.bytes_of(boxes)
+    assert all(value > 0 for value in parts.values())
+    adapted = structures.adaptation(boxes, rows[:, :40], (1.0,))
+    assert set(adapted) == {"as it was built", "adapting, theta 1"}

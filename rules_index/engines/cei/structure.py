@@ -95,7 +95,7 @@ class Cei:
             raise InvalidArraysError("k") from error
         list_start, ids = arrays["list_start"], arrays["ids"]
         require(ids.ndim == 1 and ids.dtype == np.int32, "ids")
-        require(list_start.dtype == np.int64 and len(list_start) == layout.at[-1] + 1, "list_start")
+        require(list_start.dtype == np.int32 and len(list_start) == layout.at[-1] + 1, "list_start")
         require_offsets(list_start, len(ids), "list_start")
         structure = cls(parameters, table, layout, IdLists(list_start, ids))
         require(not structure._wrong(), "ids")
@@ -103,7 +103,7 @@ class Cei:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int64 into
+        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int32 into
         `ids` [.] int32, the places of boxes in `keys`; `k` [attributes] int32; `parameters` [3] int64: kind, access,
         L."""
         list_start, ids = self._lists.packed()
