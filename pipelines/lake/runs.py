@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
@@ -27,6 +28,8 @@ _ATTEMPTS = 20
 _COMPACT_EVERY = 100
 _COMPACTED_BYTES = 1 << 18
 """Size from which a file of `runs` is left alone: what a run reads and what it writes anew stay within it."""
+FOLDED = "folded"
+"""Key of the plan of a row that stands for several micro-batches: the number of the first of them."""
 OF_ATTEMPTS = ("attempts", "search")
 """What a plan says of attempts that were begun, as long as the micro-batch is not done."""
 
@@ -90,10 +93,9 @@ def _fragments(table: Any) -> Iterator[Any]:
 
 
 def _rows_in(fragment: Any, scope: str) -> list[dict[str, Any]]:
-    import pyarrow.dataset as ds
-
-    rows: pa.Table = fragment.to_table(arrow_schema(RUNS), filter=ds.field("scope") == scope)
-    return rows.to_pylist()
+    rows: pa.Table = fragment.to_table(arrow_schema(RUNS))
+    # the scanner could not compare texts that delta-rs has written as views
+    return rows.filter(pc.equal(rows["scope"], scope)).to_pylist()
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
@@ -220,7 +222,7 @@ def _merge(
     if plan is not None:
         same += f" AND t.plan = {_literal(json.dumps(dict(plan)))}"
     for attempt in range(_ATTEMPTS):
-        merger = lake.delta("runs").merge(_to_rows(batch), predicate, source_alias="s", target_alias="t")
+        merger = lake.delta("runs").merge(to_rows(batch), predicate, source_alias="s", target_alias="t")
         if before is not None:
             merger = merger.when_matched_update_all(predicate=same)
         else:
@@ -254,7 +256,8 @@ def _compact(lake: Lake) -> None:
         return
 
 
-def _to_rows(batch: MicroBatch) -> pa.Table:
+def to_rows(batch: MicroBatch) -> pa.Table:
+    """A micro-batch as a row of `runs`."""
     row = {name: getattr(batch, name) for name in MicroBatch.__slots__}
     row["plan"] = json.dumps(dict(batch.plan))
     row["errors"] = sorted(batch.errors.items())
