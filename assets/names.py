@@ -8,6 +8,7 @@ SPARK_POOL = "spark"
 """The concurrency pool of every step that runs Spark jobs."""
 JOB = "run"
 RULES = dg.AssetKey("rules")
+MAINTENANCE = dg.AssetKey("maintenance")
 RESOURCE = "lake"
 
 

@@ -109,6 +109,8 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
 
+    _verb(verbs, "maintain", "few files, short logs: upkeep of deltatag's own tables", "deltatag maintain")
+
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
     demo.add_argument("--force", action="store_true", help="make it anew even if it was edited since")

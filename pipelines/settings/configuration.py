@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipelines.errors import ConfigurationError
+from pipelines.settings.maintenance import maintenance_of
 from pipelines.settings.model import (
     ENGINES,
     FIXED_TABLES,
@@ -122,11 +123,11 @@ def _resolve(path: Path, location: str) -> str:
 
 
 def _lake(section: Section, path: Path) -> LakeSettings:
-    section.expect("root", "catalog")
+    section.expect("root", "catalog", "maintenance")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
-    return LakeSettings(None if root is None else _resolve(path, root), catalog)
+    return LakeSettings(None if root is None else _resolve(path, root), catalog, maintenance_of(section))
 
 
 def _rules(section: Section) -> RulesSettings:

@@ -46,6 +46,7 @@ _ENTRY_POINTS = {
         "snapshot()",
     ],
     "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
+    "DeltaOperations$Optimize": [f"DeltaOperations$Optimize({_SEQ},{_SEQ},boolean,scala.Option,boolean)"],
     "actions.Action$": ["fromJson(java.lang.String)"],
     "commands.cdc.CDCReader$CDCDataSpec": [
         "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
@@ -219,6 +220,28 @@ class TableLog:
             transaction.commit(actions, operations.Write(mode, *([self._none] * 8)))
         return held
 
+    def replace_files(self, rewrite: Callable[[list[dict[str, Any]]], tuple[list[dict[str, Any]], list[str]]]) -> bool:
+        """Put files in the place of others that hold the same rows, in one commit that changes no row.
+
+        `rewrite` is given the `add` actions of the table's files, and gives those of them that go and the entries
+        (JSON) of what comes; False where that is nothing. Py4JJavaError, or Spark's own error for it, where another
+        writer has removed one of them meanwhile: then none is replaced.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        with active(self._spark):
+            # before the files are looked at, so that whatever happens to them meanwhile is a conflict
+            transaction = self._log.startTransaction(self._none, self._none)
+            gone, entries = rewrite(self.files(transaction.snapshot()))
+            if not gone:
+                return False
+            now = int(time.time() * 1000)
+            removed = [json.dumps({"remove": _removal(add, now)}) for add in gone]
+            actions = self._sequence(map(from_json, [*removed, *entries]))
+            nothing = self._sequence(())
+            transaction.commit(actions, operations.Optimize(nothing, nothing, False, self._none, False))
+        return True
+
     def _sequence(self, items: Iterable[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(self._list(items))
 
@@ -227,6 +250,18 @@ class TableLog:
         for item in items:
             java_list.add(item)
         return java_list
+
+
+def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
+    """The `remove` action of a file whose rows are in another one."""
+    return {
+        "path": add["path"],
+        "deletionTimestamp": now,
+        "dataChange": False,
+        "extendedFileMetadata": True,
+        "partitionValues": add.get("partitionValues") or {},
+        "size": add["size"],
+    }
 
 
 def _last_of(transaction: Any, app: str) -> int:
