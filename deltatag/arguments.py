@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
         "--skip-changes", action="store_true", help="pass over commits of the sources that changed or removed rows"
     )
 
-    _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
+    run = _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
+    run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates, not of shut ones alone")
 
     sql = _verb(
         verbs,

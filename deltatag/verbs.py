@@ -193,7 +193,7 @@ def run_verb(args: Namespace) -> int:
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
-    gates = QualityGates()
+    gates = QualityGates(docs=args.data_docs)
     with _workspace(args) as workspace:
         # a lake that was not made yet is told as such, not as what gates miss in it
         workspace.lake.delta("rules")

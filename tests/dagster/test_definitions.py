@@ -175,8 +175,9 @@ def test_great_expectations_is_importable_where_the_main_module_has_no_file() ->
     """Dagster's daemon starts runs in such processes, and there Spark Connect's package ends the process."""
     code = (
         "import sys; main = sys.modules['__main__']; main.__dict__.pop('__file__', None); main.__spec__ = None\n"
-        "from quality.validation import Suite, measured, none_of, validate\n"
-        "suite = Suite('s', [none_of('n', 'No faults', 'faults')], measured({'faults': 0}))\n"
+        "from quality.evaluation import Suite\n"
+        "from quality.validation import none_of, validate\n"
+        "suite = Suite('s', [none_of('n', 'No faults', 'faults')], {'faults': 0})\n"
         "print(validate(None, [suite])[0][0].success)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)

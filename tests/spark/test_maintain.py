@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.transaction import AddAction
 
 from pipelines.lake.index_store import index_to_tag_with, load_planned
 from pipelines.lake.runs import DONE, last_batch, record_done, record_plan
@@ -25,7 +28,7 @@ from rules_index.workers import tagged_files
 from rules_index.workers.delta_files import Layout
 
 QUICK = bool(os.environ.get("DELTATAG_QUICK"))
-RUNS = 100 if QUICK else 1_000
+RUNS, MATCHED = (100, 70) if QUICK else (1_000, 200)
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 STREAMS: dict[str, Any] = {"s": {**BASE, "source": "lake/source"}}
 RULES = [("low", "s", "x < 20"), ("high", "s", "x >= 70"), ("named", "s", "name LIKE 'n%' AND x > 60")]
@@ -89,11 +92,12 @@ class Workers:
         self.columns = [field for field in read(workspace, "s_tagged").schema.names if field in COLUMNS]
         self.logs = {name: TableLog(workspace.spark, self.lake.uri(name)) for name in TABLES}
 
-    def write(self, batch: pa.RecordBatch, moment: datetime) -> None:
+    def write(self, batch: pa.RecordBatch, moment: datetime, with_matches: bool = True, recorded: bool = True) -> None:
         plan = {**self.last.plan, "rows": len(batch), "files": 1}
         number = self.last.batch + 1
         planned = replace(self.last, batch=number, state="planned", plan=plan, started_at=moment)
-        record_plan(self.lake, planned)
+        if recorded:
+            record_plan(self.lake, planned)
         task = tagged_files.Task(
             pa.string(), tuple(self.columns), ("id", "t"),
             {"rules_version": pa.scalar(self.stored.rules_version, pa.int64()),
@@ -110,14 +114,28 @@ class Workers:
                     entries[row["name"]].append(row["entry"])
                 else:
                     figures = json.loads(row["figures"])
-        for kind in ("matches", "tagged"):
-            name = f"s_{kind}"
-            assert self.logs[name].append(entries[kind], f"deltatag/{plan['series']}/{name}", number)
+        app = f"deltatag/{plan['series']}/"
+        if with_matches:
+            assert self.logs["s_matches"].append(entries["matches"], f"{app}s_matches", number)
+        commit(self.lake.uri("s_tagged"), entries["tagged"], f"{app}s_tagged", number)
         done = replace(
             planned, state=DONE, rows=figures["rows"], matches=figures["matches"], quarantined=0, seconds=1.0
         )
-        record_done(self.lake, done)
+        if recorded:
+            record_done(self.lake, done)
         self.last = done
+
+
+def commit(uri: str, entries: list[str], app: str, number: int) -> None:
+    """Enter files into the log of a table as a driver does, through delta-rs, which takes no JVM and a moment."""
+    adds = [json.loads(entry)["add"] for entry in entries]
+    actions = [
+        AddAction(add["path"], add["size"], add["partitionValues"], add["modificationTime"], True, add["stats"])
+        for add in adds
+    ]
+    table = DeltaTable(uri)
+    marked = CommitProperties(app_transactions=[Transaction(app, number)])
+    table.create_write_transaction(actions, "append", table.schema(), commit_properties=marked)
 
 
 COLUMNS = {"id", "x", "name", "t", "place", "part"}
@@ -152,12 +170,14 @@ def test_a_thousand_small_runs(tagged) -> None:
     seconds = []
     for number in range(RUNS):
         started = time.perf_counter()
-        workers.write(all_rows.slice(number, 1), begun + timedelta(hours=number))
+        # a commit of Spark's takes longer than all else, and so does runs: that has tests of its own
+        workers.write(all_rows.slice(number, 1), begun + timedelta(hours=number), number < MATCHED, number % 5 == 4)
         for done in maintain_after(workspace, ["s"]):
             assert done.error is None and not done.notes, done
         seconds.append(time.perf_counter() - started)
-        for name in (*TABLES, "runs"):
-            most[name] = max(most[name], files(workspace, name))
+        if number % 10 == 9:
+            for name in (*TABLES, "runs"):
+                most[name] = max(most[name], files(workspace, name))
     assert max(most.values()) <= 3 * LEAST_IN_RUN, most
     # a run at the end takes no longer than one at the beginning, whatever else the machine does
     tenth = RUNS // 10
@@ -170,7 +190,7 @@ def test_a_thousand_small_runs(tagged) -> None:
     found = read(workspace, "s_tagged").select("id", "rule_ids")
     assert found.exceptAll(expected).isEmpty() and expected.exceptAll(found).isEmpty()
     pairs = read(workspace, "s_matches").select("id", "rule_id")
-    wanted = expected.selectExpr("id", "explode(rule_ids) AS rule_id")
+    wanted = expected.filter(f"id < {10 + MATCHED}").selectExpr("id", "explode(rule_ids) AS rule_id")
     assert pairs.exceptAll(wanted).isEmpty() and wanted.exceptAll(pairs).isEmpty()
     # the statistics of merged files leave no NaN out, which is the largest number
     nan = read(workspace, "s_tagged").filter("x > 1e300").count()
@@ -193,7 +213,7 @@ def test_a_thousand_small_runs(tagged) -> None:
     for name in (*TABLES, "runs"):
         age(workspace.lake.uri(name))
     again = {each.table: each for each in maintain(workspace)}
-    assert again["s_tagged"].removed >= RUNS and again["s_matches"].removed > 0 and again["runs"].removed >= RUNS
+    assert again["s_tagged"].removed >= RUNS and again["s_matches"].removed > 0 and again["runs"].removed > RUNS / 5
     for name in (*TABLES, "runs"):
         parquet = list(Path(workspace.lake.uri(name)).rglob("part-*.parquet"))
         assert len(parquet) == files(workspace, name) == 1
@@ -207,3 +227,230 @@ def test_a_thousand_small_runs(tagged) -> None:
 
 def figures(workspace) -> list[tuple[int, int, int]]:
     return [tuple(row) for row in read(workspace, "runs").select("rows", "matches", "quarantined").collect()]
+
+
+# real runs, and those who read their tables
+
+READING: dict[str, Any] = {
+    "s": {**BASE, "source": "lake/source", "checks": {"sane": "x IS NULL OR x > 1"}},
+    "late": {**BASE, "source_stream": "s", "checks": {"sane": "x IS NULL OR x > 1"}},
+    "path": {**BASE, "source": "lake/s_tagged"},
+    "other": {**BASE, "source": "lake/other"},
+}
+JOINS = {"both": {"streams": ["path", "other"], "on": ["id"], "window": "1 hour"}}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run merges four files already."""
+    monkeypatch.setattr(scope_tables, "LEAST_IN_RUN", 4)
+
+
+@pytest.mark.parametrize("partition", (None, "part"))
+def test_runs_merge_what_they_leave_behind(tagged, few, partition: str | None) -> None:
+    workspace = tagged(partition=partition)
+    merged, seen = Counter[str](), rows(workspace, "s_tagged")
+    for number in range(1, 9):
+        append(workspace, number * 10, number * 10 + 10, partition)
+        report = run_due(workspace, OpenGates())
+        assert not report.failures and [each.stream for each in report.tagged] == ["s"]
+        for each in report.maintained:
+            assert each.error is None
+            merged[each.table] += each.merged
+        now = rows(workspace, "s_tagged")
+        assert not seen - now
+        seen = now
+    assert merged["s_tagged"] and merged["s_matches"]
+    parts = 3 if partition else 1
+    assert files(workspace, "s_tagged") <= 4 * parts and files(workspace, "s_matches") <= 4
+    table = workspace.lake.delta("s_tagged")
+    assert table.metadata().partition_columns == ([partition] if partition else [])
+    assert read(workspace, "s_tagged").count() == 90
+    if partition:
+        assert read(workspace, "s_tagged").filter("part = 1").count() == 30
+        assert {file.partition for file in files_of(table)} == {(0,), (1,), (2,)}
+    expected = workspace.spark.sql(f"SELECT {', '.join(ROWS)} FROM range(90)")
+    for rule, _, text in RULES:
+        pairs = read(workspace, "s_matches").filter(f"rule_id = '{rule}'").select("id")
+        wanted = expected.filter(text).select("id")
+        assert pairs.exceptAll(wanted).isEmpty() and wanted.exceptAll(pairs).isEmpty()
+    maintain(workspace)
+    (path,) = workspace.lake.delta("s_matches").file_uris()
+    ids = pq.read_table(path, columns=["rule_id"])["rule_id"].to_pylist()
+    assert ids == sorted(ids)
+    # nothing is left to be done, and nothing is done
+    versions = {name: workspace.lake.version(name) for name in TABLES}
+    assert table_sizes(workspace, "s").due == ()
+    assert not any(each.merged for each in maintain(workspace))
+    assert {name: workspace.lake.version(name) for name in TABLES} == versions
+
+
+def test_readers_go_on_over_merged_and_removed_files(tagged) -> None:
+    """A stream and a join that read `s_tagged` find each row once, however far behind they are when files go."""
+    workspace = tagged(READING, joins=JOINS)
+    lake = workspace.lake
+    for stream in ("s", "other"):
+        append(workspace, 10, 20, stream=stream)
+    assert not run_due(workspace, OpenGates()).failures
+    done = 20
+    for behind in (0, 3, 0):
+        # the readers stay behind for some commits, which are then merged into one file
+        for _ in range(behind + 1):
+            append(workspace, done, done + 5)
+            tag_stream(workspace, "s")
+            done += 5
+        maintain(workspace)
+        assert files(workspace, "s_tagged") == 1
+        if behind:
+            # long after: what is waited for is still there
+            age(lake.uri("s_tagged"))
+            notes = [note for each in maintain(workspace) for note in each.notes]
+            assert notes == []
+        append(workspace, done - 5 * (behind + 1), done, stream="other")
+        for stream in ("late", "path"):
+            assert tag_stream(workspace, stream).rows
+        join_streams(workspace, "both")
+    sane = {i for i in range(done) if i % 13 == 5 or i % 97 > 1}
+    for name in ("s_tagged", "late_tagged", "path_tagged"):
+        assert sorted(row["id"] for row in read(workspace, name).select("id").collect()) == sorted(sane), name
+    assert {batch.rows for batch in [last_batch(lake, "both")]} != {None}
+    # readers that have come to the end need nothing of the past
+    age(lake.uri("s_tagged"))
+    removed = {each.table: each.removed for each in maintain(workspace)}
+    assert removed["s_tagged"] > 0
+    assert sorted(row["id"] for row in read(workspace, "s_tagged").select("id").collect()) == sorted(sane)
+    append(workspace, done, done + 3)
+    append(workspace, done, done + 3, stream="other")
+    assert not run_due(workspace, OpenGates()).failures
+
+
+def test_a_join_that_finds_rows_in_the_files_of_each_commit_keeps_them(tagged) -> None:
+    streams = {**READING, "path": {**READING["path"], "start": 0}}
+    workspace = tagged(streams, joins=JOINS)
+    for number in range(1, 4):
+        append(workspace, number * 10, number * 10 + 10)
+        tag_stream(workspace, "s")
+    before = files(workspace, "s_tagged")
+    done = {each.table: each for each in maintain(workspace)}
+    assert files(workspace, "s_tagged") == before and done["s_tagged"].merged == 0
+    assert done["s_matches"].merged > 1
+
+
+def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = tagged()
+    for number in range(1, 5):
+        append(workspace, number * 10, number * 10 + 10)
+        tag_stream(workspace, "s")
+    before = rows(workspace, "s_tagged")
+    merge, first = scope_tables.FileWriter.merge, []
+
+    def meanwhile(writer, adds):
+        """Another one merges the same files, and a run tags, before the commit."""
+        written = merge(writer, adds)
+        if not first:
+            first.append(adds)
+            assert all(each.error is None and not each.notes for each in maintain(workspace))
+        return written
+
+    monkeypatch.setattr(scope_tables.FileWriter, "merge", meanwhile)
+    done = {each.table: each for each in maintain(workspace)}
+    assert first and all(each.error is None for each in done.values())
+    assert done["s_tagged"].merged == 0 and "another time" in done["s_tagged"].notes[0]
+    assert rows(workspace, "s_tagged") == before and files(workspace, "s_tagged") == 1
+    named = {os.path.basename(path) for path in workspace.lake.delta("s_tagged").file_uris()}
+    loose = {path.name for path in Path(workspace.lake.uri("s_tagged")).glob("part-*.parquet")}
+    # of the two mergers only one file is left, beside those that were merged
+    assert named <= loose and len(loose) == 5 + 1
+
+
+@pytest.mark.parametrize("where", ("written", "committed"))
+def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    class Killed(BaseException):
+        pass
+
+    workspace = tagged()
+    for number in range(1, 4):
+        append(workspace, number * 10, number * 10 + 10)
+        tag_stream(workspace, "s")
+    before = {name: rows(workspace, name) for name in TABLES}
+    replace_files = TableLog.replace_files
+
+    def dies(log, rewrite):
+        if where == "written":
+
+            def written(adds):
+                rewrite(adds)
+                raise Killed
+
+            return replace_files(log, written)
+        replace_files(log, rewrite)
+        raise Killed
+
+    monkeypatch.setattr(TableLog, "replace_files", dies)
+    with pytest.raises(Killed):
+        maintain(workspace)
+    monkeypatch.undo()
+    assert {name: rows(workspace, name) for name in TABLES} == before
+    append(workspace, 40, 45)
+    assert tag_stream(workspace, "s").rows == 5
+    assert all(each.error is None and not each.notes for each in maintain(workspace))
+    assert files(workspace, "s_tagged") == 1
+    assert not before["s_tagged"] - rows(workspace, "s_tagged") and read(workspace, "s_tagged").count() == 45
+
+
+def test_two_at_once_beside_a_tag(tagged) -> None:
+    workspace = tagged()
+    for number in range(1, 6):
+        append(workspace, number * 10, number * 10 + 10)
+        if number < 5:
+            tag_stream(workspace, "s")
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [
+            pool.submit(maintain, workspace),
+            pool.submit(maintain, workspace),
+            pool.submit(tag_stream, workspace, "s"),
+        ]
+        found = [job.result() for job in jobs]
+    assert all(each.error is None for done in found[:2] for each in done), found
+    assert read(workspace, "s_tagged").select("id").distinct().count() == read(workspace, "s_tagged").count() == 60
+    maintain(workspace)
+    assert files(workspace, "s_tagged") == 1 and last_batch(workspace.lake, "s").state == DONE
+
+
+def test_old_rows_leave_quarantine_where_it_is_configured(new_workspace, add_rules, tmp_path: Path) -> None:
+    from pipelines.settings.configuration import parse_configuration
+    from pipelines.workspace import Workspace
+
+    made = new_workspace({"s": READING["s"]})
+    add_rules(made, *RULES)
+    append(made, 0, 10)
+    assert not run_due(made, OpenGates()).failures
+    assert sorted(row["id"] for row in read(made, "quarantine_s").collect()) == [0, 1]
+    document = {"lake": {"root": "lake", "maintenance": {"quarantine": "1 hour"}}, "streams": {"s": READING["s"]}}
+    workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"), made.spark)
+    maintain(workspace)
+    assert read(workspace, "quarantine_s").count() == 2
+    # an hour and more later
+    table = workspace.lake.delta("runs")
+    table.update(updates={"started_at": "started_at - INTERVAL '2 hours'"})
+    append(workspace, 97, 99)
+    assert not run_due(workspace, OpenGates()).failures
+    (done,) = [each for each in maintain(workspace) if each.table == "quarantine_s"]
+    assert done.rows == 2 and [row["id"] for row in read(workspace, "quarantine_s").collect()] == [97, 98]
+
+
+def test_what_only_spark_can_write_is_merged_by_spark(new_workspace, add_rules) -> None:
+    """A table with column mapping, for the blank in a column's name."""
+    workspace = new_workspace({"s": {"source": "lake/source", "key": ["the id"]}})
+    add_rules(workspace, ("low", "s", "x < 20"))
+    for number in range(3):
+        frame = workspace.spark.range(number * 10, number * 10 + 10).selectExpr("id AS `the id`", "id AS x")
+        frame.write.format("delta").mode("append").option("delta.columnMapping.mode", "name").save(
+            workspace.configuration.stream("s").source
+        )
+        assert not run_due(workspace, OpenGates()).failures
+    before = rows(workspace, "s_tagged")
+    done = {each.table: each for each in maintain(workspace)}
+    assert all(each.error is None for each in done.values())
+    assert done["s_tagged"].merged >= 3 and files(workspace, "s_tagged") == 1
+    assert rows(workspace, "s_tagged") == before
