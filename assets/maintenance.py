@@ -1,5 +1,7 @@
 """The upkeep of deltatag's own tables as an asset with a job and a nightly schedule of its own."""
 
+from typing import Any
+
 import dagster as dg
 
 from assets.names import MAINTENANCE, RESOURCE, SPARK_POOL
@@ -10,7 +12,7 @@ MAINTAIN_JOB = "maintain"
 
 
 def maintenance_asset() -> dg.AssetsDefinition:
-    """`maintenance`: what `deltatag maintain` does, with the files and bytes of each table."""
+    """`deltatag/maintenance`: what `deltatag maintain` does, with the files and bytes of each table."""
 
     @dg.asset(
         key=MAINTENANCE,
@@ -45,7 +47,7 @@ def maintenance_asset() -> dg.AssetsDefinition:
     return maintenance
 
 
-def maintain_job() -> dg.UnresolvedAssetJobDefinition:
+def maintain_job() -> Any:
     """The asset alone."""
     return dg.define_asset_job(
         MAINTAIN_JOB,
@@ -55,7 +57,7 @@ def maintain_job() -> dg.UnresolvedAssetJobDefinition:
     )
 
 
-def maintain_schedule(configuration: Configuration, job: dg.UnresolvedAssetJobDefinition) -> dg.ScheduleDefinition:
+def maintain_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
     """Starts the job every night."""
     return dg.ScheduleDefinition(
         name="maintain_every_night",
