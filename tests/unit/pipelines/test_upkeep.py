@@ -409,3 +409,56 @@ def test_what_may_be_configured(tmp_path: Path) -> None:
     for wrong in ("often", {"mode": "often"}, {"runs": "soon"}, {"run": "1 day"}, 7):
         with pytest.raises(ConfigurationError, match="maintenance"):
             read(wrong)
+
+
+# the verb
+
+
+def aged(folder: str, days: int) -> list[str]:
+    """Has the log of a table look as old by the clock of its files; gives the names of its commits."""
+    import os
+
+    commits = sorted(Path(folder, "_delta_log").glob("*.json"))
+    for path in commits:
+        moment = path.stat().st_mtime - days * 86_400
+        os.utime(path, (moment, moment))
+    return [path.name for path in commits]
+
+
+def test_the_command_keeps_the_history_of_rules_and_shortens_other_logs(
+    new_workspace, add_rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import json
+
+    from deltatag.__main__ import main
+
+    workspace = new_workspace(spark=False)
+    lake = workspace.lake
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
+    for number in range(110):
+        add_rules(workspace, (f"r{number}", "s", f"x > {number}"))
+    for number in range(40):
+        put(lake, batch("s", number, age=DAY))
+    commits = aged(lake.uri("rules"), 3_000)
+    aged(lake.uri("runs"), 30)
+    before = {version: lake.arrow("rules", version=version).num_rows for version in (1, 60, 110)}
+    assert main(["--config", str(tmp_path), "maintain", "--json"]) == 0
+    done = {each["table"]: each for each in json.loads(capsys.readouterr().out)}
+    assert done["rules"]["merged"] == 110 and done["rules"]["into"] == 1 and done["runs"]["merged"] == 40
+    assert not any(each["error"] for each in done.values())
+    assert lake.arrow("rules").num_rows == 110
+    log = {path.name for path in Path(lake.uri("rules"), "_delta_log").glob("*.json")}
+    assert set(commits) <= log
+    assert {version: lake.arrow("rules", version=version).num_rows for version in before} == before
+    assert len(list(Path(lake.uri("runs"), "_delta_log").glob("*.json"))) <= 3
+    assert len(batches(lake, "s")) == 40
+    assert main(["--config", str(tmp_path), "maintain"]) == 0
+    assert "rules: 1 file, " in capsys.readouterr().out
+
+
+def test_a_table_that_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from deltatag.__main__ import main
+
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
+    assert main(["--config", str(tmp_path), "maintain"]) == 1
+    assert "deltatag init" in capsys.readouterr().err
