@@ -17,8 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import RestartedError, TableError
+from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.tables import RUNS
+from rules_index.workers.delta_files import PLAIN
 
 PLANNED = "planned"
 DONE = "done"
@@ -154,7 +157,7 @@ def record_done(lake: Lake, batch: MicroBatch) -> None:
         if found.state != DONE or found.started_at != batch.started_at:
             raise taken_over(batch)
     if batch.batch % _COMPACT_EVERY == _COMPACT_EVERY - 1:
-        _compact(lake)
+        compact(lake)
 
 
 def taken_over(batch: MicroBatch) -> RestartedError:
@@ -246,14 +249,29 @@ def _literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def _compact(lake: Lake) -> None:
-    """Merge the small files that single rows leave behind; a conflict only puts it off."""
-    from deltalake import exceptions
+def compact(lake: Lake) -> tuple[int, int]:
+    """Merge the small files that single rows leave behind; gives how many became how many. A conflict only puts it off,
+    and so does a lake in an object store or a catalog, where it is left to Spark.
 
+    Not by deltalake: of two of its compactions at once both succeed, and the rows are there twice.
+    """
+    folder = None if lake.settings.root is None else local_folder(lake.uri("runs"))
+    if folder is None:
+        return 0, 0
+    log = FolderLog(folder)
+    snapshot = log.latest()
+    small = [add for add in log.files(snapshot) if add["size"] < _COMPACTED_BYTES]
+    if len(small) < 2:
+        return 0, 0
+    writer = FileWriter(folder, arrow_schema(RUNS), "zstd", {}, PLAIN)
     try:
-        lake.delta("runs").optimize.compact(target_size=_COMPACTED_BYTES)
-    except exceptions.DeltaError:
-        return
+        entries = writer.merge(small)
+    except (NotMergeableError, OSError):
+        return 0, 0
+    if not log.replace_files(snapshot, small, entries):
+        writer.discard(entries)
+        return 0, 0
+    return len(small), len(entries)
 
 
 def to_rows(batch: MicroBatch) -> pa.Table:

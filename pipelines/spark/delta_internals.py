@@ -18,10 +18,9 @@ from pyspark.sql.types import StructType
 
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake.lake import first_line
+from pipelines.lake.transactions import GIVEN_UP
 from pipelines.spark.active_session import active
 
-GIVEN_UP = 1 << 62
-"""The transaction of a series of micro-batches that is given up; one more where the last of them was written."""
 KNOWN_DELTA = "4.4"
 _DELTA = "org.apache.spark.sql.delta."
 _SESSION = "org.apache.spark.sql.SparkSession"
@@ -46,7 +45,6 @@ _ENTRY_POINTS = {
         "snapshot()",
     ],
     "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
-    "DeltaOperations$Optimize": [f"DeltaOperations$Optimize({_SEQ},{_SEQ},boolean,scala.Option,boolean)"],
     "actions.Action$": ["fromJson(java.lang.String)"],
     "commands.cdc.CDCReader$CDCDataSpec": [
         "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
@@ -84,6 +82,14 @@ class TableLog:
     def latest(self) -> Any:
         """The newest snapshot; its `version()` is -1 where there is no table."""
         return self._log.update(False, self._none, self._none)
+
+    def version(self, snapshot: Any) -> int:
+        """The number of a snapshot's version; -1 where there is no table."""
+        return int(snapshot.version())
+
+    def table_id(self, snapshot: Any) -> str:
+        """What tells a snapshot's table from one made later at the same place."""
+        return str(snapshot.metadata().id())
 
     def snapshot(self, version: int) -> Any:
         """The snapshot of one version; SourceError where the log no longer holds it."""
@@ -220,28 +226,6 @@ class TableLog:
             transaction.commit(actions, operations.Write(mode, *([self._none] * 8)))
         return held
 
-    def replace_files(self, rewrite: Callable[[list[dict[str, Any]]], tuple[list[dict[str, Any]], list[str]]]) -> bool:
-        """Put files in the place of others that hold the same rows, in one commit that changes no row.
-
-        `rewrite` is given the `add` actions of the table's files, and gives those of them that go and the entries
-        (JSON) of what comes; False where that is nothing. Py4JJavaError, or Spark's own error for it, where another
-        writer has removed one of them meanwhile: then none is replaced.
-        """
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
-        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
-        with active(self._spark):
-            # before the files are looked at, so that whatever happens to them meanwhile is a conflict
-            transaction = self._log.startTransaction(self._none, self._none)
-            gone, entries = rewrite(self.files(transaction.snapshot()))
-            if not gone:
-                return False
-            now = int(time.time() * 1000)
-            removed = [json.dumps({"remove": _removal(add, now)}) for add in gone]
-            actions = self._sequence(map(from_json, [*removed, *entries]))
-            nothing = self._sequence(())
-            transaction.commit(actions, operations.Optimize(nothing, nothing, False, self._none, False))
-        return True
-
     def _sequence(self, items: Iterable[Any]) -> Any:
         return self._jvm.PythonUtils.toSeq(self._list(items))
 
@@ -250,18 +234,6 @@ class TableLog:
         for item in items:
             java_list.add(item)
         return java_list
-
-
-def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """The `remove` action of a file whose rows are in another one."""
-    return {
-        "path": add["path"],
-        "deletionTimestamp": now,
-        "dataChange": False,
-        "extendedFileMetadata": True,
-        "partitionValues": add.get("partitionValues") or {},
-        "size": add["size"],
-    }
 
 
 def _last_of(transaction: Any, app: str) -> int:

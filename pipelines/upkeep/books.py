@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from pipelines.errors import TableError
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
-from pipelines.lake.runs import PLANNED, batches, newest_first
+from pipelines.lake.merging import NotMergeableError
+from pipelines.lake.runs import PLANNED, batches, compact, newest_first
 from pipelines.upkeep.folding import fold
 from pipelines.upkeep.outcome import Upkept
 from pipelines.upkeep.readers import readers_of
+from pipelines.upkeep.scope_tables import optimize, writer_of
 from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
-from pipelines.upkeep.vacuuming import COMMITS, hours_to_keep, removed_by_vacuum
+from pipelines.upkeep.vacuuming import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
+from pipelines.writing.files import folder_of
 
 if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
@@ -52,13 +56,13 @@ def keep_up(workspace: Workspace, name: str, in_run: bool) -> Upkept:
     if name == "runs" and (not in_run or _too_many(lake, name)):
         steps.append(lambda: _runs(workspace, done))
     elif name == "rules" and _too_many(lake, name) and not in_run:
-        steps.append(lambda: _compact(lake, name, _RULES_BYTES, done))
+        steps.append(lambda: _merge_rules(workspace, done))
     elif name == "rule_index":
         steps.append(lambda: _indexes(workspace, done))
     if name != "rules":
         steps.append(lambda: _vacuum(workspace, name, COMMITS if in_run else 1, done))
     if not in_run:
-        steps.append(lambda: _shorten_log(lake, name))
+        steps.append(lambda: shorten_log(workspace, name))
     for step in steps:
         _unless_conflicting(lake, name, done, step)
     done.after(files_of(lake.delta(name)))
@@ -70,6 +74,8 @@ def _unless_conflicting(lake: Lake, name: str, done: Upkept, step: Callable[[], 
 
     try:
         step()
+    except NotMergeableError as error:
+        done.put_off(f"the small files of {name} are left as they are, for {error}")
     except exceptions.CommitFailedError:
         done.put_off(f"part of the upkeep of {name} is put off, for others wrote to the table")
     except (exceptions.DeltaError, OSError) as error:
@@ -84,13 +90,27 @@ def _runs(workspace: Workspace, done: Upkept) -> None:
     if not readers_of(workspace, "runs"):
         before = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.runs)
         done.rows += fold(lake, before)
-    _compact(lake, "runs", _RUNS_BYTES, done)
+    if folder_of(lake, "runs") is None:
+        optimize(workspace, "runs", done)
+    else:
+        done.merged, done.into = compact(lake)
 
 
-def _compact(lake: Lake, name: str, size: int, done: Upkept) -> None:
-    found = lake.delta(name).optimize.compact(target_size=size)
-    done.merged += int(found["numFilesRemoved"])
-    done.into += int(found["numFilesAdded"])
+def _merge_rules(workspace: Workspace, done: Upkept) -> None:
+    lake = workspace.lake
+    writer = writer_of(workspace, "rules")
+    if writer is None:
+        done.put_off("the small files of rules are left to who has made the table other than deltatag does")
+        return
+    log = FolderLog(lake.uri("rules"))
+    snapshot = log.latest()
+    small = [add for add in log.files(snapshot) if add["size"] < _RULES_BYTES]
+    written = writer.merge(small)
+    if log.replace_files(snapshot, small, written):
+        done.merged, done.into = len(small), len(written)
+        return
+    writer.discard(written)
+    done.put_off("the small files of rules are merged another time, for others wrote to the table")
 
 
 def _indexes(workspace: Workspace, done: Upkept) -> None:
@@ -132,15 +152,11 @@ def _needed(workspace: Workspace, scope: str) -> set[str | None]:
 def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None:
     hours = hours_to_keep(workspace, name, commits)
     if hours is not None:
-        workspace.lake.delta(name).vacuum(hours, dry_run=False, full=True)
-        done.removed += removed_by_vacuum(workspace.lake.delta(name))
-
-
-def _shorten_log(lake: Lake, name: str) -> None:
-    """A checkpoint, and without the commits that the table's own retention does not keep."""
-    table: Any = lake.delta(name)
-    table.create_checkpoint()
-    table.cleanup_metadata()
+        if workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
+            workspace.lake.delta(name).vacuum(hours, dry_run=False, full=True)
+            done.removed += removed_by_vacuum(workspace.lake.delta(name))
+        elif commits > 1 and (folder := folder_of(workspace.lake, name)) is not None:
+            FolderLog(folder).note(END, {"numDeletedFiles": "0"})  # a run looks again after as many commits
 
 
 def _literal(text: str) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
 
-_PROPERTY = "delta.deletedFileRetentionDuration"
-_DEFAULT = timedelta(days=7)
+_FILES, _LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
+_DEFAULT = {_FILES: timedelta(days=7), _LOG: timedelta(days=30)}
 _MARGIN = timedelta(days=1)
 """How far the clocks of a commit and of what it removes may be apart, and more."""
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
@@ -80,11 +80,10 @@ def _at_start(stream: Stream) -> int | None:
 def time_to_keep(workspace: Workspace, table: DeltaTable, readers: list[Reader]) -> timedelta | None:
     """How long files stay that a commit has removed: as long as the configuration or the table says, and as readers
     that are behind need them. None where that cannot be told, so that none may go."""
-    known = _INTERVAL.fullmatch(table.metadata().configuration.get(_PROPERTY, "7 days").strip())
-    if known is None:
+    own = _of_property(table, _FILES)
+    if own is None:
         return None
-    own = timedelta(**{f"{known[2].lower()}s": int(known[1])})
-    keep = max(_DEFAULT, own, timedelta(microseconds=workspace.lake.settings.maintenance.versions))
+    keep = max(_DEFAULT[_FILES], own, timedelta(microseconds=workspace.lake.settings.maintenance.versions))
     newest = int(table.version())
     needed = [reader.since for reader in readers if reader.since is not None and reader.since <= newest]
     if not needed:
@@ -94,3 +93,18 @@ def time_to_keep(workspace: Workspace, table: DeltaTable, readers: list[Reader])
         if commit["version"] == oldest and "timestamp" in commit:
             return max(keep, datetime.now(UTC) - datetime.fromtimestamp(commit["timestamp"] / 1000, UTC) + _MARGIN)
     return None
+
+
+def keeps_log_for(table: DeltaTable, keep: timedelta | None) -> bool:
+    """Whether what a table's own retention keeps of its log goes back as far as `time_to_keep` says."""
+    own = _of_property(table, _LOG)
+    return keep is not None and own is not None and keep <= own
+
+
+def _of_property(table: DeltaTable, name: str) -> timedelta | None:
+    """The time that a property of a table names, or Delta's default; None for one that is not understood."""
+    text = table.metadata().configuration.get(name)
+    if text is None:
+        return _DEFAULT[name]
+    known = _INTERVAL.fullmatch(text.strip())
+    return None if known is None else timedelta(**{f"{known[2].lower()}s": int(known[1])})

@@ -1,28 +1,37 @@
-"""Upkeep of the tables of streams and joins: small files are merged, and what no version names is removed."""
+"""Upkeep of the tables of streams and joins: small files are merged, and what no version names is removed.
+
+It needs no JVM where a table is in a folder and as deltatag's own workers write it; others are Spark's.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from deltalake import exceptions
 
-from pipelines.errors import PipelineError, TableError
+from pipelines.errors import TableError
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
+from pipelines.lake.merging import FileWriter, NotMergeableError
 from pipelines.lake.runs import PLANNED, newest_first
 from pipelines.lake.schema import arrow_schema_of
-from pipelines.upkeep.merging import FileWriter, NotMergeableError
 from pipelines.upkeep.outcome import Upkept
 from pipelines.upkeep.readers import Reader, readers_of
 from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
-from pipelines.upkeep.vacuuming import COMMITS, hours_to_keep, removed_by_vacuum
+from pipelines.upkeep.vacuuming import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
+from pipelines.writing.files import CODEC, codec_named, folder_of, layout_of
 
 if TYPE_CHECKING:
-    from pipelines.spark.delta_internals import TableLog
     from pipelines.workspace import Workspace
 
 _SPARK_FILES = {"minFileSize": 128 << 20, "maxFileSize": 128 << 20}
+_ONLY_SPARKS = "deletionVectors"
+"""The feature of a table whose files may have rows that are deleted."""
 
 
 def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
@@ -44,7 +53,7 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept
     done = Upkept.of(name, files_of(workspace.lake.delta(name)))
     readers = readers_of(workspace, name)
     if name.startswith("quarantine_") and not in_run:
-        _drop_quarantined(workspace, scope, name, done)
+        _drop_quarantined(workspace, scope, name, readers, done)
     if "merge" in due(workspace, name, in_run):
         _merge(workspace, name, in_run, done)
     elif _fixed(readers) and groups_to_merge(files_of(workspace.lake.delta(name)), LEAST_IN_RUN):
@@ -54,7 +63,10 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept
         )
     hours = hours_to_keep(workspace, name, COMMITS if in_run else 1)
     if hours is not None:
-        _vacuum(workspace, name, hours, done)
+        _vacuum(workspace, name, hours, in_run, done)
+    if not in_run:
+        with _told(f"The log of {name} cannot be shortened"):
+            shorten_log(workspace, name)
     done.after(files_of(workspace.lake.delta(name)))
     return done
 
@@ -68,88 +80,70 @@ def _names(readers: list[Reader]) -> str:
 
 
 def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
-    from pipelines.spark.delta_internals import TableLog
-
-    writer = _writer(workspace, name)
-    clustered = name.endswith("_tagged") and "clustering" in (
-        workspace.lake.delta(name).protocol().writer_features or ()
-    )
-    try:
-        if writer is None or (clustered and not in_run):
-            _optimize(workspace, name, clustered, in_run, done)
+    writer = writer_of(workspace, name)
+    features = workspace.lake.delta(name).protocol().writer_features or ()
+    clustered = name.endswith("_tagged") and "clustering" in features
+    if writer is not None and (in_run or not clustered):
+        try:
+            log = FolderLog(workspace.lake.uri(name))
+            while _replace(log, writer, LEAST_IN_RUN if in_run else LEAST, done) and not in_run:
+                workspace.progress(f"{name}: {done.merged} files merged")
             return
-        log = TableLog(workspace.spark, workspace.lake.uri(name))
-        while _replace(log, writer, LEAST_IN_RUN if in_run else LEAST, done) and not in_run:
-            workspace.progress(f"{name}: {done.merged} files merged")
-    except NotMergeableError as error:
-        workspace.progress(f"{name}: {error}; Spark merges its files")
-        _optimize(workspace, name, clustered, in_run, done)
+        except NotMergeableError as error:
+            workspace.progress(f"{name}: {error}; Spark merges its files")
+    # of a clustered table Spark may write all files anew
+    if not (clustered and in_run):
+        optimize(workspace, name, done)
 
 
-def _replace(log: TableLog, writer: FileWriter, least: int, done: Upkept) -> bool:
+def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bool:
     """Merge groups of files up to a size, in one commit; False where there is none, or another writer was faster."""
-    from pipelines.writing.tables import _is_conflict, run
-
+    snapshot = log.latest()
+    adds = {add["path"]: add for add in log.files(snapshot)}
+    gone: list[Mapping[str, Any]] = []
     written: list[str] = []
-    merged = 0
-
-    def rewrite(adds: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
-        nonlocal merged
-        known = {add["path"]: add for add in adds}
-        # what Spark's OPTIMIZE has clustered stays where it is
-        loose = [file_of(add) for add in adds if not add.get("clusteringProvider")]
-        gone: list[dict[str, Any]] = []
-        for group in groups_to_merge(loose, least):
+    try:
+        for group in groups_to_merge(map(file_of, adds.values()), least):
             if gone and sum(int(add["size"]) for add in gone) + sum(file.size for file in group) > MOST_BYTES:
                 break
-            taken = [known[file.path] for file in group]
-            written.extend(writer.merge(taken))
+            taken = [adds[file.path] for file in group]
+            written += writer.merge(taken)
             gone += taken
-        merged = len(gone)
-        return gone, written
-
-    try:
-        if not run(lambda: log.replace_files(rewrite), f"merge the small files of {log.uri}"):
-            return False
-    except NotMergeableError:
+    except (NotMergeableError, FileNotFoundError) as error:
         writer.discard(written)
-        raise
-    except TableError as error:
-        if not _is_conflict(error.__cause__):
+        if isinstance(error, NotMergeableError):
             raise
-        # the log has none of them: a commit that conflicts is not made
+        # merged and removed by another one, however long ago that one began
+        done.put_off(f"the small files of {done.table} are merged another time, for others removed some")
+        return False
+    if not gone:
+        return False
+    if not log.replace_files(snapshot, gone, written):
         writer.discard(written)
         done.put_off(f"the small files of {done.table} are merged another time, for others wrote to the table")
         return False
-    done.merged += merged
+    done.merged += len(gone)
     done.into += len(written)
     return True
 
 
-def _writer(workspace: Workspace, name: str) -> FileWriter | None:
+def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     """What writes files of the table as its own writers do; None where only Spark can."""
-    from pyspark.sql.types import StructType
-
-    from pipelines.writing.direct import codec, folder_of, layout_of
-
     lake = workspace.lake
     table, folder = lake.delta(name), folder_of(lake, name)
     columns = table.schema().to_json()
-    layout = None if folder is None else layout_of(lake, name, StructType.fromJson(json.loads(columns)))
-    compression = codec(workspace.spark)
-    if folder is None or layout is None or compression is None:
+    layout = None if folder is None else layout_of(lake, name, json.loads(columns)["fields"])
+    codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
+    if folder is None or layout is None or codec is None or _ONLY_SPARKS in (table.protocol().reader_features or ()):
         return None
     schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
-    footer = {"org.apache.spark.version": str(workspace.spark.version)}
-    return FileWriter(folder, schema, compression, footer, layout)
+    return FileWriter(folder, schema, codec, {}, layout)
 
 
-def _optimize(workspace: Workspace, name: str, clustered: bool, in_run: bool, done: Upkept) -> None:
-    """Have Spark merge the files; of a clustered table, all of which it may rewrite, where maintenance is asked for."""
-    from pipelines.writing.tables import _is_conflict, run
+def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
+    """Have Spark merge the small files of a table."""
+    from pipelines.spark.failures import is_conflict, run
 
-    if clustered and in_run:
-        return
     spark = workspace.spark
     before = {key: spark.conf.get(f"spark.databricks.delta.optimize.{key}", None) for key in _SPARK_FILES}
     for key, value in _SPARK_FILES.items():
@@ -161,7 +155,7 @@ def _optimize(workspace: Workspace, name: str, clustered: bool, in_run: bool, do
             done.merged += int(row["metrics"]["numFilesRemoved"])
             done.into += int(row["metrics"]["numFilesAdded"])
     except TableError as error:
-        if not _is_conflict(error.__cause__):
+        if not is_conflict(error.__cause__):
             raise
         done.put_off(f"the small files of {name} are merged another time, for others wrote to the table")
     finally:
@@ -172,35 +166,61 @@ def _optimize(workspace: Workspace, name: str, clustered: bool, in_run: bool, do
                 spark.conf.set(f"spark.databricks.delta.optimize.{key}", former)
 
 
-def _vacuum(workspace: Workspace, name: str, hours: int, done: Upkept) -> None:
+def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
     """Remove files that no version names which is kept, and no reader waits for."""
-    from pipelines.writing.tables import run
+    if folder_of(workspace.lake, name) is None:
+        from pipelines.spark.failures import run
 
-    statement = f"VACUUM {workspace.lake.sql_name(name)} RETAIN {hours} HOURS"
-    run(lambda: workspace.spark.sql(statement).collect(), f"remove what no version of {name} names")
-    done.removed += removed_by_vacuum(workspace.lake.delta(name))
+        statement = f"VACUUM {workspace.lake.sql_name(name)} RETAIN {hours} HOURS"
+        run(lambda: workspace.spark.sql(statement).collect(), f"remove what no version of {name} names")
+        done.removed += removed_by_vacuum(workspace.lake.delta(name))
+        return
+    log, removed = FolderLog(workspace.lake.uri(name)), 0
+    with _told(f"Old files of {name} cannot be removed"):
+        # delta-rs tells which they are, and does not commit to a table that is clustered
+        for path in workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
+            with contextlib.suppress(FileNotFoundError):
+                log.file(path).unlink()
+                removed += 1
+    if removed or in_run:  # a run looks again after as many commits
+        log.note(END, {"numDeletedFiles": str(removed)})
+    done.removed += removed
 
 
-def _drop_quarantined(workspace: Workspace, scope: str, name: str, done: Upkept) -> None:
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn an error of deltalake's or of the file system's into TableError."""
+    try:
+        yield
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(f"{what}: {first_line(error)}") from error
+
+
+def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list[Reader], done: Upkept) -> None:
     """Delete rows that are in quarantine longer than the configuration says; none where somebody reads them."""
-    from pipelines.writing.tables import _is_conflict, run
+    from pipelines.spark.failures import is_conflict, run
 
     kept = workspace.lake.settings.maintenance.quarantine
-    if kept is None or readers_of(workspace, name):
+    if kept is None or readers:
         return
     since = datetime.now(UTC) - timedelta(microseconds=kept)
-    before: int | None = None
-    for batch in newest_first(workspace.lake, scope):
-        if batch.started_at < since and batch.state != PLANNED:
-            before = batch.batch + 1
-            break
-    if before is None:
+    old = (batch for batch in newest_first(workspace.lake, scope) if batch.started_at < since)
+    before = next((batch.batch + 1 for batch in old if batch.state != PLANNED), 0)
+    if not _holds(workspace, name, before):
         return
-    rows = f"DELETE FROM {workspace.lake.sql_name(name)} WHERE batch < {before}"
+    statement = f"DELETE FROM {workspace.lake.sql_name(name)} WHERE batch < {before}"
     try:
-        found = run(lambda: workspace.spark.sql(rows).collect(), f"delete old rows of {name}")
+        found = run(lambda: workspace.spark.sql(statement).collect(), f"delete old rows of {name}")
         done.rows += int(found[0][0]) if found else 0
-    except PipelineError as error:
-        if not _is_conflict(error.__cause__):
+    except TableError as error:
+        if not is_conflict(error.__cause__):
             raise
-        done.put_off(f"old rows of {name} are deleted another time: {first_line(error)}")
+        done.put_off(f"old rows of {name} are deleted another time, for others wrote to the table")
+
+
+def _holds(workspace: Workspace, name: str, before: int) -> bool:
+    """Whether a quarantine has rows of micro-batches below a number, by the bounds that its log keeps."""
+    actions = pa.table(workspace.lake.delta(name).get_add_actions(flatten=True))
+    if "min.batch" not in actions.column_names:
+        return before > 0 and actions.num_rows > 0
+    return any(low is None or low < before for low in actions["min.batch"].to_pylist())

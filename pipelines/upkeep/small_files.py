@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.lake.merging import WHOLE_FILE
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-WHOLE_FILE = 128 << 20
-"""Bytes from which a file is left alone."""
 LEAST_IN_RUN, LEAST = 32, 2
 """Files of one tier and partition from which they are merged: by a run, and where maintenance is asked for."""
 MOST_BYTES = 1 << 30

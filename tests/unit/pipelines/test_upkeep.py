@@ -16,6 +16,7 @@ from deltalake import DeltaTable, exceptions, write_deltalake
 import rules_index as ri
 from pipelines.errors import ConfigurationError
 from pipelines.lake.index_store import newest_index, read_index, store_index
+from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
 from pipelines.lake.runs import (
     DONE,
     FOLDED,
@@ -23,6 +24,7 @@ from pipelines.lake.runs import (
     RESET,
     MicroBatch,
     batches,
+    compact,
     last_batch,
     newest_first,
     record_done,
@@ -33,9 +35,8 @@ from pipelines.maintain import maintain, maintain_after
 from pipelines.settings.configuration import parse_configuration
 from pipelines.settings.model import Maintenance
 from pipelines.upkeep.folding import KEPT_BATCHES, fold
-from pipelines.upkeep.merging import FileWriter, NotMergeableError
 from pipelines.upkeep.readers import Reader, readers_of, time_to_keep
-from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, WHOLE_FILE, File, files_of, groups_to_merge
+from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, File, files_of, groups_to_merge
 from rules_index.workers.delta_files import SORTED_ROWS, DeltaFile, Layout
 
 NOW = datetime.now(UTC)
@@ -247,7 +248,7 @@ def test_a_micro_batch_and_folding_at_once(new_workspace) -> None:
     def upkeep(_: int) -> None:
         try:
             fold(lake, NOW - 90 * DAY)
-            lake.delta("runs").optimize.compact()
+            compact(lake)
         except exceptions.CommitFailedError:
             return
 
@@ -260,6 +261,29 @@ def test_a_micro_batch_and_folding_at_once(new_workspace) -> None:
     assert all(each.state == DONE for each in batches(lake, "t"))
     assert totals(batches(lake, "s")) == totals([batch("s", n) for n in range(300)])
     assert len(batches(lake, "s")) == KEPT_BATCHES + 1
+
+
+def test_of_two_merges_at_once_one_is_put_off(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of deltalake's own both succeed, and leave each row twice."""
+    lake = new_workspace(spark=False).lake
+    for number in range(6):
+        put(lake, batch("s", number), batch("t", number, PLANNED))
+    # deltalake writes the texts of what it merges as views, and maps of them
+    record_done(lake, replace(batch("t", 3, PLANNED), state=DONE, rows=1, errors={"r": 3, "q'": 1}))
+    before = batches(lake)
+    merge, others = FileWriter.merge, []
+
+    def meanwhile(writer: FileWriter, adds: Any) -> list[str]:
+        written = merge(writer, adds)
+        if not others:
+            others.append(None)
+            others.append(compact(lake))
+        return written
+
+    monkeypatch.setattr(FileWriter, "merge", meanwhile)
+    assert compact(lake) == (0, 0) and others[1] == (6, 1)
+    assert batches(lake) == before and len(files_of(lake.delta("runs"))) == 1
+    assert len(list(Path(lake.uri("runs")).glob("*.parquet"))) == 6 + 1 + 1  # those before, and the one after
 
 
 def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:

@@ -16,12 +16,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.upkeep.small_files import WHOLE_FILE
 from rules_index.workers.delta_files import DeltaFile, Layout
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """What the footer of a file has whose times are in another calendar."""
 _BATCH_ROWS = 1 << 16
+WHOLE_FILE = 128 << 20
+"""Bytes from which a file is left alone."""
 
 
 class NotMergeableError(Exception):
