@@ -27,11 +27,14 @@ from pipelines.upkeep.vacuuming import COMMITS, END, hours_to_keep, removed_by_v
 from pipelines.writing.files import CODEC, codec_named, folder_of, layout_of
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from pipelines.workspace import Workspace
 
 _SPARK_FILES = {"minFileSize": 128 << 20, "maxFileSize": 128 << 20}
-_ONLY_SPARKS = "deletionVectors"
-"""The feature of a table whose files may have rows that are deleted."""
+_DELETIONS, _CLOCK = "deletionVectors", "delta.enableInCommitTimestamps"
+"""The feature of a table whose files may have rows that are deleted, and the property of one whose commits have times
+of their own: both are left to Spark."""
 
 
 def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
@@ -134,10 +137,15 @@ def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
     columns = table.schema().to_json()
     layout = None if folder is None else layout_of(lake, name, json.loads(columns)["fields"])
     codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
-    if folder is None or layout is None or codec is None or _ONLY_SPARKS in (table.protocol().reader_features or ()):
+    if folder is None or layout is None or codec is None or _is_sparks(table):
         return None
     schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
     return FileWriter(folder, schema, codec, {}, layout)
+
+
+def _is_sparks(table: DeltaTable) -> bool:
+    has_clock = str(table.metadata().configuration.get(_CLOCK)).lower() == "true"
+    return has_clock or _DELETIONS in (table.protocol().reader_features or ())
 
 
 def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
@@ -168,7 +176,7 @@ def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
 
 def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
     """Remove files that no version names which is kept, and no reader waits for."""
-    if folder_of(workspace.lake, name) is None:
+    if folder_of(workspace.lake, name) is None or _is_sparks(workspace.lake.delta(name)):
         from pipelines.spark.failures import run
 
         statement = f"VACUUM {workspace.lake.sql_name(name)} RETAIN {hours} HOURS"

@@ -219,6 +219,18 @@ def test_the_log_tells_no_bounds_that_a_nan_would_break(tagged) -> None:
     assert add["dataChange"] is False and stats["numRecords"] == 40
 
 
+def test_a_table_that_asks_for_more_is_left_to_spark(tagged) -> None:
+    workspace = tagged()
+    assert scope_tables.writer_of(workspace, "s_tagged") is not None
+    table = workspace.lake.delta("s_tagged")
+    table.alter.set_table_properties({"delta.enableInCommitTimestamps": "true"}, raise_if_not_exists=False)
+    assert scope_tables.writer_of(workspace, "s_tagged") is None
+    DeltaTable(workspace.lake.uri("runs")).alter.set_table_properties(
+        {"delta.enableDeletionVectors": "true"}, raise_if_not_exists=False
+    )
+    assert scope_tables.writer_of(workspace, "runs") is None
+
+
 def test_files_that_are_older_than_a_column_have_none_of_it(tagged) -> None:
     workspace = tagged()
     append(workspace, 10, 20)
