@@ -159,3 +159,36 @@ def test_open_gates_import_no_great_expectations() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert (run.returncode, run.stdout.strip()) == (0, "[]"), run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("share", "arguments", "imported"), [(1.0, [], False), (1.0, ["--data-docs"], True), (0.01, [], True)]
+)
+def test_a_run_imports_it_for_shut_gates_and_where_it_is_asked_for(
+    tmp_path: Path, share: float, arguments: list[str], imported: bool
+) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    path = tmp_path / "deltatag.toml"
+    path.write_text(
+        '[lake]\nroot = "lake"\n[streams.s]\nsource = "source"\nkey = ["id"]\n'
+        f'checks = {{ sane = "x > 0" }}\nmax_quarantine_share = {share}\n'
+    )
+    write_deltalake(str(tmp_path / "source"), pa.table({"id": [1, 2, 3], "x": [0, 1, 2]}))
+    code = (
+        "import sys\nfrom deltatag.__main__ import main\n"
+        f"assert main(['init', {str(tmp_path)!r}]) == 0\n"
+        f"status = main(['--config', {str(path)!r}, 'run', *{arguments!r}])\n"
+        "print(status, 'great_expectations' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    lines = run.stdout.splitlines()
+    assert lines[-1:] == [f"{int(share < 1)} {imported}"], run.stdout + run.stderr
+    page = tmp_path / ".deltatag" / "data_docs" / "s.html"
+    assert page.exists() is imported
+    if share < 1:
+        assert "The quality gate of s is shut." in run.stderr and str(page) in run.stderr
+        assert "1 of 1 suites failed." in (page.parent / INDEX).read_text(encoding="utf-8")
+    else:
+        assert DeltaTable(str(tmp_path / "lake" / "s_tagged")).to_pyarrow_table().num_rows == 2
