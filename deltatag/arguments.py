@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
         "--skip-changes", action="store_true", help="pass over commits of the sources that changed or removed rows"
     )
 
-    _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
+    run = _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
+    run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates, not of shut ones alone")
 
     sql = _verb(
         verbs,
@@ -121,6 +122,8 @@ def parser() -> argparse.ArgumentParser:
     )
     report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
+
+    _verb(verbs, "maintain", "few files, short logs: upkeep of deltatag's own tables", "deltatag maintain")
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")

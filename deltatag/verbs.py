@@ -19,7 +19,9 @@ from deltatag.lines import (
     join_line,
     lag_text,
     lint_lines,
+    maintain_line,
     report_line,
+    size_line,
     tag_line,
     version_text,
 )
@@ -191,7 +193,7 @@ def run_verb(args: Namespace) -> int:
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
-    gates = QualityGates()
+    gates = QualityGates(docs=args.data_docs)
     with _workspace(args) as workspace:
         # a lake that was not made yet is told as such, not as what gates miss in it
         workspace.lake.delta("rules")
@@ -203,6 +205,7 @@ def run_verb(args: Namespace) -> int:
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
                 "joined": [asdict(result) for result in report.joined],
+                "maintained": [asdict(result) for result in report.maintained],
                 "quality": [gate_summary(result) for result in gates.results],
                 "failures": report.failures,
             }
@@ -216,6 +219,8 @@ def run_verb(args: Namespace) -> int:
             print(join_line(joined))
         for judged in gates.results:
             print(gate_lines(judged))
+        for maintained in report.maintained:
+            print(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.joined or report.failures):
             print("Nothing was due.")
         if lost:
@@ -307,6 +312,8 @@ def status_verb(args: Namespace) -> int:
                 print(f"{one.scope} needs Spark: {one.needs_spark}.")
             for notice in one.notices:
                 print(notice)
+            if one.files is not None:
+                print(size_line(one))
         if lost:
             print(paragraph(lost))
     for one in standing:
@@ -346,6 +353,23 @@ def report_verb(args: Namespace) -> int:
     with _workspace(args) as workspace:
         results = report_scopes(workspace, args.scopes or None, Path(args.output))
     _print_results(args, results, report_line)
+    return FAILED if any(result.error for result in results) else DONE
+
+
+def maintain_verb(args: Namespace) -> int:
+    """Keep deltatag's own tables small."""
+    from pipelines.maintain import maintain
+
+    with _workspace(args) as workspace:
+        workspace.lake.delta("rules")
+        results = maintain(workspace)
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        for result in results:
+            if result.error is None:
+                print(maintain_line(result))
+    _print_failures({result.table: result.error for result in results if result.error is not None})
     return FAILED if any(result.error for result in results) else DONE
 
 

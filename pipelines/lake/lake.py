@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.tables import LAKE_TABLES, Table
@@ -82,7 +83,11 @@ class Lake:
 
         table = self.delta(name, version)
         try:
-            return table.to_pyarrow_table(columns=columns, filters=filters)
+            try:
+                return table.to_pyarrow_table(columns=columns, filters=filters)
+            except pa.ArrowNotImplementedError:
+                # what delta-rs has rewritten may have texts as views, which Arrow's scanner compares with nothing
+                return _filtered(table, columns, filters or [])
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
@@ -130,6 +135,15 @@ class Lake:
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))
         return True
+
+
+def _filtered(table: DeltaTable, columns: list[str] | None, filters: list[tuple[str, str, Any]]) -> pa.Table:
+    """As `to_pyarrow_table` reads it, but for that filters of columns within files are applied to what was read."""
+    asked = [name for name, _, _ in filters]
+    partitions = [each for each in filters if each[0] in table.metadata().partition_columns]
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *asked]))
+    rows = table.to_pyarrow_table(columns=wanted, filters=partitions or None)
+    return rows.filter(pq.filters_to_expression(filters)).select(columns or rows.column_names)
 
 
 def _bad_id(kind: object) -> str:

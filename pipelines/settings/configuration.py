@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from pipelines.errors import ConfigurationError
+from pipelines.settings.maintenance import maintenance_of
 from pipelines.settings.model import (
     ENGINES,
     FIXED_TABLES,
@@ -123,12 +124,12 @@ def _resolve(path: Path, location: str) -> str:
 
 
 def _lake(section: Section, path: Path) -> LakeSettings:
-    section.expect("root", "catalog", "runner")
+    section.expect("root", "catalog", "runner", "maintenance")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
     place = None if root is None else _resolve(path, root)
-    return LakeSettings(place, catalog, section.choice("runner", RUNNERS))
+    return LakeSettings(place, catalog, section.choice("runner", RUNNERS), maintenance_of(section))
 
 
 def _rules(section: Section) -> RulesSettings:

@@ -28,6 +28,24 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 RUNNERS = (AUTO, LOCAL, SPARK)
 """What `[lake] runner` may be."""
 
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """How deltatag's own tables are kept small; times in microseconds.
+
+    automatic   whether a run does what is due of the tables that it wrote
+    versions    how long the older versions of a table can be read, at least
+    runs        how long each micro-batch is a row of `runs` of its own, at least
+    quarantine  how long rows stay in quarantine, None: for ever
+    """
+
+    automatic: bool = True
+    versions: int = 7 * _DAY
+    runs: int = 90 * _DAY
+    quarantine: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class LakeSettings:
@@ -39,6 +57,7 @@ class LakeSettings:
     root: str | None
     catalog: str | None
     runner: str = AUTO
+    maintenance: Maintenance = Maintenance()
 
     def place(self, table: str) -> str:
         """Path, URI or catalog name of a table."""
