@@ -28,7 +28,8 @@ def test_findings_are_results(folder: Path, capsys) -> None:
     assert main(["lint"]) == 0
     first, *lines = capsys.readouterr().out.splitlines()
     assert first == "s: 2 rules, 1 finding, rules version 1"
-    assert len(lines) == 1 and lines[0].startswith("  b: implied: Every row that matches this rule matches rule a too")
+    assert len(lines) == 2 and lines[1] == "      x > 1"
+    assert lines[0].startswith("  b: implied: Every row that matches this rule matches rule a too")
     assert main(["lint", "s", "--json"]) == 0
     (result,) = json.loads(capsys.readouterr().out)
     assert [(each["rule_id"], each["other_ids"]) for each in result["findings"]] == [("b", ["a"])]
