@@ -136,7 +136,13 @@ def _rules_verbs(verbs: Any) -> None:
         "rules of a file -> the table rules, in one commit",
         "deltatag rules import rules.yaml --dry-run",
     )
-    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
+    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml, .jsonl or .dmn; or a folder of Sigma or DMN")
+    load.add_argument(
+        "--format", choices=("sigma", "dmn"), help="the language of the rules, where it is not the table's own"
+    )
+    load.add_argument(
+        "--mapping", metavar="FIELDS", help="a YAML file that names the column of each Sigma or DMN field"
+    )
     load.add_argument("--scope", help="the stream or join of rules for which the file names none")
     load.add_argument("--replace", action="store_true", help="remove the scope's rules that the file has not")
     load.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
