@@ -115,7 +115,7 @@ def _spellings(text: str, windash: bool) -> list[str]:
     """A value, and with `windash` each that has another dash before its options."""
     if not windash:
         return [text]
-    return list(dict.fromkeys([text, *(_AT_A_WORD.sub(lambda _, d=dash: d, text) for dash in _DASHES)]))
+    return list(dict.fromkeys([text, *(_AT_A_WORD.sub(dash, text) for dash in _DASHES)]))
 
 
 def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], together: Any) -> Condition:
