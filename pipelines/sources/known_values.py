@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -81,12 +82,15 @@ def joined_values(sides: Mapping[str, Mapping[str, KnownValues]]) -> dict[str, K
 def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...]]:
     """The paths of columns whose last name some expression has, with a type of which something can be known."""
     text = "\n".join(expressions).lower()
+    words = set(re.findall(r"\w+", text))
     found: list[tuple[str, ...]] = []
     waiting: list[tuple[tuple[str, ...], pa.Field]] = [((), each) for each in schema]
     while waiting:
         parents, each = waiting.pop(0)
         path = (*parents, each.name)
-        if each.name.replace("`", "``").lower() not in text:  # quoted as names are
+        name = each.name.lower()
+        # a name of one word stands alone, another one in back-quotes
+        if name not in words and (re.fullmatch(r"\w+", name) or name.replace("`", "``") not in text):
             continue
         if pa.types.is_struct(each.type):
             waiting += [(path, inner) for inner in each.type]

@@ -110,7 +110,7 @@ Write `origin IS NULL`.
     | may_raise | raises an error on rows that the source has, like a division by a column with zeros |
     | padded_id | has an id that begins or ends with a blank |
 
-    A hundred thousand rules take about half a minute. Raises `RulesIndexError` as `compile_rules` does.
+    A hundred thousand rules take about a minute. Raises `RulesIndexError` as `compile_rules` does.
     """
     given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
     return lint_compiled(compile_rules(given, schema, "auto", event_time, time_zone), given, schema, known=known)

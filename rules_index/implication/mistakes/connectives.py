@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.kinds import MISSING_BRACKETS, TRUE_UNLESS_NULL, Mistake
-from rules_index.implication.mistakes.parsed import Parsed
-from rules_index.language.coercion import is_decimal, is_integer
+from rules_index.implication.mistakes.parsed import Compared, Parsed, can_hold
+from rules_index.language.coercion import is_decimal, is_integer, is_number
 from rules_index.language.constants import clamp
 from rules_index.language.formula import Predicate, Truth
 from rules_index.language.nodes import Node
@@ -59,7 +60,7 @@ def _column_asked(rule: Parsed, node: Node) -> Leaf | None:
 
 def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
     """`c <> 'DE' OR c <> 'FR'`: alternatives of one value that leave out none but NULL."""
-    whole = {each.node for each in rule.comparisons if _has_ends(rule.leaf(each.subject))}
+    whole = {each.node for each in rule.comparisons if _may_be_beyond(rule, each)}
     waiting = [(rule.root, True)]
     while waiting:
         node, wanted = waiting.pop()
@@ -73,16 +74,21 @@ def true_unless_null(rule: Parsed) -> Iterator[Mistake]:
             yield from _exhausted(rule, [node], wanted)
 
 
-def _has_ends(leaf: Leaf | None) -> bool:
-    """Whether a column can hold only some of the numbers that it may be compared with."""
-    return leaf is not None and (is_integer(leaf.type) or is_decimal(leaf.type))
+def _may_be_beyond(rule: Parsed, each: Compared) -> bool:
+    """Whether a number is compared with a column that may hold numbers on one side of it alone."""
+    leaf = rule.leaf(each.subject)
+    if leaf is None or not (is_integer(leaf.type) or is_decimal(leaf.type)):
+        return False
+    return is_number(each.constant.type) and not can_hold(leaf, each.constant)
 
 
 def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator[Mistake]:
     """Alternatives, each to be TRUE (or FALSE, if not `wanted`), one of which is so for each value but NULL."""
     groups: dict[Expression, list[tuple[Node, Predicate]]] = {}
-    for node in alternatives:
-        formula = rule.formula(node) if node.kind in ("compare", "in", "between") else None
+    asked = [node for node in alternatives if node.kind in ("compare", "in", "between")]
+    subjects = Counter(_subject(rule, node) for node in asked)
+    for node in asked:
+        formula = rule.formula(node) if len(alternatives) == 1 or subjects[_subject(rule, node)] > 1 else None
         if isinstance(formula, Predicate) and formula.null is Truth.NULL:
             groups.setdefault(formula.attribute, []).append((node, formula))
     for attribute, group in groups.items():
@@ -99,6 +105,12 @@ def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator
             nodes[0].children[0] if rule.constant(nodes[0].children[0]) is None else nodes[0].children[1]
         )
         yield rule.told(TRUE_UNLESS_NULL, nodes[0], _exhausted_message(rule, nodes, value, wanted), nodes[-1])
+
+
+def _subject(rule: Parsed, node: Node) -> str:
+    """What a comparison is about, as it stands in the text."""
+    side = node.children[1] if node.children[0].kind == "literal" else node.children[0]
+    return rule.words(side).lower()
 
 
 def _exhausted_message(rule: Parsed, nodes: list[Node], value: str, wanted: bool) -> str:

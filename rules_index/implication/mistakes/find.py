@@ -41,10 +41,14 @@ def mistakes(
             continue
         try:
             rule = Parsed(text, scope, known, remembered)
-            found = [each for look in _LOOKS for each in look(rule)]
+            found: dict[tuple[str, int, int], Mistake] = {}
+            for look in _LOOKS:
+                for each in look(rule):
+                    # of the items of one list the first at fault is enough
+                    found.setdefault((each.kind, each.begin, each.end), each)
         except MemoryError:
             raise
         except Exception:  # nothing is told of this rule, and of the others all the same
             continue
-        for each in dict.fromkeys(found):
+        for each in found.values():
             yield place, each

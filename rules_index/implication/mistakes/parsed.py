@@ -10,6 +10,7 @@ from rules_index.implication.mistakes.kinds import Mistake
 from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value
+from rules_index.language.coercion import INTEGER_BITS, is_decimal, is_integer
 from rules_index.language.formula import Formula
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
@@ -50,6 +51,7 @@ class Parsed:
         self.analyser = Analyser(self.tokens, scope)
         self.splitter = Splitter(self.analyser, remembered)
         self._known = known
+        self._leaves: dict[Node, Leaf | None] = {}
         self._kinds: dict[str, list[Node]] = {}
         for node in inside(self.root):
             self._kinds.setdefault(node.kind, []).append(node)
@@ -89,9 +91,11 @@ class Parsed:
         """The column, or the field of one, that a node is."""
         if node.kind not in ("column", "field"):
             return None
-        value = self.value(node)
-        local = value.local if value is not None else None
-        return local if isinstance(local, Leaf) and local.text is None else None
+        if node not in self._leaves:
+            value = self.value(node)
+            local = value.local if value is not None else None
+            self._leaves[node] = local if isinstance(local, Leaf) and local.text is None else None
+        return self._leaves[node]
 
     def known(self, node: Node) -> KnownValues | None:
         """What is known of the column that a node is."""
@@ -132,6 +136,17 @@ class Parsed:
             constant = self.constant(other)
             if constant is not None and self.constant(subject) is None:
                 yield Compared(node, subject, operator, constant, other)
+
+
+def can_hold(leaf: Leaf, constant: Constant) -> bool:
+    """Whether a column of whole numbers or decimals is seen to have a number among its values, as most have."""
+    kind, value = leaf.type, constant.value
+    if is_integer(kind):
+        return is_integer(constant.type) and -(1 << INTEGER_BITS[kind]) < value < (1 << INTEGER_BITS[kind]) - 1
+    scale = 0 if is_integer(constant.type) else constant.type.scale if is_decimal(constant.type) else None
+    if scale is None or not is_decimal(kind) or scale > kind.scale:
+        return False
+    return abs(value) * 10 ** (kind.scale - scale) < 10**kind.precision - 1
 
 
 _COMPARING = ("compare", "distinct", "in", "between")

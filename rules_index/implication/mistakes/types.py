@@ -16,7 +16,7 @@ from rules_index.implication.mistakes.kinds import (
     SEPARATED_NUMBER,
     Mistake,
 )
-from rules_index.implication.mistakes.parsed import EQUALITIES, Compared, Parsed, inside
+from rules_index.implication.mistakes.parsed import EQUALITIES, Compared, Parsed, can_hold, inside
 from rules_index.language import constants
 from rules_index.language.coercion import (
     BOOLEAN,
@@ -241,6 +241,8 @@ def _fraction(rule: Parsed, each: Compared) -> str | None:
     if leaf is None or each.operator not in EQUALITIES or not is_number(each.constant.type):
         return None
     if not (is_integer(leaf.type) or is_decimal(leaf.type)) or (is_float(each.constant.type) and is_decimal(leaf.type)):
+        return None
+    if can_hold(leaf, each.constant):
         return None
     subject, constant = rule.analyser.value(each.subject), rule.analyser.value(each.constant_node)
     found = rule.splitter.compare(each.node, "=", subject, constant)
