@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import pyarrow as pa
+
+from rules_index.domains.values import ValueSet, union
 from rules_index.implication.messages import quoted
 from rules_index.implication.mistakes.kinds import MISSING_BRACKETS, TRUE_UNLESS_NULL, Mistake
 from rules_index.implication.mistakes.parsed import Compared, Parsed, can_hold
@@ -13,6 +16,10 @@ from rules_index.language.constants import clamp
 from rules_index.language.formula import Predicate, Truth
 from rules_index.language.nodes import Node
 from rules_index.language.typed import Expression, Leaf
+
+
+_MOST_PRUNED = 50
+"""Alternatives at most of which those that are not needed are left out of a message."""
 
 
 def missing_brackets(rule: Parsed) -> Iterator[Mistake]:
@@ -95,16 +102,22 @@ def _exhausted(rule: Parsed, alternatives: list[Node], wanted: bool) -> Iterator
         if len(group) < min(2, len(alternatives)) or attribute.type is None:
             continue
         sets = [each.true if wanted else each.false for _, each in group]
-        union = sets[0]
-        for each in sets[1:]:
-            union = union | each
-        if not clamp(~union, attribute.type).is_empty or clamp(sets[0], attribute.type).is_empty:
+        if not _is_all(sets, attribute.type) or clamp(sets[0], attribute.type).is_empty:
             continue
+        for place in reversed(range(len(group) if len(group) <= _MOST_PRUNED else 0)):
+            others = sets[:place] + sets[place + 1 :]
+            if others and _is_all(others, attribute.type):
+                del sets[place], group[place]
         nodes = [node for node, _ in group]
         value = rule.words(
             nodes[0].children[0] if rule.constant(nodes[0].children[0]) is None else nodes[0].children[1]
         )
         yield rule.told(TRUE_UNLESS_NULL, nodes[0], _exhausted_message(rule, nodes, value, wanted), nodes[-1])
+
+
+def _is_all(sets: list[ValueSet], data_type: pa.DataType) -> bool:
+    """Whether each value of a type, but NULL, is in one of the sets."""
+    return clamp(~union(sets), data_type).is_empty
 
 
 def _subject(rule: Parsed, node: Node) -> str:
@@ -124,7 +137,7 @@ def _exhausted_message(rule: Parsed, nodes: list[Node], value: str, wanted: bool
     unequal = all(node.kind == "compare" and node.value == ("<>" if wanted else "=") for node in nodes)
     constants = [rule.words(node.children[1]) for node in nodes]
     cure = quoted(f"{value} {'NOT ' if wanted else ''}IN ({', '.join(constants)})") if unequal else f"{instead}"
-    what = f"one of {' and '.join(texts)} is TRUE" if wanted else f"not all of {' and '.join(texts)} are TRUE"
+    what = f"at least one of {' and '.join(texts)} is TRUE" if wanted else f"not all of {' and '.join(texts)} are TRUE"
     return (
         f"For every value but NULL {what}, so that they leave out nothing. Write {cure} in place of {joined}, or "
         f"{quoted(f'{value} IS NOT NULL')} if that is meant."
