@@ -17,7 +17,6 @@ from rules_index.language.formula import Predicate, Truth
 from rules_index.language.nodes import Node
 from rules_index.language.typed import Expression, Leaf
 
-
 _MOST_PRUNED = 50
 """Alternatives at most of which those that are not needed are left out of a message."""
 
