@@ -15,10 +15,12 @@ from deltalake import write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.lake.runs import DONE, MicroBatch, record_plan
 from pipelines.lint import Finding, LintResult, lint_scopes
+from pipelines.lint_kinds import KINDS
 from pipelines.scopes import scope_of
 from pipelines.sources import known_values as known_values_module
 from pipelines.sources.known_values import source_values
 from pipelines.sources.value_ranges import source_ranges
+from rules_index.implication.lint import LINT_KINDS
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 ROWS = pl.DataFrame(
@@ -327,3 +329,10 @@ def test_what_is_spelled_otherwise_is_told_once(workspace, add_rules) -> None:
     assert [(each.rule_id, each.kind) for each in result.findings if each.kind != "implied"] == [
         ("a", "unknown_value"), ("b", "unknown_value"), ("b", "out_of_range"),
     ]  # fmt: skip
+
+
+def test_every_kind_has_its_place_and_is_described() -> None:
+    own = {"out_of_range", "run_time_errors", "dead", "noisy", "implied_by_stream"}
+    assert set(KINDS) == set(LINT_KINDS) | own and len(KINDS) == len(set(KINDS))
+    text = (Path(__file__).resolve().parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in text] == []
