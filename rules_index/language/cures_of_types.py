@@ -108,6 +108,7 @@ def _of_nested(node: Node, data_type: Type, text: str, others: list[str]) -> str
         return f"A MAP has a value for each key: write {text}['key'] in place of {text}."
     if pa.types.is_struct(data_type):
         first = data_type.field(0).name if data_type.num_fields else "field"
+        first = first if re.fullmatch(r"[A-Za-z_]\w*", first) else "`" + first.replace("`", "``") + "`"
         return f"A STRUCT has fields: name one of them, as in {text}.{first}."
     negated = "NOT " if node.value == "<>" or node.value is True else ""
     if node.kind == "compare" and node.value in ("=", "<>", "<=>"):
