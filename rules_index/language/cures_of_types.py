@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
 from rules_index.language.analyser import Analyser
 from rules_index.language.coercion import BOOLEAN, DATE, Type, is_integer, is_nested
-from rules_index.language.nodes import Node
+from rules_index.language.nodes import Node, inside, words_of
 from rules_index.language.parser import parse
 from rules_index.language.scope import Scope
 from rules_index.language.tokens import Tokens
@@ -28,26 +27,12 @@ def cure_of_types(error: RuleError, text: str, scope: Scope) -> str | None:
         return _of_alternative(node, tokens, error.position)
     if error.error != "TYPE_MISMATCH":
         return None
-    for each in _inside(node):
+    for each in inside(node):
         if each.kind in ("compare", "in", "between", "distinct") and tokens.starts[each.first] == error.position:
             cure = _of_comparison(each, analyser)
             if cure is not None:
                 return cure
     return None
-
-
-def words_of(tokens: Tokens, node: Node) -> str:
-    """A node as its author wrote it."""
-    return tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
-
-
-def _inside(node: Node) -> Iterator[Node]:
-    """A node and all below it, the outermost first."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
 
 
 def _type(analyser: Analyser, node: Node) -> Type:
@@ -89,7 +74,7 @@ def _of_times(node: Node, types: list[Type], texts: list[str]) -> str | None:
 def _of_boolean(node: Node, tokens: Tokens, types: list[Type], texts: list[str]) -> str | None:
     if node.kind != "compare" or BOOLEAN not in types:
         return None
-    if any(each.kind == "arithmetic" and "||" in each.value for each in _inside(node)):
+    if any(each.kind == "arithmetic" and "||" in each.value for each in inside(node)):
         return "|| joins two texts; write OR between two conditions."
     left = node.children[0]
     if left.kind == "compare":
@@ -120,7 +105,7 @@ def _of_nested(node: Node, data_type: Type, text: str, others: list[str]) -> str
 
 def _of_alternative(node: Node, tokens: Tokens, position: int | None) -> str | None:
     """The cure of `mcc = 1 OR 2`."""
-    for each in _inside(node):
+    for each in inside(node):
         if each.kind not in ("or", "and"):
             continue
         for before, child in zip(each.children, each.children[1:], strict=False):

@@ -12,11 +12,10 @@ from rules_index.language.analyser import Analyser
 from rules_index.language.analysis import Value
 from rules_index.language.coercion import INTEGER_BITS, is_decimal, is_integer
 from rules_index.language.formula import Formula
-from rules_index.language.nodes import Node
+from rules_index.language.nodes import Node, inside, words_of
 from rules_index.language.parser import parse
 from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
-from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Constant, Leaf
 
 EQUALITIES = frozenset(("=", "<>", "<=>"))
@@ -151,17 +150,3 @@ def can_hold(leaf: Leaf, constant: Constant) -> bool:
 
 _COMPARING = ("compare", "distinct", "in", "between")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-
-
-def inside(node: Node) -> Iterator[Node]:
-    """A node and all below it, in the order of the text."""
-    waiting = [node]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting += reversed(node.children)
-
-
-def words_of(tokens: Tokens, node: Node) -> str:
-    """A node as its author wrote it."""
-    return tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]

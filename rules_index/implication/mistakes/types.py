@@ -16,7 +16,7 @@ from rules_index.implication.mistakes.kinds import (
     SEPARATED_NUMBER,
     Mistake,
 )
-from rules_index.implication.mistakes.parsed import EQUALITIES, Compared, Parsed, can_hold, inside
+from rules_index.implication.mistakes.parsed import EQUALITIES, Compared, Parsed, can_hold
 from rules_index.language import constants
 from rules_index.language.coercion import (
     BOOLEAN,
@@ -32,7 +32,7 @@ from rules_index.language.coercion import (
 from rules_index.language.domains_of_functions import LEAST_AND_GREATEST
 from rules_index.language.evaluation import times
 from rules_index.language.formula import Predicate
-from rules_index.language.nodes import Node
+from rules_index.language.nodes import Node, inside
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 from rules_index.language.typed import Constant, Leaf
