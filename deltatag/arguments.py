@@ -57,6 +57,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of rows from which a rule is noisy (default: 0.5)",
     )
+    lint.add_argument("--only", type=_kinds, metavar="KIND[,KIND]", help="tell findings of these kinds alone")
+    lint.add_argument(
+        "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit status 1 where there is a finding of these kinds"
+    )
+    lint.add_argument(
+        "--accept", nargs=2, metavar=("RULE", "KIND"), help="accept what is told of a rule, until the rule changes"
+    )
+    lint.add_argument("--reason", metavar="TEXT", help="why it is accepted, kept in the table lint_accepted")
 
     tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
@@ -144,7 +152,13 @@ def _rules_verbs(verbs: Any) -> None:
         "rules of a file -> the table rules, in one commit",
         "deltatag rules import rules.yaml --dry-run",
     )
-    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
+    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml, .jsonl or .dmn; or a folder of Sigma or DMN")
+    load.add_argument(
+        "--format", choices=("sigma", "dmn"), help="the language of the rules, where it is not the table's own"
+    )
+    load.add_argument(
+        "--mapping", metavar="FIELDS", help="a YAML file that names the column of each Sigma or DMN field"
+    )
     load.add_argument("--scope", help="the stream or join of rules for which the file names none")
     load.add_argument("--replace", action="store_true", help="remove the scope's rules that the file has not")
     load.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
@@ -200,6 +214,18 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share above 0, up to 1")
     return share
+
+
+def _kinds(text: str) -> list[str]:
+    """Kinds of findings, separated by commas."""
+    from pipelines.lint_kinds import KINDS
+
+    found = [each.strip() for each in text.split(",") if each.strip()]
+    wrong = [each for each in found if each not in KINDS]
+    if wrong or not found:
+        named = f"{wrong[0]!r} is no kind of finding" if wrong else "a kind of finding is needed"
+        raise argparse.ArgumentTypeError(f"{named}; there are {', '.join(KINDS)}")
+    return found
 
 
 class _Version(argparse.Action):

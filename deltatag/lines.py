@@ -10,7 +10,6 @@ from deltatag.output import counted, paragraph
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
     from pipelines.join import JoinResult
-    from pipelines.lint import LintResult
     from pipelines.report import ReportResult
     from pipelines.status import ScopeStatus
     from pipelines.tag import TagResult
@@ -34,22 +33,6 @@ def compile_line(result: ScopeResult) -> str:
         f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
         f"rules version {result.rules_version}, {result.seconds:.1f} s"
     )
-
-
-def lint_lines(result: LintResult) -> str:
-    """The findings of a scope, a line each."""
-    from pipelines.lint import IMPLIED_BY_STREAM
-
-    if result.error is not None:
-        return ""
-    count = len(result.findings)
-    told = "nothing to tell" if not count else counted(count, "finding")
-    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
-    for each in result.findings:
-        named = "(no id)" if each.rule_id is None else each.rule_id
-        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
-        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
-    return "\n".join(lines)
 
 
 def report_line(result: ReportResult) -> str:

@@ -18,7 +18,6 @@ from deltatag.lines import (
     gate_summary,
     join_line,
     lag_text,
-    lint_lines,
     maintain_line,
     report_line,
     size_line,
@@ -104,6 +103,8 @@ def validate_verb(args: Namespace) -> int:
             print(f"  {line}\n  {' ' * (found.position - line_start)}^", file=sys.stderr)
         return FAILED
     print("The rule compiles.")
+    for each in found.findings:
+        print(f"  {each['kind']}: {paragraph(each['message'])}")
     for title, values in (("indexed", found.indexed), ("evaluated by Spark", found.derived)):
         for value in values:
             print(f"  {title}: {value}")
@@ -122,15 +123,11 @@ def compile_verb(args: Namespace) -> int:
 
 
 def lint_verb(args: Namespace) -> int:
-    """Tell what is odd about the rules of the scopes."""
-    from pipelines.compile import refusals_notice
-    from pipelines.lint import lint_scopes
+    """Tell what is odd about the rules of the scopes, or accept what is."""
+    from deltatag.lint import lint_action
 
     with _workspace(args) as workspace:
-        results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
-        lost = refusals_notice(workspace)
-    _print_results(args, results, lint_lines, notice=lost)
-    return FAILED if any(result.error for result in results) else DONE
+        return lint_action(workspace, args, _print_results)
 
 
 def tag_verb(args: Namespace) -> int:

@@ -4,6 +4,7 @@ from rules_index.compiling.compile import compile_rules
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError, UnknownRuleError
 from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
+from rules_index.implication.mistakes.known_values import KnownValues, known_values
 from rules_index.implication.union import implied_by_union
 from rules_index.implication.widening import ColumnRange, WideConjunction, Widened, widen
 from rules_index.index.compiled import CompiledRules
@@ -13,6 +14,7 @@ __all__ = [
     "ArtifactError",
     "ColumnRange",
     "CompiledRules",
+    "KnownValues",
     "RuleError",
     "RulesIndexError",
     "SchemaError",
@@ -22,6 +24,7 @@ __all__ = [
     "compile_rules",
     "implied_by_union",
     "implies",
+    "known_values",
     "lint",
     "load",
     "loads",

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.lake.tables import LAKE_TABLES, Table
+from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
 
 if TYPE_CHECKING:
@@ -109,14 +109,14 @@ class Lake:
         return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
 
     def create(self, name: str, id_type: str = "string") -> bool:
-        """Make one of the four tables of every lake; False if it was there already, and is left as it is."""
+        """Make a table of every lake, or one that is made when needed; False if it was there, and is left as it is."""
         if self.settings.root is None:
             return self._create_in_catalog(name, id_type)
         if self.exists(name):
             return False
         from deltalake import DeltaTable
 
-        table = LAKE_TABLES[name]
+        table = (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
         if "://" not in self.uri(name):
             Path(self.uri(name)).mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
@@ -130,7 +130,7 @@ class Lake:
         return True
 
     def _create_in_catalog(self, name: str, id_type: str) -> bool:
-        spark, table = self._spark(), LAKE_TABLES[name]
+        spark, table = self._spark(), (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
         if spark.catalog.tableExists(self.sql_name(name)):
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))

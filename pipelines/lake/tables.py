@@ -181,8 +181,24 @@ RUNS = Table(
     _BOOKS,
 )
 
+LINT_ACCEPTED = Table(
+    "lint_accepted",
+    "one finding of lint that was accepted; it is told again once the rule changes",
+    (
+        Column("scope", "string", "The stream or the join.", True),
+        Column("rule_id", "string", "The rule's id, as text.", True),
+        Column("kind", "string", "The kind of the finding, such as implied.", True),
+        Column("rule_sha256", "string", "SHA-256 of the rule's text and validity as they were.", True),
+        Column("reason", "string", "Why it is in order."),
+        Column("accepted_at", "timestamp", "When it was accepted.", True),
+    ),
+    _DELTA_RS,
+)
+
 LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
 """The tables that `deltatag init` makes."""
+MADE_WHEN_NEEDED: dict[str, Table] = {LINT_ACCEPTED.name: LINT_ACCEPTED}
+"""Those that a verb makes when it first writes them."""
 
 ID_TYPES = ("string", "bigint")
 

@@ -20,7 +20,7 @@ MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
 """Columns of `<stream>_matches` beside the stream's key and event time."""
 QUARANTINE_COLUMNS = ("reason", "batch")
 """Columns that deltatag adds to a row in quarantine."""
-FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
+FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs", "lint_accepted")
 """Tables that every lake has."""
 
 

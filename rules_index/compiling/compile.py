@@ -21,6 +21,7 @@ from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
 from rules_index.index.rule_texts import RuleTexts
 from rules_index.language import Compiler, Scope
+from rules_index.language.cures import with_cure
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
 from rules_index.language.typed import Leaf
@@ -119,7 +120,7 @@ def flatten(
             if alike is None or not alike.add(rule):
                 builder.add_formula(rule, _formula(rules, rule, compiler, clock))
         except RuleError as error:
-            rejects.add(rules.rule_id(rule), error)
+            rejects.add(rules.rule_id(rule), with_cure(error, rules.text(rule), scope))
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
