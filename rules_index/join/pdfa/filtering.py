@@ -63,7 +63,23 @@ def search_first(
     They and all nodes above them are marked, on the way back: the paths that lead to no result stay unmarked.
     """
     found = np.empty(len(boxes.key), np.int32)
-    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    stack = np.empty(stack_size(nodes), np.int32)
+    count = collect_first(row, chosen, nodes, boxes, dimensions, marks, stamp, totals, stack, found)
+    return found[:count].copy()
+
+
+@inner
+def stack_size(nodes: Nodes) -> int:
+    """How many nodes can wait in a search, at most."""
+    return (nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1
+
+
+@inner
+def collect_first(
+    row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
+    stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
+) -> int:  # fmt: skip
+    """`search_first` into `found` [slots]; the number of boxes. `stack` has `stack_size` places."""
     stack[0] = nodes.header[ROOT]
     waiting, count = 1, 0
     while waiting > 0:
@@ -92,7 +108,7 @@ def search_first(
         while count > before and node >= 0 and marks.node[node] != stamp:
             marks.node[node] = stamp
             node = nodes.parent[node]
-    return found[:count].copy()
+    return count
 
 
 @jit
@@ -106,7 +122,7 @@ def search_marked(
     """
     offsets = np.zeros(len(rows) + 1, np.int64)
     keys = np.empty(max(64, len(rows)), np.int32)
-    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    stack = np.empty(stack_size(nodes), np.int32)
     count = 0
     for i in range(len(rows)):
         stack[0] = nodes.header[ROOT]
