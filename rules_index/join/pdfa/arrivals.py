@@ -3,7 +3,9 @@
 Figure 5's two steps for each arriving row, in one kernel for all of them. FIRST searches the index with the row's own
 dimensions, once however many rows it joins. SECOND takes the dimensions of the other streams one stream after the other
 (with two streams, the paper's two steps; with more, what section 6 leaves to future work): what rows share of their
-streams is checked once, and where no query is left no further row is looked at.
+streams is checked once, and where no query is left no further row is looked at. The stream that comes first is searched
+on the list of intermediate results (figure 6) where that is short, on the marked paths (figure 7) where it is long; the
+others on the list of what the stream before them left.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import Nodes
 from rules_index.join.candidates import in_set
-from rules_index.join.pdfa.filtering import Marks, collect_first, stack_size
+from rules_index.join.pdfa.filtering import Marks, collect_first, collect_marked
 from rules_index.join.pdfa.join_buffer import StreamRows, insert_row, partners
 from rules_index.join.pdfa.queries import Terms
 from rules_index.kernels.jit import inner, jit
 
 NODES, ENTRIES, FIRST, SECOND, PROBES = range(5)
-"""Places in `Work.counters`: nodes visited and entries of leaves checked by FIRST; searches FIRST; searches SECOND, one
-for each row of another stream with which what is joined already is continued; rows that probed the buffer."""
+"""Places in `Work.counters`: nodes visited and entries of leaves checked; searches FIRST; searches SECOND, one for each
+row of another stream with which what is joined already is continued; rows that probed the buffer."""
+LISTED = 64
+"""Up to so many intermediate results are checked one by one; among more the marked paths lead (*ours*)."""
 
 
 class Arriving(NamedTuple):
@@ -55,12 +59,14 @@ class Index(NamedTuple):
     """The index of all queries: the paper's tree over boxes, and what the boxes do not say.
 
     first   [streams + 1] int64, the first dimension of each stream
+    chosen  [streams, dimensions] bool, the dimensions of each stream
     """
 
     nodes: Nodes
     boxes: BoxArrays
     dimensions: Dimensions
     first: np.ndarray
+    chosen: np.ndarray
     terms: Terms
 
 
@@ -71,6 +77,8 @@ class Work(NamedTuple):
     marks     of FIRST
     partners  [streams, rows] int64, of each other stream the arrivals that the arriving row meets
     left      [streams, queries] int32, the list of intermediate results after each stream
+    stack     [`filtering.stack_size`] int32, of nodes that wait in a search
+    row       [dimensions] int32, the codes of the row that is searched with
     begin     [streams] int64, with which partner of each stream in turn to go on; 0 for a row that begins
     counters  [5] int64
     """
@@ -79,6 +87,8 @@ class Work(NamedTuple):
     marks: Marks
     partners: np.ndarray
     left: np.ndarray
+    stack: np.ndarray
+    row: np.ndarray
     begin: np.ndarray
     counters: np.ndarray
 
@@ -106,11 +116,6 @@ def let_arrive(at: int, arriving: Arriving, index: Index, work: Work, most: int)
     streams = len(arriving.windows)
     found = Found(np.empty(1024, np.int32), np.empty(1024, np.int32), np.empty((256, streams), np.int32))
     pairs, joined = 0, 0
-    row = np.zeros(index.first[streams], np.int32)
-    chosen = np.zeros((streams, index.first[streams]), np.bool_)
-    for stream in range(streams):
-        chosen[stream, index.first[stream] : index.first[stream + 1]] = True
-    stack = np.empty(stack_size(index.nodes), np.int32)
     counts = np.empty(streams, np.int64)
     turns = np.empty(streams, np.int64)
     nothing = np.empty(0, np.int32)
@@ -118,7 +123,7 @@ def let_arrive(at: int, arriving: Arriving, index: Index, work: Work, most: int)
     while at < rows:
         stream = arriving.stream[at]
         if arriving.owned[at] and _probe(at, arriving, work, counts, turns):
-            left = _search_first(at, arriving, index, work, row, chosen[stream], stack)
+            left = _search_first(at, arriving, index, work)
             if left > 0:
                 found, pairs, joined, is_done = _search_second(
                     at, left, arriving, index, work, counts, turns, found, pairs, joined, most
@@ -163,27 +168,58 @@ def _probe(at: int, arriving: Arriving, work: Work, counts: np.ndarray, turns: n
 
 
 @inner
-def _search_first(
-    at: int, arriving: Arriving, index: Index, work: Work, row: np.ndarray, chosen: np.ndarray, stack: np.ndarray
-) -> int:
-    """FIRST: the queries that the arriving row's own dimensions leave, ascending in `work.left[0]`; their number."""
+def _search_first(at: int, arriving: Arriving, index: Index, work: Work) -> int:
+    """FIRST: the queries that the arriving row's own dimensions leave, in `work.left[0]`; their number.
+
+    They are marked and, where they are `LISTED`, ascend.
+    """
     stream = arriving.stream[at]
-    begin = arriving.code_at[at]
-    for dimension in range(index.first[stream], index.first[stream + 1]):
-        row[dimension] = arriving.codes[begin + dimension - index.first[stream]]
     left = work.left[0]
+    _set_row(at, arriving, index, work)
     count = collect_first(
-        row, chosen, index.nodes, index.boxes, index.dimensions, work.marks, at + 1, work.counters, stack, left
-    )
+        work.row, index.chosen[stream], index.nodes, index.boxes, index.dimensions, work.marks, at + 1, work.counters,
+        work.stack, left,
+    )  # fmt: skip
     work.counters[FIRST] += 1
     held = 0
     for i in range(count):
-        # a query's key is its place among the boxes
-        query = index.boxes.key[left[i]]
-        left[held] = query
-        held += _holds(query, stream, begin, arriving, index.terms)
+        slot = left[i]
+        left[held] = index.boxes.key[slot]
+        if _holds(left[held], stream, arriving.code_at[at], arriving, index.terms):
+            held += 1
+        else:
+            work.marks.entry[slot] = 0
+    if held <= LISTED:
+        left[:held].sort()
+    return held
+
+
+@inner
+def _search_marked(at: int, partner: int, arriving: Arriving, index: Index, work: Work) -> int:
+    """SECOND on the paths that the arriving row has marked: the queries that a partner's dimensions leave, ascending in
+    `work.left[1]`; their number."""
+    stream = arriving.stream[partner]
+    left = work.left[1]
+    _set_row(partner, arriving, index, work)
+    count = collect_marked(
+        work.row, index.chosen[stream], index.nodes, index.boxes, index.dimensions, work.marks, at + 1, work.counters,
+        work.stack, left,
+    )  # fmt: skip
+    held = 0
+    for i in range(count):
+        left[held] = index.boxes.key[left[i]]
+        held += _holds(left[held], stream, arriving.code_at[partner], arriving, index.terms)
     left[:held].sort()
     return held
+
+
+@inner
+def _set_row(at: int, arriving: Arriving, index: Index, work: Work) -> None:
+    """Writes a row's codes to its dimensions of `work.row`."""
+    first = index.first[arriving.stream[at]]
+    begin = arriving.code_at[at] - first
+    for dimension in range(first, index.first[arriving.stream[at] + 1]):
+        work.row[dimension] = arriving.codes[begin + dimension]
 
 
 @inner
@@ -216,10 +252,13 @@ def _search_second(
             choice[turn] += 1
             continue
         work.counters[SECOND] += 1
-        lefts[turn + 1] = _sift(
-            work.left[turn, : lefts[turn]], stream, arriving.code_at[partner], arriving, index.terms,
-            work.left[turn + 1],
-        )  # fmt: skip
+        if turn == 0 and left > LISTED:
+            lefts[1] = _search_marked(at, partner, arriving, index, work)
+        else:
+            lefts[turn + 1] = _sift(
+                work.left[turn, : lefts[turn]], stream, arriving.code_at[partner], arriving, index.terms,
+                work.left[turn + 1],
+            )  # fmt: skip
         if lefts[turn + 1] == 0:
             choice[turn] += 1
             continue

@@ -14,7 +14,7 @@ from rules_index.join.candidates import list_rules
 from rules_index.join.joined_batches import Piece
 from rules_index.join.local_conjuncts import Split
 from rules_index.join.pdfa.arrivals import Arriving, Index, Work, let_arrive
-from rules_index.join.pdfa.filtering import Marks
+from rules_index.join.pdfa.filtering import Marks, stack_size
 from rules_index.join.pdfa.join_buffer import LEAST_ROOM, make_rows
 from rules_index.join.pdfa.queries import Queries
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
@@ -47,11 +47,11 @@ class RowByRow:
 
         `most` pairs of a joined row and a conjunction make a piece.
         """
-        arriving = self._arriving(rows, codes)
+        index, arriving = self._index(), self._arriving(rows, codes)
         work = self._work(arriving)
         at, count = 0, len(rows)
         while at < count:
-            at, found = let_arrive(at, arriving, self._index(), work, most)
+            at, found = let_arrive(at, arriving, index, work, most)
             query, number, joined = found.query, found.number, np.ascontiguousarray(found.rows.T)
             if tests.needed:
                 held = tests.hold(query, number, joined, rows, codes, values)
@@ -93,13 +93,18 @@ class RowByRow:
             marks=Marks(np.zeros(len(self._tree.nodes.level), np.int64), np.zeros(len(self._tree.boxes.key), np.int64)),
             partners=np.empty((streams, rows), np.int64),
             left=np.empty((streams, len(self._tree.boxes.key)), np.int32),
+            stack=np.empty(stack_size.py_func(self._tree.nodes), np.int32),
+            row=np.empty(len(self._tree.sizes), np.int32),
             begin=np.zeros(streams, np.int64),
             counters=np.zeros(len(COUNTERS), np.int64),
         )
 
     def _index(self) -> Index:
         tree = self._tree
-        return Index(tree.nodes, tree.boxes, tree.dimensions, self._queries.first, self._queries.terms)
+        first = self._queries.first
+        dimension = np.arange(first[-1])
+        chosen = (dimension >= first[:-1, None]) & (dimension < first[1:, None])
+        return Index(tree.nodes, tree.boxes, tree.dimensions, first, chosen, self._queries.terms)
 
     def _count(self, work: Work) -> None:
         for name, count in zip(COUNTERS, work.counters.tolist(), strict=True):
