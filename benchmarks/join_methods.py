@@ -1,11 +1,11 @@
 """The two methods of a join beside each other: what does a row cost by its partners?
 
     python -m benchmarks.join_methods [--rules 100 1000] [--shares 0.0001 0.01] [--partners 1 10 100] [--streams 2 3]
-                                      [--pairs 2000000] [--rows 200000] [--repeat 5]
+                                      [--pairs 4000000] [--rows 200000] [--repeat 5]
 
-`batch` intersects lists of rows, `pdfa` lets row after row arrive. Streams, rules and partners are as in
-`benchmarks.join`, in memory and on one core: what the workers do, without Spark. Joined rows and their rules are compared
-before any time is printed; the index is built, and each method has run once, before it is measured.
+`batch` intersects lists of rows, `pdfa` lets row after row arrive. Rules and partners are as in `benchmarks.join`, in
+memory and on one core: what the workers do, without Spark. Joined rows and their rules are compared before any time is
+printed; the index is built, and each method has run once, before it is measured.
 """
 
 from __future__ import annotations

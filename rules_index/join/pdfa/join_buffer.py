@@ -76,6 +76,7 @@ class JoinBuffer:
 
 
 def make_rows(places: int, slots: int, attributes: int, first: int) -> StreamRows:
+    """Room for so many rows and keys, powers of two; `first` is the number of the first arrival."""
     return StreamRows(
         key=np.empty(places, np.int64),
         time=np.empty(places, np.int64),
@@ -112,6 +113,7 @@ def _slot(rows: StreamRows, key: int) -> int:
 
 @jit
 def insert_row(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
+    """Keeps a row, for which there is room; the number of its arrival."""
     mask = len(rows.key) - 1
     arrival = rows.header[NEXT]
     rows.header[NEXT] += 1

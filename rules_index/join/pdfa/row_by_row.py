@@ -1,4 +1,4 @@
-"""The paper's system over a batch of sides: what `join.joined_batches` finds by lists, found row by row as they arrive."""
+"""The paper's system over a batch of sides: what `join.joined_batches` finds by lists, as row after row arrives."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class RowByRow:
     def pieces(
         self, rows: Rows, codes: Sequence[np.ndarray], tests: AcrossTests, values: AcrossValues, most: int
     ) -> Iterator[Piece]:
-        """The joined rows of rows that come by time on each side, with these codes: per stream [attributes, rows] int32.
+        """The joined rows of rows that are by time on each side, `most` pairs of one and a conjunction a piece.
 
-        `most` pairs of a joined row and a conjunction make a piece.
+        codes: per stream [attributes, rows] int32.
         """
         index, arriving = self._index(), self._arriving(rows, codes)
         work = self._work(arriving)
