@@ -46,6 +46,7 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # on = ["origin"]                   # equal in all; or { flights = ["origin"], weather = ["station"] }
 # window = "1 hour"                 # or per stream: { flights = "0 s", weather = "3 hours" }
 # lateness = "2 days"               # rows that come later go to quarantine_flights_weather
+# method = "batch"                  # or "pdfa": row by row, to the same table
 """
 
 

@@ -14,6 +14,7 @@ from rules_index.implication.lint import lint
 from rules_index.index.compiled import dumps
 from rules_index.index.loading import loads
 from rules_index.join import JoinIndex, Side
+from rules_index.join.index import Method
 
 _TYPES = {
     "tiny": pa.int8(),
@@ -94,7 +95,8 @@ def _warm_up_join() -> int:
     rows = pa.table({"x": pa.array([1, 2, 3, 4], pa.int32()), "y": ["p", "q", "p", None]})
     times, flags = np.arange(4), np.ones(4, bool)
     side = Side(rows, np.array([0, 0, 1, -1]), times, flags, flags)
-    return sum(len(piece) for piece in index.match([side, side], [2, 2]))
+    methods: tuple[Method, ...] = ("batch", "pdfa")
+    return sum(len(piece) for method in methods for piece in index.match([side, side], [2, 2], method=method))
 
 
 if __name__ == "__main__":

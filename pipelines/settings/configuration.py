@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast, get_args
 
 from pipelines.errors import ConfigurationError
 from pipelines.settings.maintenance import maintenance_of
@@ -21,6 +21,7 @@ from pipelines.settings.model import (
     RUNNERS,
     Configuration,
     Join,
+    JoinMethod,
     LakeSettings,
     RulesSettings,
     Start,
@@ -246,7 +247,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
-    section.expect("streams", "on", "window", "lateness", "engine")
+    section.expect("streams", "on", "window", "lateness", "engine", "method")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -263,7 +264,9 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
             )
     on = _join_keys(section, members)
     window = _join_window(section, members)
-    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section), _engine(section))
+    method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
+    frozen = MappingProxyType(on), MappingProxyType(window)
+    return Join(name, members, *frozen, _lateness(section), _engine(section), method)
 
 
 def _lateness(section: Section) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pipelines.errors import ConfigurationError
 
@@ -66,6 +67,9 @@ class LakeSettings:
 
 ENGINES = ("auto", "hybrid", "asc", "be_tree", "r_tree", "grid_file", "cei", "scan")
 """What `engine` may be: those of `rules_index.index.registry`, named here since importing it takes a second."""
+
+JoinMethod = Literal["batch", "pdfa"]
+"""How the workers of a join find its joined rows: as `rules_index.join.index.Method`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,7 @@ class Join:
     window: Mapping[str, int]
     lateness: int | None = None
     engine: str | None = None
+    method: JoinMethod = "batch"
 
 
 @dataclass(frozen=True, slots=True)
