@@ -162,7 +162,7 @@ def _dumped(files: Files, engine: str) -> bytes:
     return dumps(compiled)
 
 
-def _compare(name: str, found: list[list[ri.RuleId]], files: Files) -> None:
+def _compare(name: str, found: list[list[Any]], files: Files) -> None:
     answer = sum(map(len, found)), sum(int(rule) for ids in found for rule in ids)
     if answer != files.answer(len(found)):
         raise SystemExit(f"{name} gives {answer} on {files.shape}, {files.rules:,}: not {files.answer(len(found))}")

@@ -151,7 +151,7 @@ def adaptation(boxes: Boxes, rows: np.ndarray, thetas: tuple[float, ...]) -> dic
     events = np.ascontiguousarray(np.concatenate([rows[:, :half], skewed], axis=1))
     figures: dict[str, list[float]] = {}
     for theta in (None, *thetas):
-        tree = BETree.build(boxes, **({} if theta is None else {"theta": theta}))
+        tree = BETree.build(boxes) if theta is None else BETree.build(boxes, theta=theta)
         tenths = np.array_split(np.arange(events.shape[1]), 10)
         started = time.process_time()
         costs = [

@@ -355,19 +355,10 @@ def report_verb(args: Namespace) -> int:
 
 def maintain_verb(args: Namespace) -> int:
     """Keep deltatag's own tables small."""
-    from pipelines.maintain import maintain
+    from deltatag.maintain import maintain_action
 
     with _workspace(args) as workspace:
-        workspace.lake.delta("rules")
-        results = maintain(workspace)
-    if args.json:
-        print_json([asdict(result) for result in results])
-    else:
-        for result in results:
-            if result.error is None:
-                print(maintain_line(result))
-    _print_failures({result.table: result.error for result in results if result.error is not None})
-    return FAILED if any(result.error for result in results) else DONE
+        return maintain_action(workspace, args)
 
 
 def demo_verb(args: Namespace) -> int:

@@ -226,10 +226,11 @@ class CompiledRules:
 
     def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
         """The ids of a few rules."""
-        found: list[RuleId] = self._known_ids[ordinals].tolist()
-        if None in found:
+        known = self._known_ids
+        found: list[RuleId] = known[ordinals].tolist()
+        if known.dtype == object and None in found:
             found = self._ids_of(ordinals).to_pylist()
-            self._known_ids[ordinals] = found
+            known[ordinals] = found
         return found
 
     def save(self, path: str | Path) -> None:

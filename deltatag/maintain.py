@@ -1,0 +1,30 @@
+"""The verb maintain: what it prints."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from deltatag.lines import maintain_line
+from deltatag.output import paragraph, print_json
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def maintain_action(workspace: Workspace, args: Namespace) -> int:
+    """Keep the tables small and print what came of each; 1 where one of them could not be kept up, else 0."""
+    from pipelines.maintain import maintain
+
+    workspace.lake.delta("rules")
+    results = maintain(workspace)
+    if args.json:
+        print_json([asdict(result) for result in results])
+    for result in results:
+        if result.error is not None:
+            print(f"deltatag: {result.table}: {paragraph(result.error)}", file=sys.stderr)
+        elif not args.json:
+            print(maintain_line(result))
+    return int(any(result.error is not None for result in results))
