@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from rules_index.errors import ArtifactError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
@@ -101,7 +101,10 @@ class Sections:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        data = memoryview(sink.getvalue())
+        return self.bytes(memoryview(sink.getvalue()))
+
+    def bytes(self, data: memoryview) -> list[int]:
+        """Adds bytes; their reference is (position, length)."""
         return [self._add(data), len(data)]
 
     def _add(self, data: memoryview) -> int:

@@ -43,16 +43,17 @@ def event_of(
 
     Raises `RuleError` for a text that is no expression, or no conjunction of parts about one column each.
     """
-    number_of = {attribute: number for number, attribute in enumerate(attributes)}
+    numbers_of: dict[Expression, list[int]] = {}
+    for number, attribute in enumerate(attributes):
+        numbers_of.setdefault(attribute, []).append(number)
     offered: dict[int, np.ndarray] = {}
     offers = _offers(text, Scope(_schema(inputs), time_zone))
     if offers is None:
         return None
     for offer in offers:
-        number = number_of.get(offer.attribute)
         if offer.true == NOTHING and offer.null != Truth.TRUE:
             return None
-        if number is not None:
+        for number in numbers_of.get(offer.attribute, ()):
             offered[number] = codes_of(regions[number], offer.true, offer.null == Truth.TRUE)
     start = np.concatenate([[0], np.cumsum([len(offered[number]) for number in offered], dtype=np.int64)])
     pairs = [np.repeat(codes[:, None], 2, axis=1) for codes in offered.values()]
