@@ -26,7 +26,7 @@ from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
 from rules_index.index.compiled import CompiledRules, Layers
 from rules_index.index.conjunction_arrays import InvalidArraysError
-from rules_index.index.layers import digests_of, overlaid, places_of
+from rules_index.index.layers import digests_of, numbers_of, overlaid, places_of
 from rules_index.language.typed import Leaf
 
 FOLDED_SHARE = 0.1
@@ -67,9 +67,10 @@ def update(
 
 def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRules:
     """The layers as one index, its fingerprint that of a full compile."""
-    found = overlaid(layers, rejects, "")
+    numbers = numbers_of(layers)
+    found = overlaid(layers, numbers, rejects, "")
     settings = [FORMAT_VERSION, found.time_zone, found.event_time]
-    found.fingerprint = fingerprint(digests_of(layers), settings, found.inputs)
+    found.fingerprint = fingerprint(digests_of(layers, numbers), settings, found.inputs)
     found.stats["build_seconds"] = round(time.perf_counter() - started, 6)
     return found
 

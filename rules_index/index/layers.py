@@ -12,17 +12,20 @@ import pyarrow as pa
 from rules_index.arrays import offsets_of
 from rules_index.index.compiled import CompiledRules, Layers
 from rules_index.index.inputs import inputs_of
-from rules_index.index.overlay import Overlay, added, conjunctions_of, named_attributes
+from rules_index.index.overlay import Overlay, added, attributes_left, conjunctions_of, named_by
 from rules_index.language.typed import Constant, Expression
 
 _MOST_RUNS = 1 << 12
 """Runs of unchanged rules that are copied one by one; more are gathered rule by rule."""
 
 
-def overlaid(layers: Layers, rejects: pa.Table, fingerprint: str) -> CompiledRules:
+Numbers = tuple[np.ndarray, np.ndarray]
+"""The ordinals that the rules of the base [.] and the changed ones [.] have together, int32; -1 for one left out."""
+
+
+def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: str) -> CompiledRules:
     """The index of both layers as one, but for the statistics of how it was made."""
     base, changed = layers.base, layers.changed
-    numbers = numbers_of(layers)
     attributes = live_attributes(layers) + tuple(changed.attributes)
     return CompiledRules(
         ids=_merged(base.ids, changed.ids, numbers),
@@ -40,9 +43,8 @@ def overlaid(layers: Layers, rejects: pa.Table, fingerprint: str) -> CompiledRul
     )
 
 
-def numbers_of(layers: Layers) -> tuple[np.ndarray, np.ndarray]:
-    """The ordinals that the rules of the base [.] and the changed ones [.] have together, int32; -1 for those left
-    out."""
+def numbers_of(layers: Layers) -> Numbers:
+    """The numbers of both layers' rules."""
     base, changed = layers.base.ids, layers.changed.ids
     place = places_of(base, changed)
     before = np.zeros(len(base) + 1, np.int32)
@@ -66,27 +68,31 @@ def places_of(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
 
 def live_attributes(layers: Layers) -> tuple[Expression, ...]:
     """The base's attributes, NULL in place of those that none of its rules that are left asks about."""
-    base = layers.base
-    used = named_attributes(conjunctions_of(base.index), layers.left_out)
+    base, c = layers.base, conjunctions_of(layers.base.index)
     starts, raising = base.raising
+    asked, of_live = named_by(c, layers.left_out), np.zeros(len(base.attributes), bool)
     if len(raising):
         live = np.ones(len(base), bool)
         live[layers.left_out] = False
-        used[raising[np.repeat(live, np.diff(starts))]] = True
+        live = np.repeat(live, np.diff(starts))
+        asked[raising[~live]] = True
+        of_live[raising[live]] = True
+    used = ~asked | of_live
+    used |= attributes_left(c, layers.left_out, ~used)
     return tuple(
         each if is_used else Constant(None, each.type)
         for each, is_used in zip(base.attributes, used.tolist(), strict=True)
     )
 
 
-def digests_of(layers: Layers) -> Iterator[np.ndarray]:
+def digests_of(layers: Layers, numbers: Numbers) -> Iterator[np.ndarray]:
     """The digests of all rules by ascending id, in parts."""
     base, changed = layers.base.source, layers.changed.source
-    for which, first, last in _runs(numbers_of(layers)):
+    for which, first, last in _runs(numbers):
         yield (base, changed)[which].digests[first:last]
 
 
-def _runs(numbers: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int, int]]:
+def _runs(numbers: Numbers) -> list[tuple[int, int, int]]:
     """(0 for the base or 1, first, last): the rules of both by their ordinals together."""
     base, changed = numbers
     # where the base's ordinals do not follow one another something was put in or left out
@@ -99,10 +105,10 @@ def _runs(numbers: tuple[np.ndarray, np.ndarray]) -> list[tuple[int, int, int]]:
     return [run[1:] for run in sorted(found)]
 
 
-def _merged(base: pa.Array, changed: pa.Array, numbers: tuple[np.ndarray, np.ndarray]) -> pa.Array:
+def _merged(base: pa.Array, changed: pa.Array, numbers: Numbers) -> pa.Array:
     """The ids of both by ascending id."""
-    if len(numbers[1]) + int((numbers[0] < 0).sum()) > _MOST_RUNS:
-        live = np.flatnonzero(numbers[0] >= 0)
+    live = np.flatnonzero(numbers[0] >= 0)
+    if len(base) - len(live) + len(changed) > _MOST_RUNS:
         order = np.empty(len(live) + len(changed), np.int64)
         order[numbers[0][live]] = live
         order[numbers[1]] = len(base) + np.arange(len(changed))
@@ -111,11 +117,11 @@ def _merged(base: pa.Array, changed: pa.Array, numbers: tuple[np.ndarray, np.nda
     return pa.concat_arrays([base.slice(0, 0)] + [(base, changed)[w].slice(a, b - a) for w, a, b in runs])
 
 
-def _raising(layers: Layers, numbers: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _raising(layers: Layers, numbers: Numbers) -> tuple[np.ndarray, np.ndarray]:
     """The attributes of each rule whose evaluation may fail, of both as CSR arrays."""
     parts = (layers.base.raising, layers.changed.raising)
     shift = (0, len(layers.base.attributes))
-    count = int((numbers[0] >= 0).sum()) + len(numbers[1])
+    count = len(numbers[0]) - len(layers.left_out) + len(numbers[1])
     owner, used = [], []
     for (starts, attributes), of, more in zip(parts, numbers, shift, strict=True):
         if len(attributes):

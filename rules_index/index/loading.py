@@ -19,7 +19,7 @@ from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
 from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
 from rules_index.index.inputs import inputs_of, path_parts
-from rules_index.index.layers import overlaid, places_of
+from rules_index.index.layers import numbers_of, overlaid, places_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
 from rules_index.language.serialise import from_json, type_from_json
@@ -97,7 +97,7 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     )
     # no rule is in both
     require(bool(np.isin(places[again], left_out).all()), "changed")
-    return replace(overlaid(layers, rejects, header["fingerprint"]), stats=header["stats"])
+    return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
 
 
 def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:

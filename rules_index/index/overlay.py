@@ -120,14 +120,48 @@ def conjunctions_of(engine: Matching) -> Conjunctions:
     return Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
 
 
-def named_attributes(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool conjunctions name, those of some rules [.] left out, and the gates that these
-    alone name."""
+def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Which attributes [attributes] bool, of those that are `asked` about [attributes] bool, the conjunctions of rules
+    name, or the gates that they name, some rules [.], ascending, left out."""
+    if c.gates:
+        return _reached(c, left_out) & asked
+    found = np.zeros(len(c.sizes), bool)
+    begin, size = 0, _BLOCK
+    # most attributes are named by many rules, so that few are looked at
+    while begin < len(c.target) and (asked & ~found).any():
+        end = min(len(c.target), begin + size)
+        kept = ~np.isin(c.target[begin:end], left_out)
+        terms = c.terms[c.start[begin] : c.start[end], 0]
+        found[terms[np.repeat(kept, np.diff(c.start[begin : end + 1]))]] = True
+        begin, size = end, 4 * size
+    return found & asked
+
+
+_BLOCK = 1 << 12
+"""Conjunctions that are looked at first."""
+
+
+def named_by(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
+    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all where there are gates."""
+    if c.gates:
+        return np.ones(len(c.sizes), bool)
+    named = np.zeros(len(c.sizes), bool)
+    named[c.terms[places(c.start, _conjunctions_of_rules(c, rules))[0], 0]] = True
+    return named
+
+
+def _conjunctions_of_rules(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
+    first = int(c.gate_start[-1])
+    begin, end = (first + np.searchsorted(c.target[first:], rules, side) for side in ("left", "right"))
+    return np.repeat(begin - offsets_of(end - begin)[:-1], end - begin) + np.arange((end - begin).sum())
+
+
+def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
+    """Which attributes [attributes] bool conjunctions name, some rules left out, and the gates that these alone
+    name."""
     first = int(c.gate_start[-1])
     attributes, gates = _named(c.terms[c.start[first] :], c)
-    begin, end = (first + np.searchsorted(c.target[first:], left_out, side) for side in ("left", "right"))
-    lists = np.repeat(begin - offsets_of(end - begin)[:-1], end - begin) + np.arange((end - begin).sum())
-    without = _named(c.terms[places(c.start, lists)[0]], c)
+    without = _named(c.terms[places(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
     attributes, gates = attributes - without[0], gates - without[1]
     reached, of_gate, owner = gates > 0, np.flatnonzero(c.terms[: c.start[first], 0] == GATE), owners(c.gate_start)
     of_term = np.repeat(owner, np.diff(c.start[: first + 1]))
@@ -136,7 +170,7 @@ def named_attributes(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
         reached[c.terms[of_gate[reached[of_term[of_gate]]], 1]] = True
         if int(reached.sum()) == before:
             break
-    return (attributes + _named(c.terms[: c.start[first]][reached[of_term]], c)[0]) > 0
+    return np.asarray((attributes + _named(c.terms[: c.start[first]][reached[of_term]], c)[0]) > 0)
 
 
 def _named(terms: np.ndarray, c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
