@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.tables import LAKE_TABLES, Table
@@ -74,10 +75,11 @@ class Lake:
         self,
         name: str,
         columns: list[str] | None = None,
-        filters: list[tuple[str, str, Any]] | None = None,
+        filters: list[tuple[str, str, Any]] | pc.Expression | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """Rows of the table (all, or those that satisfy every (column, operator, value)), read by delta-rs."""
+        """Rows of the table (all, or those that satisfy every (column, operator, value), or an expression), read by
+        delta-rs."""
         from deltalake import exceptions
 
         table = self.delta(name, version)
