@@ -129,6 +129,7 @@ def refusals_notice(workspace: Workspace) -> str:
         rejects = current_rules(workspace).rejects if known is None else known.of_row
     except PipelineError:
         return ""
+    rejects = rejects.sort("rule_id", "scope", nulls_last=True)
     return " ".join(filter(None, (_rules_of_no_scope(rejects), clash_notice(rejects))))
 
 

@@ -82,31 +82,35 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
         mark = newest_mark(lake) if table.is_large else None
         if mark is None or mark.table != table.id or mark.scopes != sorted(names):
             return None
-        indexes, version = {}, mark.version
+        indexes: dict[str, StoredIndex] = {}
+        widened: set[str] = set()
+        version = mark.version
         for name, engine in engines.items():
-            stored = newest_index(lake, name)
+            stored, scope = newest_index(lake, name), scope_of(workspace, name)
             sha256, held_at = mark.holds.get(name, ("", 0))
-            if (
-                stored is None
-                or stored.sha256 != sha256
-                or not _is_as_before(scope_of(workspace, name), stored, engine)
-            ):
+            if stored is None or stored.sha256 != sha256 or not _is_as_before(scope, stored, engine):
                 return None
+            if stored.statistics.get("columns") != columns_of(scope.columns()):
+                widened.add(name)
             indexes[name], version = stored, min(version, held_at)
         changes = changes_since(lake, list(names), table, version)
         if changes is None or (changes.rules.rejects["error"] == DUPLICATE_ID).any():
             return None
-        return KnownRules(mark, changes, indexes, stored_rejects(lake))
+        known = KnownRules(mark, changes, indexes, stored_rejects(lake))
+        # rules that changed may read a column that has come since, and so may those that were refused
+        return known if widened.isdisjoint(changes.scopes) and known.of_library(widened).is_empty() else None
     except (PipelineError, OSError):
         return None
 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
-    """True if all but the scope's rules is as when its index was compiled, and no other index has a say."""
+    """True if all but the scope's rules, and columns that have come, is as when its index was compiled, and no other
+    index has a say."""
     found = stored.statistics
+    columns: Mapping[str, str] = found.get("columns", {})
     return (
         found.get("settings") == settings_of(scope, engine)
-        and found.get("columns") == columns_of(scope.columns())
+        and columns.items() <= columns_of(scope.columns()).items()
         and not found.get(KEPT)
         and origin_of(scope) is None
     )

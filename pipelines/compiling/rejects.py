@@ -52,12 +52,13 @@ def is_of_row() -> pl.Expr:
 
 
 def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
-    """Of the stored rejects those that the library gave for rules of `scopes` which are still there."""
-    mine = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
+    """Of the stored rejects those that the library gave for rules of `scopes` which are still there; a rule that goes
+    on only while its id clashes is told as that."""
+    mine, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
     if mine.is_empty():
         return mine
     known = rules.sound.select("scope", pl.col("rule_id").cast(pl.String))
-    return mine.join(known, on=["scope", "rule_id"], how="semi")
+    return mine.join(known, on=keys, how="semi").join(rules.kept, on=keys, how="anti")
 
 
 def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None) -> None:
