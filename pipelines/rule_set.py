@@ -71,9 +71,15 @@ class RuleSet:
         return dict(zip(mine["rule_id"], mine["version"], strict=True))
 
 
-def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None, ids: pa.Array | None = None) -> RuleSet:
+def read_rules(
+    lake: Lake,
+    scopes: Sequence[str],
+    version: int | None = None,
+    ids: pa.Array | None = None,
+    nameless: bool = False,
+) -> RuleSet:
     """The enabled rules of a version of `rules`, by default the newest; TableError if the table has not the columns it
-    needs. ids: only those that have one of these, or none."""
+    needs. ids: only those that have one of these, and where `nameless` those that have none."""
     table = lake.delta("rules", version)
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}
@@ -82,7 +88,7 @@ def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None, id
             raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
     wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
     found = [columns[name] for name in wanted if name in columns]
-    chosen = None if ids is None else _has_id(columns["rule_id"], ids)
+    chosen = None if ids is None else _has_id(columns["rule_id"], ids, nameless)
     frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, chosen, version)))
     frame = frame.rename({columns[name]: name for name in wanted if name in columns})
     for name in wanted[3:]:
@@ -93,10 +99,12 @@ def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None, id
     return _sort_out(version, enabled, scopes)
 
 
-def _has_id(column: str, ids: pa.Array) -> pc.Expression:
+def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
+    if not len(ids) and not nameless:
+        return pc.scalar(False)
     # as the type of the ids: delta-rs says of files which views of strings they hold, which compare with no strings
     named = pc.field(column).cast(ids.type)
-    return pc.is_in(named, ids) | named.is_null()
+    return pc.is_in(named, ids) | named.is_null() if nameless else pc.is_in(named, ids)
 
 
 def _check_types(lake: Lake, frame: pl.DataFrame) -> None:

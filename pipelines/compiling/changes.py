@@ -24,12 +24,14 @@ MOST_VERSIONS = 1_000
 class RuleChanges:
     """The rules that have changed since a version of `rules`, or may have.
 
-    ids     of these, [.] string or int64
-    scopes  those that a changed rule was or is of
-    rules   those of the enabled rules that have such an id, or none
+    ids       of these, [.] string or int64
+    nameless  True if some of these have no id: then so do all that have none
+    scopes    those that a changed rule was or is of
+    rules     those of the enabled rules that are among these
     """
 
     ids: pa.Array
+    nameless: bool
     scopes: Collection[str]
     rules: RuleSet
 
@@ -44,8 +46,9 @@ class RuleChanges:
         return pl.Series("rule_id", self.ids).cast(pl.String)
 
     def unchanged(self, rejects: pl.DataFrame) -> pl.DataFrame:
-        """Those of some rejects whose rules have not changed. Rules without an id are all read anew."""
-        return rejects.filter(pl.col("rule_id").is_not_null() & ~pl.col("rule_id").is_in(self.names.implode()))
+        """Those of some rejects whose rules have not changed."""
+        has_changed = pl.col("rule_id").is_in(self.names.implode()).fill_null(self.nameless)
+        return rejects.filter(~has_changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +77,18 @@ def changes_since(lake: Lake, scopes: Collection[str], table: RulesTable, versio
         found = _touched(lake, table, version)
         if found is None:
             return None
-        ids, of_scopes = found
-        rules = read_rules(lake, list(scopes), table.version, ids)
+        ids, nameless, of_scopes = found
+        rules = read_rules(lake, list(scopes), table.version, ids, nameless)
     except PipelineError:
         return None
-    # rules without an id are always read, and are in no index
+    # what has no id is in no index
     refused = rules.rejects.filter(pl.col("rule_id").is_not_null())
     here = pl.concat([rules.sound.select("scope"), refused.select("scope")])["scope"]
-    return RuleChanges(ids, {*of_scopes, *here.drop_nulls().to_list()}, rules)
+    return RuleChanges(ids, nameless, {*of_scopes, *here.drop_nulls().to_list()}, rules)
 
 
-def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, set[str]] | None:
-    """The ids of all rows that were written or removed after a version, and their scopes."""
+def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, bool, set[str]] | None:
+    """The ids of all rows that were written or removed after a version, whether some have none, and their scopes."""
     opened = lake.delta("rules", table.version)
     names = {field.name.lower(): field for field in opened.schema().fields}
     id_type = pa.int64() if getattr(names["rule_id"].type, "type", "") == "long" else pa.string()
@@ -97,8 +100,8 @@ def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, set
         most = MOST_CHANGED * (table.rows or 0)
         try:
             feed = opened.load_cdf(starting_version=version + 1, ending_version=table.version, columns=columns)
-            for batch in feed:
-                part = pa.table(batch).rename_columns(["rule_id", "scope"])
+            for batch in pa.RecordBatchReader.from_stream(feed):
+                part = pa.Table.from_batches([batch]).rename_columns(["rule_id", "scope"])
                 parts.append(part.cast(pa.schema([("rule_id", id_type), ("scope", pa.string())])))
                 if sum(map(len, parts)) > 4 * most:
                     return None
@@ -111,4 +114,5 @@ def _touched(lake: Lake, table: RulesTable, version: int) -> tuple[pa.Array, set
     ids = touched["rule_id"].drop_nulls().unique().sort()
     if len(ids) > MOST_CHANGED * (table.rows or 0):
         return None
-    return ids.to_arrow().cast(id_type), set(touched["scope"].drop_nulls().unique().to_list())
+    scopes = touched.filter(pl.col("rule_id").is_not_null())["scope"].drop_nulls().unique().to_list()
+    return ids.to_arrow().cast(id_type), touched["rule_id"].has_nulls(), set(scopes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import polars as pl
 
@@ -27,7 +28,7 @@ from pipelines.compiling.results import (
     settings_of,
     too_many,
 )
-from pipelines.compiling.storing import saved, sound_index, store
+from pipelines.compiling.storing import saved, store
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.origin import origin_of
@@ -159,13 +160,12 @@ def _bring_up_to_date(
     scope: Scope, known: KnownRules, kept: pl.DataFrame
 ) -> tuple[ScopeResult, pl.DataFrame, StoredIndex | None]:
     lake, name, changes = scope.workspace.lake, scope.name, known.changes
-    stored = sound_index(lake, name)
-    if stored is None or stored.sha256 != known.indexes[name].sha256:
-        raise PipelineError(f"Another run has compiled the rules of {name}; compile them again.")
+    stored = known.indexes[name]
+    path = fetch_index(lake, stored)
     if name not in changes.scopes:
         counts = known.counts(name, int(stored.statistics["rules"]), kept.height)
         return too_many(scope, counts) or indexed("unchanged", stored, counts), kept, stored
-    updated = _updated(scope, stored, changes)
+    updated = _updated(scope, path, changes)
     named = library_rejects(updated, name).filter(pl.col("rule_id").is_in(changes.names.implode()))
     rejected = pl.concat([changes.unchanged(kept), named])
     counts = known.counts(name, len(updated), rejected.height)
@@ -183,14 +183,14 @@ def _bring_up_to_date(
         "columns": stored.statistics["columns"],
         "rejected": rejected.height,
     }
-    fingerprint, built, path = updated.fingerprint, updated.engine, saved(updated)
-    written = store(lake, path, name, changes.version, fingerprint, built, statistics, force=False)
+    fingerprint, built = updated.fingerprint, updated.engine
+    written = store(lake, saved(updated), name, changes.version, fingerprint, built, statistics, force=False)
     return indexed("compiled", written, counts), rejected, written
 
 
-def _updated(scope: Scope, stored: StoredIndex, changes: RuleChanges) -> ri.CompiledRules:
-    """The stored index with what has changed."""
-    compiled = ri.load(fetch_index(scope.workspace.lake, stored))
+def _updated(scope: Scope, path: Path, changes: RuleChanges) -> ri.CompiledRules:
+    """The index of a file with what has changed."""
+    compiled = ri.load(path)
     mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})

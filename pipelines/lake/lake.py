@@ -199,7 +199,8 @@ def rows_in(table: DeltaTable) -> int | None:
         # the log's counts are of rows before some were deleted
         counted = QueryBuilder().register("rows_in", table).execute("SELECT count(*) AS n FROM rows_in").read_all()
         return int(pa.table(counted)["n"][0].as_py())
-    files = pa.table(table.get_add_actions())
+    # a stream: `pa.table` would import Pandas to see whether it is a frame
+    files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     rows = files["num_records"] if "num_records" in files.column_names else None
     return None if rows is None or rows.null_count else sum(rows.to_pylist())
 
