@@ -34,6 +34,7 @@ from pipelines.lake.index_store import StoredIndex, newest_index, update_statist
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
 from pipelines.rule_set import RULE_COLUMNS, UNKNOWN_SCOPE, RuleSet, read_rules
+from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
@@ -195,6 +196,7 @@ def _bring_up_to_date(
         "settings": settings_of(scope, engine),
         "columns": columns_of(schema),
         "rejected": rejected.height,
+        "needs_spark": of_derived(compiled) or "",
         **({KEPT: kept_ids} if kept_ids else {}),
         **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),
     }

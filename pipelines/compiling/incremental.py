@@ -34,6 +34,7 @@ from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
 from pipelines.rule_set import DUPLICATE_ID, RULE_COLUMNS
+from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
@@ -182,6 +183,7 @@ def _bring_up_to_date(
         "settings": stored.statistics["settings"],
         "columns": stored.statistics["columns"],
         "rejected": rejected.height,
+        "needs_spark": of_derived(updated) or "",
     }
     fingerprint, built = updated.fingerprint, updated.engine
     written = store(lake, saved(updated), name, changes.version, fingerprint, built, statistics, force=False)
