@@ -199,6 +199,10 @@ def test_random_edits_come_to_a_full_compile(
     workspace = new_workspace(STREAMS, id_type=id_type, spark=False)
     rows().write_delta(workspace.configuration.streams["s"].source)
     overlays = 0
+    author = Author(workspace, 0)
+    ids = range(30) if id_type == "bigint" else [f"r{number}'" for number in range(30)]
+    begin = [{"rule_id": each, "scope": "st"[n % 2], "expression": f"x > {n}"} for n, each in enumerate(ids)]
+    write_deltalake(workspace.lake.uri("rules"), author.table(begin), mode="append")
     for seed in range(HISTORIES):
         author = Author(workspace, seed)
         for step in range(5):
