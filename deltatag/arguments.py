@@ -103,6 +103,19 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--sample", type=_count, metavar="ROWS", help="look at about so many rows (default: at all)")
     test.add_argument("--plot", metavar="FILE", help="matches over time as a picture (PNG)")
 
+    why = _verb(
+        verbs, "explain", "why rules match rows, or do not", 'deltatag explain flights late --where "flight_id = 7"'
+    )
+    why.add_argument("scope", metavar="SCOPE", help="the stream or the join")
+    why.add_argument(
+        "rules", nargs="*", metavar="RULE", help="ids (default: those that match a row, and a few that nearly do)"
+    )
+    why.add_argument("--where", required=True, metavar="CONDITION", help="which rows, as a rule would say it")
+    why.add_argument(
+        "--rules-version", type=_version, metavar="N", help="of the table rules (default: what tagged the row)"
+    )
+    why.add_argument("--limit", type=_count, default=10, metavar="N", help="rows at most (default: 10)")
+
     report = _verb(
         verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
     )

@@ -331,6 +331,14 @@ def backtest_verb(args: Namespace) -> int:
         return backtest_action(workspace, args)
 
 
+def explain_verb(args: Namespace) -> int:
+    """Tell why rules match rows, or do not."""
+    from deltatag.explain import explain_action
+
+    with _workspace(args) as workspace:
+        return explain_action(workspace, args)
+
+
 def report_verb(args: Namespace) -> int:
     """Write a page for each scope."""
     from pipelines.report import report_scopes

@@ -75,6 +75,7 @@ def compile_scopes(
         result, rejected = _compile_scope(scope, rules, before, force, engines[scope.name])
         results.append(result)
         rejects.append(rejected)
+    rejects[0] = _told_again(workspace, rules).rejects
     others = set(names) - {scope.name for scope in due}
     rejects.append(compile_rejects_of(before, others, rules))
     write_rejects(lake, rejects, rules.version, _mark(workspace, rules, results))
@@ -93,6 +94,12 @@ def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) 
         if stored is not None and (stored.fingerprint, stored.engine) == (result.fingerprint, result.engine):
             holds[result.scope] = (stored.sha256, rules.version)
     return Mark(table.id, rules.version, names, {name: each for name, each in holds.items() if name in names})
+
+
+def _told_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
+    """The same rules, once they are compiled: one that was to go on may have been rejected, and then does not."""
+    again = rules if rules.kept.is_empty() else current_rules(workspace)
+    return again if again.version == rules.version else rules
 
 
 def compile_is_due(workspace: Workspace, name: str) -> bool:

@@ -1,7 +1,7 @@
 """Match rows against many rules at once: the rule language, the index over it, and its file format."""
 
 from rules_index.compiling.compile import compile_rules
-from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError
+from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError, UnknownRuleError
 from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
 from rules_index.implication.union import implied_by_union
@@ -16,6 +16,7 @@ __all__ = [
     "RuleError",
     "RulesIndexError",
     "SchemaError",
+    "UnknownRuleError",
     "WideConjunction",
     "Widened",
     "compile_rules",

@@ -20,7 +20,8 @@ from rules_index.index.code_matrix import Sample, sample_codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
-from rules_index.index.rule_source import RuleSource, packed
+from rules_index.index.rule_source import RuleSource
+from rules_index.index.rule_texts import RuleTexts
 from rules_index.language import Compiler, Scope
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
@@ -93,7 +94,7 @@ def compile_columns(
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
     ids, digests = accepted.ids, rule_digests(accepted)
-    source = RuleSource(schema, digests, packed(accepted.expressions, accepted.valid_from, accepted.valid_to))
+    texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
     # a million texts take more memory than the index of them
     del enabled, accepted, builder
     release_freed_memory()
@@ -128,7 +129,8 @@ def compile_columns(
             "structure": structure,
             "build_seconds": round(time.perf_counter() - started, 6),
         },
-        definition=source,
+        definition=RuleSource(digests),
+        texts=texts,
     )
 
 

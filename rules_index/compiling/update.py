@@ -25,8 +25,8 @@ from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
 from rules_index.index.compiled import CompiledRules, Layers
-from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.layers import digests_of, numbers_of, overlaid, places_of
+from rules_index.index.rule_texts import RuleTexts
 from rules_index.language.typed import Leaf
 
 FOLDED_SHARE = 0.1
@@ -53,7 +53,7 @@ def update(
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
         return replace(base, rejects=table, stats=base.stats | {"rejected": table.num_rows}, errors={})
-    settings = Settings(base.source.schema, compiled.engine, compiled.event_time, compiled.time_zone)
+    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
     if not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
@@ -114,12 +114,24 @@ def _no_rules(id_type: pa.DataType) -> RuleColumns:
 def _columns(compiled: CompiledRules) -> RuleColumns:
     """The rules of a full compile."""
     try:
-        texts = compiled.source.texts().combine_chunks()
-    except (InvalidArraysError, OSError, pa.ArrowException) as error:
+        if not isinstance(compiled.texts, RuleTexts):
+            raise ValueError("it keeps none")
+        texts = compiled.texts.table(len(compiled)).combine_chunks()
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ArtifactError(f"The index's rules cannot be read ({error}); compile the rules again.") from error
     columns = [_one(texts.column(name)) for name in texts.column_names]
     bounds = [None if each.null_count == len(each) else each for each in columns[1:]]
     return RuleColumns(compiled.ids, columns[0], *bounds)
+
+
+def _schema(compiled: CompiledRules) -> pa.Schema:
+    """The schema that a full compile's rules were written over."""
+    try:
+        if compiled.texts is None:
+            raise ValueError("it keeps none")
+        return compiled.texts.columns()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ArtifactError(f"The index's columns cannot be read ({error}); compile the rules again.") from error
 
 
 def _one(column: pa.ChunkedArray) -> pa.Array:

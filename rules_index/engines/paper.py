@@ -29,6 +29,8 @@ class PaperEngine(KernelEngine):
     structure_class: ClassVar[str]
     """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
+    searches_sets: ClassVar[bool] = False
+    """Whether the structure's search evaluates sets with gaps, too, so that only gates are left to be checked."""
 
     def __init__(
         self,
@@ -83,12 +85,18 @@ class PaperEngine(KernelEngine):
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
         the paper's terms."""
-        keys, counters = self.structure.search(codes)
-        self._require_known(keys)
-        held = keys[self._conjunctions.passes(keys, codes)]
+        conjunctions = self._conjunctions
+        if self.searches_sets:
+            keys, counters = self.structure.search(codes, sets=conjunctions.sets)
+            self._require_known(keys)
+            held = keys[conjunctions.passes_gates(keys, codes)]
+        else:
+            keys, counters = self.structure.search(codes)
+            self._require_known(keys)
+            held = keys[conjunctions.passes(keys, codes)]
         if "matches" in counters:
             counters = counters | {"matches": len(held)}
-        return np.unique(self._conjunctions.rules(held)), counters
+        return np.unique(conjunctions.rules(held)), counters
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:
         """Adds a conjunction of the rule of an ordinal; terms are (attribute, intervals [., 2] of codes)."""

@@ -101,11 +101,11 @@ class Sections:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        return self.bytes(memoryview(sink.getvalue()))
+        return self.data(memoryview(sink.getvalue()))
 
-    def bytes(self, data: memoryview) -> list[int]:
-        """Adds bytes; their reference is (position, length)."""
-        return [self._add(data), len(data)]
+    def data(self, data: bytes | memoryview) -> list[int]:
+        """Adds bytes as they are; their reference is (position, length)."""
+        return [self._add(memoryview(data)), len(data)]
 
     def _add(self, data: memoryview) -> int:
         """Where the bytes begin; behind them stand zeros up to where the next may begin."""

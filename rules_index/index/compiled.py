@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -22,6 +22,7 @@ from rules_index.index.engine import Matching
 from rules_index.index.event_texts import event_of
 from rules_index.index.inputs import as_table
 from rules_index.index.rule_source import RuleSource
+from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.index.single_rows import values_of_row
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
@@ -39,13 +40,45 @@ def rejects_schema(id_type: pa.DataType) -> pa.Schema:
     return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
 
 
+class Explanation(Protocol):
+    """What `explain` tells of a rule, or of a part of it (`explaining.tree.Explanation`); `str` of it reads well."""
+
+    @property
+    def text(self) -> str:
+        """The part as its author wrote it."""
+
+    @property
+    def value(self) -> bool | str | None:
+        """True, False, None for NULL, or "error"."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The row's values of the columns that it reads."""
+
+    @property
+    def children(self) -> Sequence[Explanation]:
+        """Its parts."""
+
+    @property
+    def matched(self) -> bool:
+        """Whether it is TRUE: of a whole rule, whether it matches the row."""
+
+    @property
+    def near_miss(self) -> Sequence[Any] | None:
+        """The smallest change of one or two columns with which the rule would match; None where there is none."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """text, value, values and children."""
+
+
 @dataclass
 class CompiledRules:
     """An index over one scope's rules.
 
     `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
-    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays;
-    `definition` is what the next version is made from: the rules of a full compile, or the layers of an update.
+    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays; `texts` are
+    what the rules' authors wrote; `definition` is what the next version is made from: the rules of a full compile, or
+    the layers of an update.
     """
 
     ids: pa.Array
@@ -60,6 +93,7 @@ class CompiledRules:
     event_time: str | None
     stats: dict[str, Any]
     definition: RuleSource | Layers
+    texts: KeptTexts | None = None
     errors: dict[RuleId, int] = field(default_factory=dict)
 
     @property
@@ -134,6 +168,17 @@ class CompiledRules:
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
         found: list[RuleId] = self._ids_of(rules).to_pylist()
+        return found
+
+    def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
+        """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
+
+        row: as for `match_one`, but only what this rule reads has to be there. fixed: columns that a near miss leaves
+        as they are. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
+        have, `RulesIndexError` for an index that keeps no texts.
+        """
+        explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
+        found: Explanation = explain(self, row, rule_id, fixed)
         return found
 
     def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
@@ -241,7 +286,7 @@ def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
 def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
     """The header of a full compile."""
     source = compiled.source
-    return {
+    header = {
         "time_zone": compiled.time_zone,
         "event_time": compiled.event_time,
         "engine": compiled.engine,
@@ -259,7 +304,9 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         "index": {name: sections.array(array) for name, array in compiled.index.arrays.items()},
         "raising": [sections.array(array) for array in compiled.raising],
         "ids": sections.table(pa.table({"rule_id": compiled.ids})),
-        "schema": sections.table(source.schema.empty_table()),
         "digests": sections.array(source.digests),
-        "texts": sections.bytes(memoryview(source.packed)),
     }
+    if isinstance(compiled.texts, RuleTexts):
+        texts = compiled.texts
+        header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}
+    return header

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.term_sets import TermSets, extended, has_gaps, sets_of
 
 Term = tuple[int, np.ndarray]
 """(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
@@ -29,6 +31,7 @@ class EditableConjunctions:
         self._alive = np.ones(len(conjunctions.target) - self._first, bool)
         self._added: dict[int, _Added] = {}
         self._next = len(self._alive)
+        self._sets: TermSets | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -47,6 +50,7 @@ class EditableConjunctions:
             rule, tuple((a, np.asarray(i, np.int32).reshape(-1, 2 - (a == GATE))) for a, i in terms)
         )
         self._next += 1
+        self._sets = None
         return key
 
     def _require_sound(self, attribute: int, intervals: np.ndarray) -> None:
@@ -87,6 +91,49 @@ class EditableConjunctions:
         if key in self._added:
             return list(self._added[key].terms)
         return _terms(self._built, self._first + key)
+
+    @property
+    def sets(self) -> TermSets:
+        """The terms that a conjunction's box does not tell, but for gates, of all keys that there ever were."""
+        if self._sets is None:
+            added = {
+                key: [(a, i) for a, i in each.terms if a != GATE and has_gaps(i)] for key, each in self._added.items()
+            }
+            self._sets = extended(self._sets_built, added)
+        return self._sets
+
+    @cached_property
+    def _sets_built(self) -> TermSets:
+        return sets_of(self._built)
+
+    @cached_property
+    def _gated_built(self) -> np.ndarray:
+        """Which of the built conjunctions [keys] bool name a gate."""
+        c, first = self._built, self._first
+        owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
+        named = owner[c.terms[c.start[first] :, 0] == GATE]
+        return np.bincount(named, minlength=len(c.target) - first) > 0
+
+    def _gated(self, keys: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool name a gate."""
+        gated = np.zeros(len(keys), bool)
+        if self._built.gates:
+            built = keys < len(self._alive)
+            gated[built] = self._gated_built[keys[built]]
+            gated[~built] = [any(a == GATE for a, _ in self._added[int(key)].terms) for key in keys[~built]]
+        return gated
+
+    def passes_gates(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool hold a row of codes [attributes] that satisfies all of their other terms."""
+        held, gated = np.ones(len(keys), bool), self._gated(keys)
+        held[gated] = self.passes(keys[gated], codes)
+        return held
+
+    def meets_gates(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Which conjunctions [keys] bool an event meets, as `meets` has it, that meets all of their other terms."""
+        held, gated = np.ones(len(keys), bool), self._gated(keys)
+        held[gated] = self.meets(keys[gated], event)
+        return held
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
@@ -204,6 +251,8 @@ class EditableConjunctions:
             intervals[at, 0] = first[attribute][c.intervals[at, 0]]
             intervals[at, 1] = last[attribute][c.intervals[at, 1]]
         self._built = replace(c, sizes=np.asarray(sizes, np.int32), intervals=intervals)
+        self._sets = None
+        self.__dict__.pop("_sets_built", None)
         for key, each in self._added.items():
             terms = tuple(
                 (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rules_index.arrays import offsets_of
 from rules_index.index.compiled import CompiledRules, Layers
 from rules_index.index.inputs import inputs_of
 from rules_index.index.overlay import Overlay, added, attributes_left, conjunctions_of, named_by
+from rules_index.index.rule_texts import KeptTexts, RuleText
 from rules_index.language.typed import Constant, Expression
 
 _MOST_RUNS = 1 << 12
@@ -40,7 +42,33 @@ def overlaid(layers: Layers, numbers: Numbers, rejects: pa.Table, fingerprint: s
         event_time=base.event_time,
         stats=_stats(layers, len(base) - len(layers.left_out) + len(changed), rejects.num_rows, attributes),
         definition=layers,
+        texts=_texts(layers, numbers),
     )
+
+
+@dataclass(frozen=True)
+class LayeredTexts:
+    """The texts of both layers' rules."""
+
+    base: KeptTexts
+    changed: KeptTexts
+    numbers: Numbers
+
+    def rule(self, ordinal: int) -> RuleText:
+        """The text of a rule, as `RuleTexts.rule`."""
+        place = int(np.searchsorted(self.numbers[1], ordinal))
+        if place < len(self.numbers[1]) and self.numbers[1][place] == ordinal:
+            return self.changed.rule(place)
+        return self.base.rule(int(np.flatnonzero(self.numbers[0] == ordinal)[0]))
+
+    def columns(self) -> pa.Schema:
+        """The schema, as `RuleTexts.columns`."""
+        return self.base.columns()
+
+
+def _texts(layers: Layers, numbers: Numbers) -> LayeredTexts | None:
+    base, changed = layers.base.texts, layers.changed.texts
+    return None if base is None or changed is None else LayeredTexts(base, changed, numbers)
 
 
 def numbers_of(layers: Layers) -> Numbers:

@@ -22,6 +22,7 @@ from rules_index.index.inputs import inputs_of, path_parts
 from rules_index.index.layers import numbers_of, overlaid, places_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
+from rules_index.index.rule_texts import BLOCK, RuleTexts
 from rules_index.language.serialise import from_json, type_from_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -84,17 +85,14 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     require_range(left_out, 0, len(base), "left_out")
     require(bool((np.diff(left_out) > 0).all()), "left_out")
     layers = Layers(base, left_out, changed)
-    one, other = base.source, changed.source
-    require(
-        (one.schema, base.time_zone, base.event_time) == (other.schema, changed.time_zone, changed.event_time), "base"
-    )
+    require(base.texts is not None and changed.texts is not None, "texts")
+    require((base.time_zone, base.event_time) == (changed.time_zone, changed.event_time), "base")
     require(base.ids.type == changed.ids.type and base.engine == changed.engine, "base")
     places = places_of(base.ids, changed.ids)
     inside = places < len(base)
     again = inside.copy()
-    again[inside] = pc.equal(base.ids.take(pa.array(places[inside])), changed.ids.filter(pa.array(inside))).to_numpy(
-        False
-    )
+    same = pc.equal(base.ids.take(pa.array(places[inside])), changed.ids.filter(pa.array(inside)))
+    again[inside] = same.to_numpy(zero_copy_only=False)
     # no rule is in both
     require(bool(np.isin(places[again], left_out).all()), "changed")
     return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
@@ -138,9 +136,8 @@ def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
         time_zone=header["time_zone"],
         event_time=header["event_time"],
         stats=header["stats"],
-        definition=RuleSource(
-            _table(header["schema"], body).schema, digests, pa.py_buffer(_bytes(header["texts"], body))
-        ),
+        definition=RuleSource(digests),
+        texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
     )
 
 
@@ -186,7 +183,7 @@ def _array(reference: Any, body: memoryview) -> np.ndarray:
     return array
 
 
-def _bytes(reference: Any, body: memoryview) -> memoryview:
+def _data(reference: Any, body: memoryview) -> memoryview:
     position, length = reference
     require(
         isinstance(position, int) and isinstance(length, int) and 0 <= position <= position + length <= len(body),
@@ -196,9 +193,15 @@ def _bytes(reference: Any, body: memoryview) -> memoryview:
 
 
 def _table(reference: Any, body: memoryview) -> pa.Table:
-    table = pa.ipc.open_stream(pa.py_buffer(_bytes(reference, body))).read_all()
+    table = pa.ipc.open_stream(pa.py_buffer(_data(reference, body))).read_all()
     table.validate(full=True)
     return table
+
+
+def _texts(references: Mapping[str, Any], body: memoryview, rules: int) -> RuleTexts:
+    """The rules' texts, which are unpacked, and checked, only where a rule is explained."""
+    require(len(references["blocks"]) == -(-rules // BLOCK), "texts")
+    return RuleTexts(_data(references["schema"], body), [_data(each, body) for each in references["blocks"]])
 
 
 def _regions(item: Mapping[str, Any], body: memoryview) -> Regions:

@@ -30,7 +30,7 @@ class Node:
     | literal | tree.Constant | |
     | opaque | pa.DataType of a literal without a Constant (INTERVAL, TIME) | |
     | column | parts of the name | |
-    | and or | | operands, two or more |
+    | and or | the pairs of operands beside each other that are no AND or OR of the same kind | operands, two or more |
     | not | | operand |
     | compare | = <> < <= > >= <=> | left, right |
     | between | negated | value, low, high |

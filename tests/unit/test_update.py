@@ -349,7 +349,12 @@ def headers(header: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {key: each for key, each in header.items() if key != name}
     yield {**header, "changed": header["base"]}
     yield {**header, "base": {**header["base"], "base": header["base"]}, "changed": {}}
-    for name, value in (("time_zone", "Asia/Tokyo"), ("event_time", "at"), ("engine", "scan"), ("schema", [0, 8])):
+    for name, value in (
+        ("time_zone", "Asia/Tokyo"),
+        ("event_time", "at"),
+        ("engine", "scan"),
+        ("texts", {"schema": [0, 8], "blocks": []}),
+    ):
         yield {**header, "changed": {**header["changed"], name: value}}
     kind, at, shape = header["left_out"]
     for reference in ([kind, at, [9]], ["int32", at, shape], [kind, at, [0]], [kind, at + 64, shape], [kind, at]):
@@ -372,7 +377,7 @@ def test_texts_that_are_damaged_are_refused_when_they_are_needed(monkeypatch: py
     monkeypatch.setattr(update_module, "FEW_RULES", 1000)
     stored = Stored(small())
     header = json.loads(stored.header)
-    at, length = header["texts"]
+    ((at, length),) = header["texts"]["blocks"]
     for offset in range(0, length, 97):
         body = bytearray(stored.body)
         body[at + offset] ^= 0x55
@@ -383,8 +388,20 @@ def test_texts_that_are_damaged_are_refused_when_they_are_needed(monkeypatch: py
             continue
         assert len(updated) + updated.rejects.num_rows == len(RULES) + 1
     for reference in ([at, 0], [at, 8], [at + 64, length - 64]):
+        texts = {**header["texts"], "blocks": [reference]}
         with pytest.raises(ri.ArtifactError):
-            ri.loads(stored.with_header({**header, "texts": reference})).update([("new", "b = 1")])
+            ri.loads(stored.with_header({**header, "texts": texts})).update([("new", "b = 1")])
+    texts = {**header["texts"], "schema": [at, 8]}
+    with pytest.raises(ri.ArtifactError):
+        ri.loads(stored.with_header({**header, "texts": texts})).update([("new", "b = 1")])
+
+
+def test_rules_of_both_layers_are_explained() -> None:
+    updated = ri.loads(dumps(small().update([("new", "b = 1"), ("r001", "a = 3"), ("r002", None)])))
+    row = {"a": 3, "b": 2, "s": "x3"}
+    for rule_id, text, value in (("new", "b = 1", False), ("r001", "a = 3", True), ("r003", RULES[3][1], True)):
+        found = updated.explain(row, rule_id)
+        assert (found.text, found.value) == (text, value)
 
 
 def test_the_fingerprint_is_of_the_rules_alone() -> None:

@@ -86,7 +86,7 @@ MISTAKES = {
         ("shadow",),
     ),
     "shadowed-by-function": Mistake(
-        "flight = 23 AND hour(sched) > 5", "implied", ("matches rule flight-23 too",), ("flight-23",)
+        "flight = 23 AND unix_seconds(sched) > 5", "implied", ("matches rule flight-23 too",), ("flight-23",)
     ),
     "shadowed-by-two": Mistake(
         "flight = 33 AND distance BETWEEN 100 AND 700",

@@ -160,13 +160,13 @@ def test_of_rows_of_one_time_that_of_the_first_stream_is_the_anchor() -> None:
 
 
 def test_columns_are_asked_for_by_stream() -> None:
-    compiled = ri.compile_rules([("r", "A.x = 1 AND b.x + a.x > 2 AND hour(b.at) > 1")], PAIR)
+    compiled = ri.compile_rules([("r", "A.x = 1 AND b.x + a.x > 2 AND unix_seconds(b.at) > 1")], PAIR)
     index = JoinIndex.of(compiled, ["a", "b"])
     assert [leaf.name for leaf in index.inputs("a")] == ["a.x"]
     (x, hour) = index.inputs("b")
-    assert (x.name, x.text) == ("b.x", None) and hour.text == "hour(b.at)"
+    assert (x.name, x.text) == ("b.x", None) and hour.text == "unix_seconds(b.at)"
     assert len(index.cross) == 1 and index.derived_across == () and index.exact
-    a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int32())})
+    a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int64())})
     assert matches(index, a, b, windows=[0, 0]) == {(0, 0): ["r"], (1, 0): ["r"]}
     with pytest.raises(ri.SchemaError, match=hour.name):
         matches(index, a, a, windows=[0, 0])
@@ -183,7 +183,7 @@ def test_columns_come_with_or_without_the_streams_name() -> None:
 
 
 def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None:
-    perhaps, no = "a.x = 1 AND hour(a.at) = hour(b.at)", "a.x = 2 AND a.x / b.x > 1"
+    perhaps, no = "a.x = 1 AND unix_seconds(a.at) = unix_seconds(b.at)", "a.x = 2 AND a.x / b.x > 1"
     rules = [("sure", "a.x = 1"), ("perhaps", perhaps), ("no", no)]
     index = JoinIndex.of(ri.compile_rules(rules, PAIR), ["a", "b"])
     assert not index.exact and len(index.derived_across) == 2
@@ -193,7 +193,7 @@ def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None
 
 
 def test_gates_with_what_only_spark_can_tell_stay_supersets() -> None:
-    unknown = " OR ".join(f"(a.x = {i} AND hour(a.at) = hour(b.at) + {i})" for i in range(7))
+    unknown = " OR ".join(f"(a.x = {i} AND unix_seconds(a.at) = unix_seconds(b.at) + {i})" for i in range(7))
     known = " OR ".join(f"(a.x = {i} AND b.x = {i})" for i in range(7))
     index = JoinIndex.of(ri.compile_rules([("gates", f"({unknown}) AND ({known})")], PAIR), ["a", "b"])
     assert index.compiled.stats["gates"] > 0 and not index.exact
