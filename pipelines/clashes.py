@@ -36,9 +36,9 @@ def current_rules(workspace: Workspace) -> RuleSet:
     return rules
 
 
-def clash_notice(rules: RuleSet) -> str:
-    """What people should know of clashing ids; "" where there are none."""
-    clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
+def clash_notice(rejects: pl.DataFrame) -> str:
+    """What people should know of clashing ids among rejects; "" where there are none."""
+    clashing = rejects.filter(pl.col("error") == DUPLICATE_ID)
     if clashing.is_empty():
         return ""
     ids = clashing["rule_id"].unique(maintain_order=True)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
@@ -69,9 +71,15 @@ class RuleSet:
         return dict(zip(mine["rule_id"], mine["version"], strict=True))
 
 
-def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) -> RuleSet:
+def read_rules(
+    lake: Lake,
+    scopes: Sequence[str],
+    version: int | None = None,
+    ids: pa.Array | None = None,
+    nameless: bool = False,
+) -> RuleSet:
     """The enabled rules of a version of `rules`, by default the newest; TableError if the table has not the columns it
-    needs."""
+    needs. ids: only those that have one of these, and where `nameless` those that have none."""
     table = lake.delta("rules", version)
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}
@@ -80,7 +88,8 @@ def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) ->
             raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
     wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
     found = [columns[name] for name in wanted if name in columns]
-    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, version=version)))
+    chosen = None if ids is None else _has_id(columns["rule_id"], ids, nameless)
+    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, chosen, version)))
     frame = frame.rename({columns[name]: name for name in wanted if name in columns})
     for name in wanted[3:]:
         if name not in frame.columns:
@@ -88,6 +97,14 @@ def read_rules(lake: Lake, scopes: Sequence[str], version: int | None = None) ->
     _check_types(lake, frame)
     enabled = frame.filter(pl.col("enabled").fill_null(True)).drop("enabled")
     return _sort_out(version, enabled, scopes)
+
+
+def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
+    if not len(ids) and not nameless:
+        return pc.scalar(False)
+    # as the type of the ids: delta-rs says of files which views of strings they hold, which compare with no strings
+    named = pc.field(column).cast(ids.type)
+    return pc.is_in(named, ids) | named.is_null() if nameless else pc.is_in(named, ids)
 
 
 def _check_types(lake: Lake, frame: pl.DataFrame) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.lint import lint
-from rules_index.index.compiled import dumps
+from rules_index.index.compiled import Layers, dumps
+from rules_index.index.layers import numbers_of, overlaid
 from rules_index.index.loading import loads
 from rules_index.join import JoinIndex, Side
 from rules_index.join.index import Method
@@ -52,7 +53,10 @@ def warm_up() -> int:
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
-    return len(compiled.match(batch).flatten()) + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+    layers = Layers(compiled, np.zeros(1, np.int64), compile_rules([("new", "whole > 5")], schema))
+    updated = overlaid(layers, numbers_of(layers), compiled.rejects, "")
+    matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
+    return matched + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
 
 
 def _warm_up_events(schema: pa.Schema) -> int:

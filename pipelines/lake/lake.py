@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pipelines.errors import MissingTableError, TableError
@@ -75,10 +76,11 @@ class Lake:
         self,
         name: str,
         columns: list[str] | None = None,
-        filters: list[tuple[str, str, Any]] | None = None,
+        filters: list[tuple[str, str, Any]] | pc.Expression | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """Rows of the table (all, or those that satisfy every (column, operator, value)), read by delta-rs."""
+        """Rows of the table (all, or those that satisfy every (column, operator, value), or an expression), read by
+        delta-rs."""
         from deltalake import exceptions
 
         table = self.delta(name, version)
@@ -211,7 +213,8 @@ def rows_in(table: DeltaTable) -> int | None:
         # the log's counts are of rows before some were deleted
         counted = QueryBuilder().register("rows_in", table).execute("SELECT count(*) AS n FROM rows_in").read_all()
         return int(pa.table(counted)["n"][0].as_py())
-    files = pa.table(table.get_add_actions())
+    # a stream: `pa.table` would import Pandas to see whether it is a frame
+    files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
     rows = files["num_records"] if "num_records" in files.column_names else None
     return None if rows is None or rows.null_count else sum(rows.to_pylist())
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.compiling.builder import Analyse, ConjunctionBuilder
-from rules_index.compiling.fingerprint import fingerprint
+from rules_index.compiling.fingerprint import fingerprint, rule_digests
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
@@ -19,6 +20,7 @@ from rules_index.index.code_matrix import Sample, sample_codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
+from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import RuleTexts
 from rules_index.language import Compiler, Scope
 from rules_index.language.cures import with_cure
@@ -55,7 +57,36 @@ def compile_rules(
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
     if zone_offset(time_zone) is None and not has_region(time_zone):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
-    enabled, rejects = read_rules(rules, time_zone)
+    given = Given(*read_rules(rules, time_zone))
+    del rules
+    return compile_columns(given, Settings(schema, engine, event_time, time_zone), analyse, sample, started)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What rules are compiled for, as `compile_rules` takes it."""
+
+    schema: pa.Schema
+    engine: str
+    event_time: str | None
+    time_zone: str
+
+
+@dataclass
+class Given:
+    """Rules that are to be compiled, and those refused for their form, to which others come."""
+
+    rules: RuleColumns
+    rejects: Rejects
+
+
+def compile_columns(
+    given: Given, settings: Settings, analyse: Analyse | None, sample: Sample | None, started: float
+) -> CompiledRules:
+    """The index of rules that were read; `given.rules` is emptied. started: when, by `time.perf_counter`."""
+    enabled, rejects = given.rules, given.rejects
+    given.rules = enabled.chosen(np.arange(0))
+    schema, engine, event_time, time_zone = settings.schema, settings.engine, settings.event_time, settings.time_zone
     builder = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
     if analyse is not None:
         builder.refuse(analyse, rejects)
@@ -63,10 +94,10 @@ def compile_rules(
     accepted = enabled.chosen(np.flatnonzero(builder.kept))
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
-    ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
+    ids, digests = accepted.ids, rule_digests(accepted)
     texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
     # a million texts take more memory than the index of them
-    del rules, enabled, accepted, builder
+    del enabled, accepted, builder
     release_freed_memory()
     codes = sample_codes(flattened.attributes, flattened.regions, inputs, sample) if sample is not None else None
     built, reason = build(conjunctions, engine, codes)
@@ -81,7 +112,7 @@ def compile_rules(
         index=built,
         raising=flattened.raising,
         rejects=rejects.table(ids.type),
-        fingerprint=digest,
+        fingerprint=fingerprint([digests], [FORMAT_VERSION, time_zone, event_time], inputs),
         time_zone=time_zone,
         event_time=event_time,
         stats={
@@ -99,6 +130,7 @@ def compile_rules(
             "structure": structure,
             "build_seconds": round(time.perf_counter() - started, 6),
         },
+        definition=RuleSource(digests),
         texts=texts,
     )
 

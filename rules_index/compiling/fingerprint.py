@@ -1,10 +1,14 @@
-"""SHA-256 of what decides a match: the format, the settings, the inputs, and each rule as a line of JSON."""
+"""SHA-256 of what decides a match: the format, the settings, the inputs, and a digest of each rule.
+
+An index keeps its rules' digests, so that the fingerprint of the next version takes those of changed rules alone.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.compiling.rule_columns import RuleColumns
+from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
 
 _BLOCK = 1 << 16
@@ -20,15 +25,23 @@ _PLAIN = r"^[ !#-\[\]-~]*$"
 """ASCII that JSON writes as it is: no control character, quote or back-slash."""
 
 
-def fingerprint(rules: RuleColumns, settings: Sequence[Any], inputs: Sequence[Leaf]) -> str:
-    """The hexadecimal digest of lines of JSON: the settings; name, type and text of each input; of each rule its id,
-    its expression without the space around it, and its bounds."""
+def rule_digests(rules: RuleColumns) -> np.ndarray:
+    """The first `DIGEST_BYTES` of the SHA-256 of each rule's line [rules, bytes] uint8: a line of JSON of its id, its
+    expression without the space around it, and its bounds."""
+    found = [_digests(rules, first, min(first + _BLOCK, len(rules))) for first in range(0, len(rules), _BLOCK)]
+    return np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def fingerprint(digests: Iterable[np.ndarray], settings: Sequence[Any], inputs: Sequence[Leaf]) -> str:
+    """The hexadecimal SHA-256 of lines of JSON, the settings and the name, type and text of each input, and of the
+    digests of all rules [., bytes] by ascending id, which may come in parts."""
     digest = hashlib.sha256()
-    digest.update(_line(list(settings)))
+    # with their number, so that no digest can be taken for an input
+    digest.update(_line([*settings, len(inputs)]))
     for leaf in inputs:
         digest.update(_line([leaf.name, str(leaf.type), leaf.text]))
-    for first in range(0, len(rules), _BLOCK):
-        digest.update(_lines(rules, first, min(first + _BLOCK, len(rules))))
+    for part in digests:
+        digest.update(np.ascontiguousarray(part).data)
     return digest.hexdigest()
 
 
@@ -36,8 +49,16 @@ def _line(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=True).encode() + b"\n"
 
 
-def _lines(rules: RuleColumns, first: int, last: int) -> memoryview:
-    """The lines of rules first to last; those that need escapes are written one by one."""
+def _digests(rules: RuleColumns, first: int, last: int) -> bytes:
+    """The digests of rules first to last."""
+    offsets, lines = _lines(rules, first, last)
+    sha256 = hashlib.sha256
+    return b"".join([sha256(lines[begin:end]).digest()[:DIGEST_BYTES] for begin, end in pairwise(offsets)])
+
+
+def _lines(rules: RuleColumns, first: int, last: int) -> tuple[list[int], memoryview]:
+    """The lines of rules first to last, one behind the other, and where each begins; those that need escapes are
+    written one by one."""
     block = slice(first, last)
     ids, texts = rules.ids[block], rules.expressions[block]
     plain = pc.match_substring_regex(texts, _PLAIN)
@@ -57,7 +78,7 @@ def _lines(rules: RuleColumns, first: int, last: int) -> memoryview:
         ]
         lines = pc.replace_with_mask(lines, pc.invert(plain), pa.array(written, pa.large_string()))
     offsets = np.frombuffer(lines.buffers()[1], np.int64)[: last - first + 1]
-    return memoryview(lines.buffers()[2])[offsets[0] : offsets[-1]]
+    return offsets.tolist(), memoryview(lines.buffers()[2])
 
 
 def _joined(*parts: str | pa.LargeStringArray) -> pa.LargeStringArray:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from numbers import Integral
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -139,16 +139,23 @@ def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) 
     return order[single]
 
 
-def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
-    """The enabled rules as they are given."""
+def as_rules_table(rules: Rules) -> pa.Table | None:
+    """Rules that are a table or a frame as a table; None where they are pairs."""
     if isinstance(rules, pl.LazyFrame):
         rules = rules.collect()
     if isinstance(rules, pl.DataFrame):
         rules = rules.to_arrow()
     if isinstance(rules, pa.RecordBatch):
         rules = pa.Table.from_batches([rules])
-    if not isinstance(rules, pa.Table):
-        return _of_pairs(rules, rejects)
+    return rules if isinstance(rules, pa.Table) else None
+
+
+def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
+    """The enabled rules as they are given."""
+    table = as_rules_table(rules)
+    if table is None:
+        return _of_pairs(cast(Iterable[tuple[RuleId, str]], rules), rejects)
+    rules = table
     for required in ("rule_id", "expression"):
         if required not in rules.column_names:
             raise RulesIndexError(f"The rules have no column {required}; they need rule_id and expression.")
@@ -156,7 +163,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
         enabled = pc.fill_null(_truths(rules.column("enabled")), True)
         if not pc.all(enabled).as_py():
             rules = rules.filter(enabled)
-    ids = _ids(rules.column("rule_id"))
+    ids = read_ids(rules.column("rule_id"))
     expressions = rules.column("expression")
     if not _is_text(expressions.type):
         raise RulesIndexError(f"The rules' column expression is {expressions.type}; it must be a string.")
@@ -184,7 +191,10 @@ def _is_text(data_type: pa.DataType) -> bool:
     )
 
 
-def _ids(column: pa.ChunkedArray) -> pa.Array:
+def read_ids(column: pa.ChunkedArray | list[Any]) -> pa.Array:
+    """Rule ids as strings or as 64-bit integers; `RulesIndexError` where they are of other types, or of both."""
+    if isinstance(column, list):
+        return _of_kinds(column)
     data_type = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if _is_text(data_type):
         return _contiguous(column, pa.string())

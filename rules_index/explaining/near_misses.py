@@ -18,11 +18,12 @@ from rules_index.domains.values import is_indexable
 from rules_index.errors import SchemaError
 from rules_index.explaining.candidates import candidates, repeated
 from rules_index.explaining.evaluation import inputs_of_row, truth_of_parts
-from rules_index.explaining.rule import Part, zone_of
+from rules_index.explaining.rule import Part
 from rules_index.explaining.tree import Change, NearMiss
 from rules_index.explaining.truth import FALSE, TRUE, Truths
 from rules_index.index.single_rows import value_in
 from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf, leaves_of
 
 if TYPE_CHECKING:

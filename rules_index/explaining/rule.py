@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from rules_index.compiling.validity import validity
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, UnknownRuleError
 from rules_index.language.analyser import Analyser
-from rules_index.language.evaluation.times import zone_offset
+from rules_index.language.evaluation.times import zone_of
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
@@ -134,12 +133,6 @@ def _bounds(rule: RuleText, scope: Scope, event_time: str | None) -> Iterator[Pa
 def _quoted(name: str) -> str:
     is_plain = name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit()
     return name if is_plain else "`" + name.replace("`", "``") + "`"
-
-
-def zone_of(time_zone: str) -> timezone | ZoneInfo:
-    """A zone by its name or offset."""
-    offset = zone_offset(time_zone)
-    return ZoneInfo(time_zone) if offset is None else timezone(timedelta(microseconds=offset))
 
 
 def _instant(microseconds: int, time_zone: str) -> str:

@@ -17,7 +17,7 @@ from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners
 from rules_index.implication.covering_rules import further_holders, holders
 from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.engine import Engine
+from rules_index.index.engine import Matching
 from rules_index.index.hybrid import Hybrid
 
 ROUNDS = 64
@@ -85,7 +85,7 @@ class Containment:
     """
 
     def __init__(
-        self, boxes: RegionBoxes, kept: np.ndarray, conjunctions: Conjunctions, engine: Engine, splits: int
+        self, boxes: RegionBoxes, kept: np.ndarray, conjunctions: Conjunctions, engine: Matching, splits: int
     ) -> None:
         self._boxes = boxes
         self._kept = kept
@@ -155,7 +155,7 @@ class Containment:
         return np.concatenate(found), np.concatenate(left), np.concatenate(rows)
 
     def _held(
-        self, engine: Engine, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
+        self, engine: Matching, rules: np.ndarray, eligible: np.ndarray, light: np.ndarray, most: int
     ) -> Iterator[tuple[np.ndarray, Others, Others, np.ndarray]]:
         """Rules some at a time [n]: the others that hold all their corners; some that hold one, without rules that have
         a corner which no other holds; and which rules [n] bool are left without a light corner.
@@ -183,8 +183,8 @@ class Containment:
             most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
             share = max(1, min(4 * share, most_rows * len(chosen) // len(rows)))
 
-    def _matched(self, engine: Engine, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The rules that rows of codes [rows, attributes] satisfy, as `Engine.match` has them."""
+    def _matched(self, engine: Matching, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The rules that rows of codes [rows, attributes] satisfy, as `Matching.match` has them."""
         codes = self._boxes.codes
         region = np.empty(rows.shape[::-1], np.int32)
         for attribute in range(self._attributes):
@@ -206,7 +206,7 @@ class Containment:
         return Others(alone.rules[implied], np.arange(len(implied) + 1), others)
 
     def _unions(
-        self, engine: Engine, candidates: Others, eligible: np.ndarray
+        self, engine: Matching, candidates: Others, eligible: np.ndarray
     ) -> tuple[Others, np.ndarray, np.ndarray]:
         """The rules that several others imply together; and those [n] that have a row which no rule of the engine
         holds, with its codes [n, attributes]."""

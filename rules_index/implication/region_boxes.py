@@ -173,7 +173,8 @@ class RegionBoxes:
 
 def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
     """The conjunctions of a compiled rule set."""
-    return Conjunctions(**{name: compiled.index.arrays[name] for name in Conjunctions.__dataclass_fields__})
+    arrays = compiled.index.arrays
+    return Conjunctions(**{name: arrays[name] for name in Conjunctions.__dataclass_fields__})
 
 
 def boxes_of(compiled: CompiledRules, most: int = 0) -> RegionBoxes:

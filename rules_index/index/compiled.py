@@ -19,11 +19,12 @@ from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
-from rules_index.index.engine import Engine
+from rules_index.index.engine import Matching
 from rules_index.index.event_texts import EventReader
 from rules_index.index.inputs import as_table
 from rules_index.index.row_codes import RowCoder
-from rules_index.index.rule_texts import RuleTexts
+from rules_index.index.rule_source import RuleSource
+from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -31,6 +32,8 @@ CHUNK_ROWS = 1 << 16
 """Rows that are coded at a time, so that memory does not grow with the batch."""
 
 RuleId: TypeAlias = str | int
+_UPDATE = "rules_index.compiling.update:update"
+"""What makes the next version, which imports this module."""
 
 
 def rejects_schema(id_type: pa.DataType) -> pa.Schema:
@@ -75,21 +78,23 @@ class CompiledRules:
 
     `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
     go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays; `texts` are
-    what the rules' authors wrote, None in an index of a version that did not keep them.
+    what the rules' authors wrote; `definition` is what the next version is made from: the rules of a full compile, or
+    the layers of an update.
     """
 
     ids: pa.Array
     inputs: tuple[Leaf, ...]
     attributes: Sequence[Expression]
     regions: Sequence[Regions]
-    index: Engine
+    index: Matching
     raising: tuple[np.ndarray, np.ndarray]
     rejects: pa.Table
     fingerprint: str
     time_zone: str
     event_time: str | None
     stats: dict[str, Any]
-    texts: RuleTexts | None = None
+    definition: RuleSource | Layers
+    texts: KeptTexts | None = None
     errors: dict[RuleId, int] = field(default_factory=dict)
 
     @property
@@ -101,6 +106,12 @@ class CompiledRules:
     def derived(self) -> tuple[Leaf, ...]:
         """The inputs that only Spark can evaluate: `match` asks for a column of that name."""
         return tuple(leaf for leaf in self.inputs if leaf.text is not None)
+
+    @property
+    def source(self) -> RuleSource:
+        """The rules of a full compile, which this must be."""
+        assert isinstance(self.definition, RuleSource)
+        return self.definition
 
     def __len__(self) -> int:
         """Number of rules."""
@@ -233,9 +244,35 @@ class CompiledRules:
             known[ordinals] = found
         return found
 
+    def update(self, changes: Any, analyse: Any = None, sample: Any = None) -> CompiledRules:
+        """The next version: this one with rules added, changed and removed, equal to a full compile of them.
+
+        changes: rules as `compile_rules` takes them, a table or pairs. They take the place of all that this version has
+        of the ids that they name, rejects included; a rule that is not enabled, or has no expression, is removed, and
+        may be one that there never was. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes
+        two and removes one. analyse, sample: as in `compile_rules`; only predicates that this version does not have
+        are analysed.
+
+        It costs what has changed, until that is a tenth of the rules; then they are compiled as a whole. This version
+        stays as it is, and may be in use by other threads. Raises `RulesIndexError` where the changes cannot be read,
+        `ArtifactError` where what a stored index keeps of its rules is not sound.
+        """
+        updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample)
+        return updated
+
     def save(self, path: str | Path) -> None:
         """Writes the index as one file: beside `path` first, then renamed onto it."""
         save(_pieces(self), path)
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A full compile, the ordinals [.] int64, ascending, of its rules that have changed or gone since, and an index of
+    those that came or changed. `schema`, `digests` and texts are those of each."""
+
+    base: CompiledRules
+    left_out: np.ndarray
+    changed: CompiledRules
 
 
 def _chunks(table: pa.Table) -> Iterator[pa.Table]:
@@ -251,8 +288,25 @@ def dumps(compiled: CompiledRules) -> bytes:
 
 def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
     sections = Sections()
+    layers = compiled.definition
     header = {
         "fingerprint": compiled.fingerprint,
+        "stats": compiled.stats,
+        "rejects": sections.table(compiled.rejects),
+    }
+    if isinstance(layers, Layers):
+        header["base"] = _full(layers.base, sections)
+        header["left_out"] = sections.array(layers.left_out)
+        header["changed"] = _full(layers.changed, sections)
+    else:
+        header |= _full(compiled, sections)
+    return pieces_of(header, sections)
+
+
+def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
+    """The header of a full compile."""
+    source = compiled.source
+    header = {
         "time_zone": compiled.time_zone,
         "event_time": compiled.event_time,
         "engine": compiled.engine,
@@ -270,10 +324,9 @@ def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
         "index": {name: sections.array(array) for name, array in compiled.index.arrays.items()},
         "raising": [sections.array(array) for array in compiled.raising],
         "ids": sections.table(pa.table({"rule_id": compiled.ids})),
-        "rejects": sections.table(compiled.rejects),
+        "digests": sections.array(source.digests),
     }
-    if compiled.texts is not None:
-        # a key of its own, so that indexes without it, and versions that do not know it, go on
+    if isinstance(compiled.texts, RuleTexts):
         texts = compiled.texts
         header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}
-    return pieces_of(header, sections)
+    return header

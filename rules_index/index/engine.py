@@ -32,18 +32,12 @@ for each conjunction, of which each is looked at then; sooner where it was measu
 come."""
 
 
-class Engine(Protocol):
+class Matching(Protocol):
     """What an index asks of its engine."""
 
-    name: ClassVar[str]
-
-    @classmethod
-    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
-        """An engine over these conjunctions; a sample of rows [attributes, rows] may decide how it is laid out."""
-
-    @classmethod
-    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
-        """From stored arrays; `InvalidArraysError` where they are not sound."""
+    @property
+    def name(self) -> str:
+        """The engine's name."""
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
@@ -63,6 +57,18 @@ class Engine(Protocol):
     @property
     def structure_counts(self) -> dict[str, int]:
         """What the index holds of the engine's own structure, by kind."""
+
+
+class Engine(Matching, Protocol):
+    """An engine that can be built and loaded."""
+
+    @classmethod
+    def build(cls, conjunctions: Conjunctions, sample: np.ndarray | None = None) -> Self:
+        """An engine over these conjunctions; a sample of rows [attributes, rows] may decide how it is laid out."""
+
+    @classmethod
+    def load(cls, arrays: dict[str, np.ndarray], attributes: int, rules: int) -> Self:
+        """From stored arrays; `InvalidArraysError` where they are not sound."""
 
 
 class KernelEngine(ABC):

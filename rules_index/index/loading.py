@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.artifact import ALIGNMENT, DTYPES, read_header
 from rules_index.index.code_matrix import code_matrix
-from rules_index.index.compiled import CompiledRules, rejects_schema
+from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
 from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
 from rules_index.index.inputs import inputs_of, path_parts
+from rules_index.index.layers import numbers_of, overlaid, places_of
 from rules_index.index.registry import engine_class
+from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
 from rules_index.index.rule_texts import BLOCK, RuleTexts
 from rules_index.language.serialise import from_json, type_from_json
 from rules_index.language.typed import Expression, Leaf
@@ -71,7 +74,33 @@ def loads(buffer: bytes | memoryview | mmap.mmap) -> CompiledRules:
 
 def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     body = view[header["_start"] :]
-    ids, rejects = _ids(header, body)
+    require(isinstance(header["fingerprint"], str), "fingerprint")
+    require(isinstance(header["stats"], dict), "stats")
+    rejects = _rejects(header, body)
+    if "base" not in header:
+        return replace(_full(header, body), rejects=rejects, fingerprint=header["fingerprint"])
+    base, changed = _full(header["base"], body), _full(header["changed"], body)
+    left_out = _array(header["left_out"], body)
+    require(left_out.dtype == np.int64 and left_out.ndim == 1, "left_out")
+    require_range(left_out, 0, len(base), "left_out")
+    require(bool((np.diff(left_out) > 0).all()), "left_out")
+    layers = Layers(base, left_out, changed)
+    require(base.texts is not None and changed.texts is not None, "texts")
+    require((base.time_zone, base.event_time) == (changed.time_zone, changed.event_time), "base")
+    require(base.ids.type == changed.ids.type and base.engine == changed.engine, "base")
+    places = places_of(base.ids, changed.ids)
+    inside = places < len(base)
+    again = inside.copy()
+    same = pc.equal(base.ids.take(pa.array(places[inside])), changed.ids.filter(pa.array(inside)))
+    again[inside] = same.to_numpy(zero_copy_only=False)
+    # no rule is in both
+    require(bool(np.isin(places[again], left_out).all()), "changed")
+    return replace(overlaid(layers, numbers_of(layers), rejects, header["fingerprint"]), stats=header["stats"])
+
+
+def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
+    """The index of a full compile, without its rejects and its fingerprint."""
+    ids = _ids(header, body)
     inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
     attributes = tuple(from_json(item["expression"]) for item in header["attributes"])
     require(len(inputs) == len(header["inputs"]) and inputs == inputs_of(attributes), "inputs")
@@ -90,10 +119,11 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
     require(len(starts) == len(ids) + 1, "raising")
     require_offsets(starts, len(used), "raising")
     require_range(used, 0, len(attributes), "raising")
-    for name in ("fingerprint", "time_zone"):
-        require(isinstance(header[name], str), name)
+    require(isinstance(header["time_zone"], str), "time_zone")
     require(header["event_time"] is None or isinstance(header["event_time"], str), "event_time")
     require(isinstance(header["stats"], dict), "stats")
+    digests = _array(header["digests"], body)
+    require(digests.dtype == np.uint8 and digests.shape == (len(ids), DIGEST_BYTES), "digests")
     return CompiledRules(
         ids=ids,
         inputs=inputs,
@@ -101,27 +131,32 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
         regions=regions,
         index=engine,
         raising=(starts, used),
-        rejects=rejects,
-        fingerprint=header["fingerprint"],
+        rejects=rejects_schema(ids.type).empty_table(),
+        fingerprint="",
         time_zone=header["time_zone"],
         event_time=header["event_time"],
         stats=header["stats"],
+        definition=RuleSource(digests),
         texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
     )
 
 
-def _ids(header: Mapping[str, Any], body: memoryview) -> tuple[pa.Array, pa.Table]:
-    """The rules' ids, which ascend, and the rejects."""
+def _ids(header: Mapping[str, Any], body: memoryview) -> pa.Array:
+    """The rules' ids, which ascend."""
     table = _table(header["ids"], body)
     require(table.column_names == ["rule_id"], "ids")
     ids = table.column(0).combine_chunks()
     ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
     require(ids.type in (pa.string(), pa.int64()) and ids.null_count == 0, "ids")
     require(len(ids) < 2 or bool(pc.all(pc.less(ids[:-1], ids[1:])).as_py()), "ids")
+    return ids
+
+
+def _rejects(header: Mapping[str, Any], body: memoryview) -> pa.Table:
     rejects = _table(header["rejects"], body)
     require(rejects.schema == rejects_schema(rejects.schema.field(0).type), "rejects")
     require(rejects.schema.field(0).type in (pa.string(), pa.int64()), "rejects")
-    return ids, rejects
+    return rejects
 
 
 def _try_attributes(attributes: Sequence[Expression], regions: Sequence[Regions]) -> None:

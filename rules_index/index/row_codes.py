@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +21,7 @@ from rules_index.index.code_matrix import codes_of_values
 from rules_index.index.inputs import inputs_of, path_parts
 from rules_index.index.single_rows import values_of_row
 from rules_index.kernels import encode
+from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Expression, Leaf
 
 MOST_KNOWN = 1 << 14
@@ -168,7 +168,7 @@ def _integers(regions: Regions, bound: int) -> Coder:
 
 def _moments(regions: Regions, has_zone: bool, time_zone: str) -> Coder:
     code = _integers(regions, 1 << 63)
-    zone = ZoneInfo(time_zone)
+    zone = zone_of(time_zone)
 
     def zoned(value: datetime) -> int | None:
         aware = value if value.tzinfo is not None else value.replace(tzinfo=zone)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -19,6 +20,16 @@ class RuleText:
     expression: str
     valid_from: int | None
     valid_to: int | None
+
+
+class KeptTexts(Protocol):
+    """The texts of the rules of an index."""
+
+    def rule(self, ordinal: int) -> RuleText:
+        """The text of a rule; `pa.ArrowException`, `LookupError` or `ValueError` for bytes that are none."""
+
+    def columns(self) -> pa.Schema:
+        """The schema that they were written over; `pa.ArrowException` or `OSError` for bytes that are none."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,18 @@ class RuleTexts:
         table.validate(full=True)
         row = table.slice(ordinal % BLOCK, 1).to_pylist()[0]
         return RuleText(str(row["expression"]), row["valid_from"], row["valid_to"])
+
+    def table(self, rules: int) -> pa.Table:
+        """Expression, valid_from and valid_to of all rules; `pa.ArrowException`, `OSError` or `ValueError` for bytes
+        that are none, or of another number of rules."""
+        tables = [pa.ipc.open_stream(pa.py_buffer(block)).read_all() for block in self.blocks]
+        if any(table.schema != _COLUMNS for table in tables):
+            raise ValueError("texts")
+        table = pa.concat_tables([_COLUMNS.empty_table(), *tables])
+        table.validate(full=True)
+        if table.num_rows != rules or table.column("expression").null_count:
+            raise ValueError("texts")
+        return table
 
     def columns(self) -> pa.Schema:
         """The schema; `pa.ArrowException` or `OSError` for bytes that are none."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow as pa
 from rules_index.errors import SchemaError
 from rules_index.index.inputs import path_parts
 from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf
 from rules_index.names import column_key, field_key, spelled
 
@@ -48,7 +48,7 @@ def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | n
 
 def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> datetime:
     if has_zone:
-        return value if value.tzinfo is not None else value.replace(tzinfo=ZoneInfo(time_zone))
+        return value if value.tzinfo is not None else value.replace(tzinfo=zone_of(time_zone))
     if value.tzinfo is not None:
         raise SchemaError(f"The row's {leaf.name} has a time zone, and the column, {leaf.type}, has none.")
     return value

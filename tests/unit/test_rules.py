@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.compiling.fingerprint import fingerprint
+from rules_index.compiling.fingerprint import fingerprint, rule_digests
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.language.typed import Leaf
 
@@ -94,7 +94,7 @@ def test_bounds_without_a_zone_are_in_the_rules_zone() -> None:
             assert columns.bounded.tolist() == [True]
 
 
-def test_the_fingerprint_hashes_a_line_of_json_for_each_rule() -> None:
+def test_the_fingerprint_hashes_the_digests_of_a_line_of_json_for_each_rule() -> None:
     random.seed(1)
     pieces = ["a = 1", " ", "\n", "'é'", '"', "\\", "\t", "😀", "\x7f", "\x1f", "\u00a0", "]", "/", "x" * 50]
     texts = ["".join(random.choices(pieces, k=random.randint(0, 4))) for _ in range(3000)]
@@ -106,11 +106,14 @@ def test_the_fingerprint_hashes_a_line_of_json_for_each_rule() -> None:
         names = pa.array(ids) if array is None else array
         for since in (None, pa.array(moments, pa.int64())):
             bounds = [None] * len(texts) if since is None else moments
-            lines: list[list[Any]] = [settings, *([leaf.name, str(leaf.type), leaf.text] for leaf in inputs)]
-            lines += [[rule_id, text.strip(), at, None] for rule_id, text, at in zip(ids, texts, bounds, strict=True)]
-            expected = hashlib.sha256("".join(json.dumps(line) + "\n" for line in lines).encode()).hexdigest()
-            rules = RuleColumns(names, pa.array(texts, pa.large_string()), since, None)
-            assert fingerprint(rules, settings, inputs) == expected
+            lines: list[list[Any]] = [[*settings, 2], *([leaf.name, str(leaf.type), leaf.text] for leaf in inputs)]
+            expected = hashlib.sha256("".join(json.dumps(line) + "\n" for line in lines).encode())
+            for rule_id, text, at in zip(ids, texts, bounds, strict=True):
+                line = json.dumps([rule_id, text.strip(), at, None]) + "\n"
+                expected.update(hashlib.sha256(line.encode()).digest()[:16])
+            digests = rule_digests(RuleColumns(names, pa.array(texts, pa.large_string()), since, None))
+            assert fingerprint([digests], settings, inputs) == expected.hexdigest()
+            assert fingerprint([digests[:7], digests[7:]], settings, inputs) == expected.hexdigest()
 
 
 def test_enabled_is_a_boolean_however_it_is_held() -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_decimal, is_float, is_integer
 from rules_index.language.evaluation.comparison import compare
+from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Constant, Expression, Operation
 
 Mask = npt.NDArray[np.bool_]
@@ -145,7 +145,7 @@ def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
     Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
     back; it has whole seconds.
     """
-    info, epoch = ZoneInfo(zone), datetime(1970, 1, 1, tzinfo=UTC)
+    info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
 
     def shift(second: int) -> int:
         offset = (epoch + timedelta(seconds=second)).astimezone(info).utcoffset()

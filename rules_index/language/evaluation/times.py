@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -131,6 +131,12 @@ def zone_offset(zone: str) -> int | None:
     if minutes > 59 or seconds > 59 or hours * 3600 + minutes * 60 + seconds > 18 * 3600:
         return None
     return (-1 if found[1] == "-" else 1) * ((hours * 60 + minutes) * 60 + seconds) * 1_000_000
+
+
+def zone_of(time_zone: str) -> timezone | ZoneInfo:
+    """A zone by its name or offset."""
+    offset = zone_offset(time_zone)
+    return ZoneInfo(time_zone) if offset is None else timezone(timedelta(microseconds=offset))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,1 @@
+"""What the verb compile is made of: what changed in the rules, how it is compiled, and where it goes."""

@@ -1,0 +1,80 @@
+"""The table `rule_rejects`, and the mark that says which rules it is about."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import polars as pl
+
+from pipelines.errors import TableError
+from pipelines.lake.lake import Lake, arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.tables import RULE_REJECTS
+from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
+
+_MARK = "deltatag.rules"
+"""Where the mark stands in a commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Which rules the newest commit to `rule_rejects` is about: of the table `rules` of this id, this version, and of
+    these scopes. `holds` has, by scope, the SHA-256 of an index and a version of `rules` that it holds for."""
+
+    table: str
+    version: int
+    scopes: list[str]
+    holds: dict[str, tuple[str, int]] = field(default_factory=dict)
+
+
+def newest_mark(lake: Lake) -> Mark | None:
+    """The mark of the newest commit; None where another than `compile` wrote it, or its entry in the log is gone."""
+    from deltalake import exceptions
+
+    try:
+        (commit,) = lake.delta("rule_rejects").history(1)
+        found = json.loads(commit[_MARK])
+        holds = {str(scope): (str(sha256), int(version)) for scope, (sha256, version) in found["holds"].items()}
+        return Mark(str(found["table"]), int(found["version"]), list(map(str, found["scopes"])), holds)
+    except (exceptions.DeltaError, OSError, TableError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
+def stored_rejects(lake: Lake) -> pl.DataFrame:
+    """All of `rule_rejects`."""
+    return as_rejects(pl.DataFrame(pl.from_arrow(lake.arrow("rule_rejects", list(REJECT_SCHEMA)))))
+
+
+def is_of_row() -> pl.Expr:
+    """True for rules that are refused for their row alone."""
+    return pl.col("error").is_in(ROW_ERRORS)
+
+
+def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
+    """Of the stored rejects those that the library gave for rules of `scopes` which are still there; a rule that goes
+    on only while its id clashes is told as that."""
+    mine, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
+    if mine.is_empty():
+        return mine
+    known = rules.sound.select("scope", pl.col("rule_id").cast(pl.String))
+    return mine.join(known, on=keys, how="semi").join(rules.kept, on=keys, how="anti")
+
+
+def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None) -> None:
+    """Make `rule_rejects` these rows, in one commit with a mark; nothing is written where nothing changes."""
+    from deltalake import CommitProperties, exceptions, write_deltalake
+
+    columns = ["scope", "rule_id", "rules_version", "error", "message", "position"]
+    rows = pl.concat(rejects).with_columns(rules_version=pl.lit(version, pl.Int64)).select(columns)
+    rows = rows.sort("scope", "rule_id", "error", nulls_last=False)
+    stored = pl.DataFrame(pl.from_arrow(lake.arrow("rule_rejects", columns))).cast(rows.schema)
+    is_same = stored.sort("scope", "rule_id", "error", nulls_last=False).equals(rows)
+    if is_same and (mark is None or mark == newest_mark(lake)):
+        return
+    table = rows.to_arrow().cast(arrow_schema(RULE_REJECTS))
+    marked = CommitProperties(custom_metadata={} if mark is None else {_MARK: json.dumps(asdict(mark))})
+    try:
+        write_deltalake(delta_rs_uri(lake.uri("rule_rejects")), table, mode="overwrite", commit_properties=marked)
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(f"The table rule_rejects cannot be written: {first_line(error)}") from error

@@ -1,0 +1,90 @@
+"""What compiling a scope comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.lake.index_store import StoredIndex
+from pipelines.rule_set import as_rejects
+from pipelines.scopes import Scope
+from rules_index.index.artifact import FORMAT_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeResult:
+    """What compiling one scope came to.
+
+    `state` is "compiled" (a new index was written), "unchanged" (the stored one still holds), "held" (some
+    rule was rejected and `on_reject` is "hold": the last good index stays) or "failed" (`error` says why).
+    `rules` counts the enabled rules of the scope, `rejects` those of them that are not in the index.
+    """
+
+    scope: str
+    state: str
+    rules_version: int
+    rules: int = 0
+    rejects: int = 0
+    fingerprint: str | None = None
+    engine: str | None = None
+    bytes: int = 0
+    seconds: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of a scope at one version of `rules`: how many rules are enabled, and how many of them are rejected."""
+
+    version: int
+    enabled: int
+    rejected: int
+
+
+def too_many(scope: Scope, counts: Counts) -> ScopeResult | None:
+    """How the compile fails where the scope's share of rejected rules is above the limit; None where it is not."""
+    name, limit = scope.name, scope.workspace.configuration.rules.max_reject_share
+    if not counts.enabled or counts.rejected / counts.enabled <= limit:
+        return None
+    see = f"deltatag sql \"SELECT * FROM rule_rejects WHERE scope = '{name}'\""
+    message = (
+        f"{counts.rejected} of the {counts.enabled} rules of {name} were rejected, more than max_reject_share = "
+        f"{limit} allows; the index stays as it was. See them with: {see}"
+    )
+    return ScopeResult(name, "failed", counts.version, counts.enabled, counts.rejected, error=message)
+
+
+def held(name: str, counts: Counts, stored: StoredIndex | None) -> ScopeResult:
+    """The result where the last good index, if there is one, stays."""
+    return _of("held", name, counts, stored)
+
+
+def indexed(state: str, stored: StoredIndex, counts: Counts) -> ScopeResult:
+    """The result where there is an index of the rules."""
+    return _of(state, stored.scope, counts, stored)
+
+
+def _of(state: str, name: str, counts: Counts, stored: StoredIndex | None) -> ScopeResult:
+    of_index = () if stored is None else (stored.fingerprint, stored.engine, stored.bytes)
+    return ScopeResult(name, state, counts.version, counts.enabled, counts.rejected, *of_index)
+
+
+def library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
+    """The rules that the library refused."""
+    found = pl.DataFrame(pl.from_arrow(compiled.rejects))
+    return as_rejects(found.with_columns(scope=pl.lit(scope)))
+
+
+def settings_of(scope: Scope, engine: str) -> list[Any]:
+    """What decides an index beside the rules and the source's columns; engine: the one that is asked for."""
+    return [FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time, engine]
+
+
+def columns_of(schema: pa.Schema) -> Mapping[str, str]:
+    """The source's columns as an index's statistics have them."""
+    return {field.name: str(field.type) for field in schema}

@@ -1,0 +1,65 @@
+"""An index that was compiled, into its file and into `rule_index`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import rules_index as ri
+from pipelines.lake.index_store import (
+    StoredIndex,
+    fetch_index,
+    file_sha256,
+    newest_index,
+    read_index,
+    store_index,
+)
+from pipelines.lake.lake import Lake
+from pipelines.scratch import indexes_folder
+
+_CHECKED_BYTES = 64 << 20
+"""Indexes up to this size are read from the table and checked whenever the scope is compiled."""
+
+
+def sound_index(lake: Lake, name: str) -> StoredIndex | None:
+    """The scope's newest index, if its bytes are whole; a damaged one must be compiled anew by force."""
+    stored = newest_index(lake, name)
+    if stored is not None:
+        fetch_index(lake, stored) if stored.bytes > _CHECKED_BYTES else read_index(lake, stored)
+    return stored
+
+
+def saved(compiled: ri.CompiledRules) -> Path:
+    """A file of the index, for `store`."""
+    handle, temporary = tempfile.mkstemp(dir=indexes_folder())
+    os.close(handle)
+    path = Path(temporary)
+    try:
+        compiled.save(path)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return path
+
+
+def store(
+    lake: Lake,
+    path: Path,
+    name: str,
+    version: int,
+    fingerprint: str,
+    engine: str,
+    statistics: Mapping[str, Any],
+    force: bool,
+) -> StoredIndex:
+    """Write the index, and keep its file under the name by which `tag` looks for it."""
+    try:
+        stored = store_index(lake, name, version, fingerprint, engine, path, statistics, force)
+        if file_sha256(path) == stored.sha256:
+            os.replace(path, path.with_name(f"{stored.sha256}.index"))
+    finally:
+        path.unlink(missing_ok=True)
+    return stored

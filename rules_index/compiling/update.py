@@ -1,0 +1,231 @@
+"""The next version of an index: rules added, changed and removed, without compiling the others again.
+
+What changed is compiled alone, and laid over the full compile that it changes (`rules_index.index.layers`). An engine's
+own `insert` and `delete` would change arrays that other threads search and that are mapped into memory, would have the
+kernel's arrays of all rules made anew, and each new constant would recode a column for all rules; an overlay costs what
+is changed. Where it grows too large, or the rules are few, all are compiled from their texts, which an index keeps.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.compiling.builder import Analyse
+from rules_index.compiling.compile import Given, Settings, compile_columns
+from rules_index.compiling.fingerprint import fingerprint, rule_digests
+from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, as_rules_table, read_ids, read_rules
+from rules_index.errors import ArtifactError, RuleError, RulesIndexError
+from rules_index.index.artifact import FORMAT_VERSION
+from rules_index.index.code_matrix import Sample
+from rules_index.index.compiled import CompiledRules, Layers
+from rules_index.index.layers import digests_of, numbers_of, overlaid, places_of
+from rules_index.index.rule_texts import RuleTexts
+from rules_index.language.typed import Leaf
+
+FOLDED_SHARE = 0.1
+"""Of the rules, how many may have changed since the last full compile before there is another."""
+FEW_RULES = 2_000
+"""So many rules are compiled as a whole whatever has changed."""
+
+
+def update(
+    compiled: CompiledRules, changes: Rules, analyse: Analyse | None = None, sample: Sample | None = None
+) -> CompiledRules:
+    """As `CompiledRules.update`."""
+    started = time.perf_counter()
+    before = compiled.definition
+    layers = before if isinstance(before, Layers) else Layers(compiled, np.empty(0, np.int64), compiled)
+    base, is_base = layers.base, layers.changed is compiled
+    named, enabled, rejects = _read(changes, compiled)
+    id_type = named.type
+    refused = compiled.rejects.filter(pc.invert(pc.is_in(compiled.rejects.column("rule_id").cast(id_type), named)))
+    standing = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
+    unchanged = _places_of_unchanged(base, enabled)
+    changed = _merged(standing, enabled.chosen(np.flatnonzero(unchanged < 0)))
+    left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
+    if not len(left_out) and not len(changed):
+        table = _joined(refused, rejects.table(id_type))
+        return replace(base, rejects=table, stats=base.stats | {"rejected": table.num_rows}, errors={})
+    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone)
+    known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
+    rules = len(base) - len(left_out) + len(changed)
+    if not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
+        whole = np.delete(np.arange(len(base)), left_out)
+        given = Given(_merged(_columns(base).chosen(whole), changed), rejects)
+        folded = compile_columns(given, settings, known, sample, started)
+        return _with_rejects(folded, refused)
+    over = compile_columns(Given(changed, rejects), settings, known, sample, started)
+    return _overlaid(Layers(base, left_out, over), _joined(refused, over.rejects), started)
+
+
+def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRules:
+    """The layers as one index, its fingerprint that of a full compile."""
+    numbers = numbers_of(layers)
+    found = overlaid(layers, numbers, rejects, "")
+    settings = [FORMAT_VERSION, found.time_zone, found.event_time]
+    found.fingerprint = fingerprint(digests_of(layers, numbers), settings, found.inputs)
+    found.stats["build_seconds"] = round(time.perf_counter() - started, 6)
+    return found
+
+
+def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:
+    """The ids that changes name, the rules among them that are not removed, and those refused for their form."""
+    table = as_rules_table(changes)
+    named: pa.Array
+    if table is None:
+        pairs: list[Any] = list(changes)
+        named = read_ids([rule_id for rule_id, _ in pairs])
+        enabled, rejects = read_rules([pair for pair in pairs if pair[1] is not None], compiled.time_zone)
+    else:
+        enabled, rejects = read_rules(_with_expression(table), compiled.time_zone)
+        named = read_ids(table.column("rule_id"))
+    known = compiled.ids.type
+    base = compiled.definition.base if isinstance(compiled.definition, Layers) else compiled
+    has_ids = bool(len(base.ids)) or compiled.rejects.column("rule_id").null_count < compiled.rejects.num_rows
+    if named.null_count == len(named):
+        named = pa.nulls(len(named), known)
+    elif has_ids and named.type != known:
+        kinds = ["integers" if pa.types.is_integer(each) else "strings" for each in (known, named.type)]
+        raise RulesIndexError(
+            f"Rule ids must be all strings or all integers; the index has {kinds[0]}, {kinds[1]} came."
+        )
+    if enabled.ids.type != named.type:
+        enabled = replace(enabled, ids=enabled.ids.cast(named.type))
+    return named.unique(), enabled, rejects
+
+
+def _with_expression(table: pa.Table) -> pa.Table:
+    if "expression" not in table.column_names:
+        return table
+    return table.filter(pc.is_valid(table.column("expression")))
+
+
+def _no_rules(id_type: pa.DataType) -> RuleColumns:
+    return RuleColumns(pa.array([], id_type), pa.array([], pa.large_string()))
+
+
+def _columns(compiled: CompiledRules) -> RuleColumns:
+    """The rules of a full compile."""
+    try:
+        if not isinstance(compiled.texts, RuleTexts):
+            raise ValueError("it keeps none")
+        texts = compiled.texts.table(len(compiled)).combine_chunks()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ArtifactError(f"The index's rules cannot be read ({error}); compile the rules again.") from error
+    columns = [_one(texts.column(name)) for name in texts.column_names]
+    bounds = [None if each.null_count == len(each) else each for each in columns[1:]]
+    return RuleColumns(compiled.ids, columns[0], *bounds)
+
+
+def _schema(compiled: CompiledRules) -> pa.Schema:
+    """The schema that a full compile's rules were written over."""
+    try:
+        if compiled.texts is None:
+            raise ValueError("it keeps none")
+        return compiled.texts.columns()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise ArtifactError(f"The index's columns cannot be read ({error}); compile the rules again.") from error
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _without(rules: RuleColumns, named: pa.Array) -> RuleColumns:
+    others = pc.invert(pc.is_in(rules.ids, named)).to_numpy(zero_copy_only=False)
+    return rules.chosen(np.flatnonzero(others))
+
+
+def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
+    """The rules of both, which have no id in common, by ascending id."""
+    if not len(one) or not len(other):
+        return one if len(one) else other
+    place = places_of(one.ids, other.ids) + np.arange(len(other))
+    order = np.empty(len(one) + len(other), np.int64)
+    is_other = np.zeros(len(order), bool)
+    is_other[place] = True
+    order[place] = len(one) + np.arange(len(other))
+    order[~is_other] = np.arange(len(one))
+    taken = pa.array(order)
+
+    def joined(mine: pa.Array | None, its: pa.Array | None) -> Any:
+        if mine is None and its is None:
+            return None
+        mine, its = (
+            pa.nulls(len(rules), pa.int64()) if each is None else each for rules, each in ((one, mine), (other, its))
+        )
+        return pa.concat_arrays([mine, its]).take(taken)
+
+    return RuleColumns(
+        joined(one.ids, other.ids),
+        joined(one.expressions, other.expressions),
+        joined(one.valid_from, other.valid_from),
+        joined(one.valid_to, other.valid_to),
+    )
+
+
+def _ordinals(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
+    """The places [.] int64, ascending, of those of `wanted` that are among the ascending `ids`."""
+    found = _found(ids, wanted.drop_null())
+    return np.sort(found[found >= 0])
+
+
+def _found(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
+    """The place [wanted] int64 of each among the ascending `ids`, -1 for one that is not there."""
+    if not len(ids):
+        return np.full(len(wanted), -1)
+    places = places_of(ids, wanted)
+    inside = places < len(ids)
+    same = pc.equal(ids.take(pa.array(places[inside])), wanted.filter(pa.array(inside)))
+    places[~inside] = -1
+    places[np.flatnonzero(inside)[~same.to_numpy(zero_copy_only=False)]] = -1
+    return places
+
+
+def _places_of_unchanged(base: CompiledRules, rules: RuleColumns) -> np.ndarray:
+    """The ordinals [rules] int64 that rules have in the base if it has them as they are, else -1."""
+    places = _found(base.ids, rules.ids)
+    there = np.flatnonzero(places >= 0)
+    digests = rule_digests(rules.chosen(there))
+    other = (digests != base.source.digests[places[there]]).any(axis=1)
+    places[there[other]] = -1
+    return places
+
+
+def _only_unknown(analyse: Analyse, known: Sequence[Leaf]) -> Analyse:
+    """Asks about leaves that are not known to be sound."""
+    sound = set(known)
+
+    def asked(leaves: Sequence[Leaf]) -> Sequence[RuleError | str | None]:
+        unknown = [leaf for leaf in leaves if leaf not in sound]
+        answers = dict(zip(unknown, analyse(unknown) if unknown else (), strict=True))
+        return [answers.get(leaf) for leaf in leaves]
+
+    return asked
+
+
+def _with_rejects(compiled: CompiledRules, refused: pa.Table) -> CompiledRules:
+    table = _joined(refused, compiled.rejects)
+    return replace(compiled, rejects=table, stats=compiled.stats | {"rejected": table.num_rows})
+
+
+def _joined(one: pa.Table, other: pa.Table) -> pa.Table:
+    """Rejects of both, in the order of `Rejects.table`."""
+    if not one.num_rows:
+        return other
+    if not other.num_rows:
+        return one.cast(other.schema)
+    rejects = Rejects()
+    for table in (one, other):
+        rejects.rows += [tuple(row.values()) for row in table.to_pylist()]
+    return rejects.table(other.schema.field(0).type)
+
+
+__all__ = ["FEW_RULES", "FOLDED_SHARE", "update"]

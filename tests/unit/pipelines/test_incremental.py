@@ -1,0 +1,344 @@
+"""Compiling what has changed comes to what compiling all rules comes to, whatever was done to `rules`."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+import rules_index as ri
+from pipelines import compile as compile_module
+from pipelines.compile import compile_is_due, compile_scopes, refusals_are_due, refusals_notice
+from pipelines.compiling import changes as changes_module
+from pipelines.lake.index_store import newest_index, read_index
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import RULES
+from pipelines.settings.configuration import parse_configuration
+from pipelines.workspace import Workspace
+from rules_index.compiling import update as update_module
+from rules_index.index.compiled import Layers
+from tests.cases import cases
+
+HISTORIES = cases(8, "DELTATAG_INCREMENTAL_CASES")
+STREAMS = {"s": {"source": "lake/source", "event_time": "t"}, "t": {"source": "lake/source"}}
+TEXTS = ("x > {}", "x = {} AND s = 'a'", "s IN ('a', 'b') OR x < {}", "x IS NULL", "y = {}", "x >", "x + 1 > {}")
+
+
+class Watched:
+    """How many compiles took changes alone."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        found = compile_module.compile_changes
+
+        def counted(*arguments: Any) -> Any:
+            self.count += 1
+            return found(*arguments)
+
+        monkeypatch.setattr(compile_module, "compile_changes", counted)
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    """A few rules are updated as many are."""
+    monkeypatch.setattr(update_module, "FEW_RULES", 0)
+    monkeypatch.setattr(update_module, "FOLDED_SHARE", 1.0)
+    monkeypatch.setattr(changes_module, "LEAST_RULES", 1)
+    monkeypatch.setattr(changes_module, "MOST_CHANGED", 1.0)
+    return Watched(monkeypatch)
+
+
+def rows() -> pl.DataFrame:
+    draw = np.random.default_rng(1)
+    texts = [(None, "a", "b")[i] for i in draw.integers(0, 3, 60)]
+    frame = pl.DataFrame({"x": [None, *draw.integers(0, 12, 59).tolist()], "s": texts})
+    return frame.with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+
+
+@pytest.fixture
+def workspace(new_workspace: Callable[..., Workspace], watched: Watched) -> Workspace:
+    found = new_workspace(STREAMS, spark=False)
+    rows().write_delta(found.configuration.streams["s"].source)
+    return found
+
+
+def copied(workspace: Workspace, folder: Path, settings: dict[str, Any] | None = None) -> Workspace:
+    """Another lake that is as this one is now."""
+    root = Path(str(workspace.configuration.lake.root))
+    shutil.copytree(root, folder / "lake")
+    document = {"lake": {"root": "lake"}, "streams": STREAMS, "rules": settings or {}}
+    return Workspace(parse_configuration(document, folder / "deltatag.toml"), None)
+
+
+def rejects(workspace: Workspace) -> list[tuple[Any, ...]]:
+    columns = ["scope", "rule_id", "rules_version", "error", "message", "position"]
+    frame = pl.DataFrame(pl.from_arrow(workspace.lake.arrow("rule_rejects", columns)))
+    return frame.sort(columns, nulls_last=True).rows()
+
+
+def require_same(workspace: Workspace, results: list[Any], other: Workspace, full: list[Any]) -> None:
+    """Both lakes have the same indexes and rejects."""
+    assert rejects(workspace) == rejects(other)
+    for mine, its in zip(results, full, strict=True):
+        assert (mine.scope, mine.rules, mine.rejects, mine.fingerprint, mine.engine, mine.rules_version) == (
+            its.scope, its.rules, its.rejects, its.fingerprint, its.engine, its.rules_version
+        ), (mine, its)  # fmt: skip
+        indexes = [newest_index(each.lake, mine.scope) for each in (workspace, other)]
+        compiled = [
+            ri.loads(read_index(each.lake, stored)) for each, stored in zip((workspace, other), indexes, strict=True)
+        ]
+        assert compiled[0].fingerprint == compiled[1].fingerprint == mine.fingerprint
+        assert compiled[0].match(rows()).equals(compiled[1].match(rows()))
+
+
+class Author:
+    """Edits the table `rules` by delta-rs, as people and programs do."""
+
+    def __init__(self, workspace: Workspace, seed: int) -> None:
+        self.lake, self.choice = workspace.lake, random.Random(seed)
+        self.schema = arrow_schema(RULES, workspace.lake.rule_id_type())
+        self.number = pa.types.is_integer(self.schema.field("rule_id").type)
+
+    def id(self) -> Any:
+        number = self.choice.randrange(40)
+        return number if self.number else f"r{number}'"
+
+    def rule(self, rule_id: Any) -> dict[str, Any]:
+        choice = self.choice
+        return {
+            "rule_id": None if choice.random() < 0.03 else rule_id,
+            "scope": choice.choice(("s", "s", "s", "t", "t", "u", None) if choice.random() < 0.5 else ("s", "t")),
+            "expression": None if choice.random() < 0.05 else choice.choice(TEXTS).format(choice.randrange(12)),
+            "enabled": choice.choice((True, None, None, False)),
+            "valid_from": datetime(2024, 1, 1, choice.randrange(3), tzinfo=UTC) if choice.random() < 0.1 else None,
+        }
+
+    def table(self, rules: list[dict[str, Any]]) -> pa.Table:
+        return pa.Table.from_pylist(rules, schema=self.schema)
+
+    def append(self) -> None:
+        known = set(self.lake.arrow("rules", ["rule_id"]).column(0).to_pylist())
+        ids = {self.id() for _ in range(self.choice.choice((1, 2, 5)))}
+        given = self.table([self.rule(each) for each in ids if each not in known or self.choice.random() < 0.1])
+        write_deltalake(self.lake.uri("rules"), given, mode="append")
+
+    def resolve(self) -> None:
+        """Takes back what has the id of another."""
+        ids = self.lake.arrow("rules", ["rule_id"]).column(0).drop_null().to_pylist()
+        for each in sorted({each for each in ids if ids.count(each) > 1}):
+            self.lake.delta("rules").delete(f"rule_id = {self.literal(each)}")
+
+    def literal(self, rule_id: Any) -> str:
+        return str(rule_id) if self.number else "'" + rule_id.replace("'", "''") + "'"
+
+    def change(self) -> None:
+        text = self.choice.choice(TEXTS).format(self.choice.randrange(12)).replace("'", "''")
+        updates = self.choice.choice(
+            (
+                {"expression": f"'{text}'"},
+                {"enabled": "false"},
+                {"enabled": "true"},
+                {"scope": "'t'"},
+                {"owner": "'me'"},
+            )
+        )
+        self.lake.delta("rules").update(updates=updates, predicate=f"rule_id = {self.literal(self.id())}")
+
+    def delete(self) -> None:
+        self.lake.delta("rules").delete(f"rule_id = {self.literal(self.id())}")
+
+    def merge(self) -> None:
+        ids = {self.id() for _ in range(4)}
+        given = self.table([{**self.rule(each), "rule_id": each} for each in ids])
+        merged = self.lake.delta("rules").merge(given, "t.rule_id = g.rule_id", "g", "t")
+        merged.when_matched_update_all().when_not_matched_insert_all().execute()
+
+    def compact(self) -> None:
+        self.lake.delta("rules").optimize.compact()
+
+    def overwrite(self) -> None:
+        rules = self.lake.arrow("rules").cast(self.schema)
+        write_deltalake(self.lake.uri("rules"), rules, mode="overwrite")
+
+    def make_anew(self) -> None:
+        rules = self.lake.arrow("rules").cast(self.schema)
+        shutil.rmtree(self.lake.uri("rules"))
+        self.lake.create("rules", "bigint" if self.number else "string")
+        write_deltalake(self.lake.uri("rules"), rules, mode="append")
+        self.append()
+
+    def lose_history(self) -> None:
+        shutil.rmtree(Path(self.lake.uri("rules")) / "_change_data", ignore_errors=True)
+
+    def edit(self) -> None:
+        steps = (
+            [self.append] * 4
+            + [self.resolve] * 4
+            + [self.change] * 5
+            + [self.delete] * 3
+            + [self.merge] * 3
+            + [self.compact]
+        )
+        steps += [self.overwrite] + ([self.make_anew, self.lose_history] if self.choice.random() < 0.3 else [])
+        self.choice.choice(steps)()
+
+
+@pytest.mark.parametrize("id_type", ["string", "bigint"])
+def test_random_edits_come_to_a_full_compile(
+    new_workspace: Callable[..., Workspace], watched: Watched, tmp_path: Path, id_type: str
+) -> None:
+    workspace = new_workspace(STREAMS, id_type=id_type, spark=False)
+    rows().write_delta(workspace.configuration.streams["s"].source)
+    overlays = 0
+    author = Author(workspace, 0)
+    ids = range(30) if id_type == "bigint" else [f"r{number}'" for number in range(30)]
+    begin = [{"rule_id": each, "scope": "st"[n % 2], "expression": f"x > {n}"} for n, each in enumerate(ids)]
+    write_deltalake(workspace.lake.uri("rules"), author.table(begin), mode="append")
+    for seed in range(HISTORIES):
+        author = Author(workspace, seed)
+        for step in range(5):
+            for _ in range(author.choice.choice((0, 1, 1, 2, 4))):
+                author.edit()
+            folder = tmp_path / f"{id_type}-{seed}-{step}"
+            other = copied(workspace, folder)
+            due = [name for name in STREAMS if compile_is_due(workspace, name)]
+            scopes = None if author.choice.random() < 0.7 else due
+            results = compile_scopes(workspace, scopes)
+            assert {each.scope for each in results if each.state == "compiled"} <= set(due)
+            before = watched.count
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(changes_module, "LEAST_RULES", 1 << 40)
+                full = compile_scopes(other, scopes, force=True)
+            assert watched.count == before
+            require_same(workspace, results, other, full)
+            assert refusals_notice(workspace) == refusals_notice(other)
+            assert not refusals_are_due(workspace)
+            for name in STREAMS if scopes is None else ():
+                assert not compile_is_due(workspace, name)
+                stored = newest_index(workspace.lake, name)
+                assert stored is not None
+                overlays += isinstance(ri.loads(read_index(workspace.lake, stored)).definition, Layers)
+            shutil.rmtree(folder)
+    assert watched.count > HISTORIES
+    assert overlays > HISTORIES
+
+
+def many(count: int = 60) -> list[tuple[str, str, str]]:
+    return [(f"r{i:03}", "s" if i % 2 else "t", f"x = {i % 12} AND s = '{'abc'[i % 3]}'") for i in range(count)]
+
+
+def test_an_edit_is_compiled_alone(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    assert watched.count == 0
+    add_rules(workspace, ("new", "s", "x > 3"), ("bad", "s", "x >"))
+    workspace.lake.delta("rules").delete("rule_id = 'r003'")
+    assert compile_is_due(workspace, "s") and not compile_is_due(workspace, "t")
+    one, other = compile_scopes(workspace)
+    assert watched.count == 1
+    assert (one.state, one.rules, one.rejects) == ("compiled", 31, 1)
+    assert (other.state, other.rules, other.rejects) == ("unchanged", 30, 0)
+    stored = newest_index(workspace.lake, "s")
+    assert stored is not None and stored.rules_version == 3
+    assert (stored.statistics["changed"], stored.statistics["left_out"]) == (1, 1)
+    assert [reject[1:4] for reject in rejects(workspace)] == [("bad", 3, "SYNTAX")]
+    versions = [workspace.lake.version(name) for name in ("rule_index", "rule_rejects")]
+    assert [each.state for each in compile_scopes(workspace)] == ["unchanged"] * 2
+    assert [workspace.lake.version(name) for name in ("rule_index", "rule_rejects")] == versions
+
+
+def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    version = workspace.lake.version("rule_index")
+    workspace.lake.delta("rules").update(updates={"owner": "'me'"}, predicate="rule_id = 'r003'")
+    assert [each.state for each in compile_scopes(workspace)] == ["unchanged"] * 2
+    assert watched.count == 1
+    assert workspace.lake.version("rule_index") == version
+    assert not compile_is_due(workspace, "s")
+
+
+def test_all_rules_are_compiled_where_more_than_rules_has_changed(
+    workspace: Workspace, watched: Watched, add_rules: Any, tmp_path: Path
+) -> None:
+    add_rules(workspace, *many(), ("unknown", "s", "z = 1"))
+    compile_scopes(workspace)
+    source = workspace.configuration.streams["s"].source
+    write_deltalake(source, rows().with_columns(z=pl.lit(1)).to_arrow(), mode="append", schema_mode="merge")
+    add_rules(workspace, ("new", "s", "x > 3"))
+    assert compile_is_due(workspace, "s")
+    result = compile_scopes(workspace)[0]
+    assert (watched.count, result.rules, result.rejects) == (0, 32, 0)
+    add_rules(workspace, ("newer", "s", "x > 3"))
+    assert compile_scopes(workspace)[0].rules == 33
+    assert watched.count == 1
+    other = copied(workspace, tmp_path / "zone", {"time_zone": "Asia/Tokyo"})
+    add_rules(other, ("newest", "s", "x > 3"))
+    assert compile_scopes(other)[0].state == "compiled"
+    assert watched.count == 1
+    assert compile_scopes(workspace, engine="be_tree")[0].engine == "be_tree"
+    assert watched.count == 1
+
+
+def test_many_changes_and_lost_feeds_are_compiled_with_all_rules(
+    workspace: Workspace, watched: Watched, add_rules: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_rules(workspace, *many())
+    compile_scopes(workspace)
+    workspace.lake.delta("rules").update(updates={"expression": "'x = 99'"}, predicate="rule_id = 'r003'")
+    shutil.rmtree(Path(workspace.lake.uri("rules")) / "_change_data")
+    assert compile_scopes(workspace)[0].state == "compiled"
+    assert watched.count == 0
+    monkeypatch.setattr(changes_module, "MOST_CHANGED", 0.1)
+    add_rules(workspace, *((f"more {i}", "s", "x > 3") for i in range(9)))
+    assert compile_scopes(workspace)[0].rules == 39
+    assert watched.count == 0
+    monkeypatch.setattr(changes_module, "MOST_VERSIONS", 1)
+    add_rules(workspace, ("one", "s", "x > 3"))
+    add_rules(workspace, ("two", "s", "x > 3"))
+    assert compile_scopes(workspace)[0].rules == 41
+    assert watched.count == 0
+    add_rules(workspace, ("three", "s", "x > 3"))
+    assert compile_scopes(workspace)[0].rules == 42
+    assert watched.count == 1
+
+
+def test_rejects_that_another_wrote_are_not_relied_on(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
+    add_rules(workspace, *many(), ("lost", "nowhere", "x = 1"))
+    compile_scopes(workspace)
+    workspace.lake.delta("rule_rejects").delete()
+    add_rules(workspace, ("new", "s", "x > 3"))
+    compile_scopes(workspace)
+    assert watched.count == 0
+    assert [reject[1] for reject in rejects(workspace)] == ["lost"]
+
+
+def test_too_many_rejects_and_held_indexes(
+    new_workspace: Callable[..., Workspace], watched: Watched, add_rules: Any
+) -> None:
+    for settings, state in (({"on_reject": "hold"}, "held"), ({"max_reject_share": 0.02}, "failed")):
+        workspace = new_workspace(STREAMS, settings, spark=False)
+        shutil.rmtree(str(workspace.configuration.lake.root))
+        workspace = new_workspace(STREAMS, settings, spark=False)
+        rows().write_delta(workspace.configuration.streams["s"].source)
+        add_rules(workspace, *many())
+        before = compile_scopes(workspace)[0]
+        count = watched.count
+        add_rules(workspace, ("bad", "s", "x >"), ("good", "s", "x > 1"))
+        found = compile_scopes(workspace)[0]
+        assert (found.state, found.rules, found.rejects, watched.count) == (state, 32, 1, count + 1)
+        assert compile_is_due(workspace, "s")
+        stored = newest_index(workspace.lake, "s")
+        assert stored is not None and stored.fingerprint == before.fingerprint
+        workspace.lake.delta("rules").delete("rule_id = 'bad'")
+        after = compile_scopes(workspace)[0]
+        assert (after.state, after.rules, after.rejects, watched.count) == ("compiled", 31, 0, count + 2)
