@@ -20,6 +20,7 @@ from deltatag.lines import (
     lag_text,
     lint_lines,
     report_line,
+    retag_line,
     tag_line,
     version_text,
 )
@@ -185,8 +186,41 @@ def join_verb(args: Namespace) -> int:
     return FAILED if failures else DONE
 
 
+def retag_verb(args: Namespace) -> int:
+    """Bring rows that are tagged up to date with the newest indexes, or write them as an older version tags them."""
+    from pipelines.errors import ConfigurationError
+    from pipelines.retag import reproduce_tags, retag
+    from pipelines.scopes import scope_of, scopes_of
+
+    if (args.rules_version is None) != (args.into is None):
+        raise ConfigurationError("Give --rules-version and --into together: the tags of an older version go there.")
+    if args.into is not None and len(args.scopes) != 1:
+        raise ConfigurationError("Give one stream, whose tags of an older version go into the table.")
+    results: list[Any] = []
+    failures: dict[str, str] = {}
+    with _workspace(args) as workspace:
+        names = args.scopes or scopes_of(workspace)
+        for name in names:
+            scope_of(workspace, name)
+        for name in names:
+            with _failure_of(name, failures, args):
+                if args.into is not None:
+                    result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
+                else:
+                    result = retag(workspace, name, args.since, args.until)
+                results.append(result)
+    if args.json:
+        failed = [{"scope": name, "error": text} for name, text in failures.items()]
+        print_json({"retagged": [*(asdict(result) for result in results), *failed]})
+    else:
+        for result in results:
+            print(retag_line(result))
+    _print_failures(failures)
+    return FAILED if failures else DONE
+
+
 def run_verb(args: Namespace) -> int:
-    """Gates, compile, tag and join of whatever is due."""
+    """Gates, compile, tag, re-tag and join of whatever is due."""
     from pipelines.compile import refusals_notice
     from pipelines.run import run_due
     from quality.gates import QualityGates
@@ -202,6 +236,7 @@ def run_verb(args: Namespace) -> int:
             {
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
+                "retagged": [asdict(result) for result in report.retagged],
                 "joined": [asdict(result) for result in report.joined],
                 "quality": [gate_summary(result) for result in gates.results],
                 "failures": report.failures,
@@ -212,11 +247,13 @@ def run_verb(args: Namespace) -> int:
             print(compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
             print(tag_line(tagged))
+        for retagged in report.retagged:
+            print(retag_line(retagged))
         for joined in report.joined:
             print(join_line(joined))
         for judged in gates.results:
             print(gate_lines(judged))
-        if not (report.compiled or report.tagged or report.joined or report.failures):
+        if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
             print("Nothing was due.")
         if lost:
             print(paragraph(lost))

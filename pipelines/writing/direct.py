@@ -114,7 +114,12 @@ def _is_opaque(kind: pa.DataType) -> bool:
 
 def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> FilesWritten:
     """Match the rows of `frame` and write them as files that no log knows yet."""
-    result = map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT).collect()
+    return run_task(map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT), task)
+
+
+def run_task(made: DataFrame, task: Task) -> FilesWritten:
+    """Have the workers do a task: `made` has the columns `RESULT`."""
+    result = made.collect()
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
     figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
     for row in result:

@@ -50,7 +50,7 @@ class Task:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
-class _Files:
+class Files:
     """The files of one table that one partition of rows becomes: one for each of the table's partitions."""
 
     def __init__(self, folder: str, task: Task, layout: Layout) -> None:
@@ -117,7 +117,7 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     figures (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the
     table's name and the `add` entry for its log (JSON). OSError leaves no file behind.
     """
-    files = {name: _Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
+    files = {name: Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
     rows = matches = 0
     errors: Counter[Any] = Counter()
     known = compiled.ids.cast(task.id_type)
