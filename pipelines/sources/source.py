@@ -293,7 +293,10 @@ class Source:
         """Who may have changed the rows, where another stream has tagged them."""
         if self.origin is None:
             return ""
-        return f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. "
+        return (
+            f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. Where it has "
+            f"matched rows alone, deltatag retag {self.origin} has rows come and go. "
+        )
 
     def _way_out(self, skip: bool = True) -> str:
         go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""
