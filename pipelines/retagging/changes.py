@@ -101,9 +101,10 @@ class RuleSets:
         """What differs for rows that stand in these ways from a stored index; SourceError if its own rules are gone."""
         now = IndexedRules.of(self._workspace, stored)
         meaning = _meaning(now, stored)
-        self._found[stored.fingerprint] = (now.rules, meaning)
+        rules = _with_times(now.rules)
+        self._found[stored.fingerprint] = (rules, meaning)
         bases = [self.of_chain(chain, meaning) for chain in sorted(chains)]
-        return changes_of(bases, now.rules, mode == NEW_RULES)
+        return changes_of(bases, rules, mode == NEW_RULES)
 
     def of_chain(self, chain: Chain, meaning: _Meaning | None = None) -> pl.DataFrame | None:
         """The rules by which rows stand; None where they are not known, or mean something else now."""
@@ -123,11 +124,17 @@ class RuleSets:
                 stored = newest_index(self._workspace.lake, self._scope, fingerprint)
                 if stored is not None:
                     indexed = IndexedRules.of(self._workspace, stored)
-                    found = (indexed.rules, _meaning(indexed, stored))
+                    found = (_with_times(indexed.rules), _meaning(indexed, stored))
             except PipelineError:
                 found = None
             self._found[fingerprint] = found
         return self._found[fingerprint]
+
+
+def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
+    """The rules with bounds of one type, also those of a version of `rules` that had no such columns."""
+    missing = [name for name in ("valid_from", "valid_to") if rules.schema[name] == pl.Null]
+    return rules.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in missing)
 
 
 def _meaning(indexed: IndexedRules, stored: StoredIndex) -> _Meaning:

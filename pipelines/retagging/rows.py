@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -13,10 +14,10 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
-from pipelines.errors import TableError
 from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import batch_time_limit
+from pipelines.retagging import direct
 from pipelines.sources.pushdown import CONJUNCTIONS
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
@@ -26,6 +27,7 @@ from pipelines.writing.matching import Matcher, bound_batches
 from pipelines.writing.tables import run
 from rules_index.implication.widening import widen_compiled
 from rules_index.index.inputs import path_parts
+from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, Retry
 from rules_index.workers.tagged_files import RESULT, Task
 
@@ -101,18 +103,32 @@ class TaggedRows:
         if not files:
             return Found(version, (), read=0)
         self.workspace.progress(f"{self.name}: trying the rows of {len(files)} files again")
-        rows = self._rows(version, files, trial, trial.condition)
-        names = self._read_columns(trial)
-        rows = rows.select(*(functions.col(quoted(name)) for name in names))
-        function = _counter(trial.matcher.file if trial.matcher else None, trial.retry)
-        bound_batches(self.workspace, tuple(files))
         with self.limit(files, trial):
-            counted = run(map_batches(rows, function, COUNTS).collect, f"try the rows of {self.name} again")
+            counted = run(lambda: self._counted(version, files, trial), f"try the rows of {self.name} again")
         changed: dict[int, int] = {}
-        for row in counted:
-            changed[row["file"]] = changed.get(row["file"], 0) + row["changed"]
+        for number, rows, _ in counted:
+            changed[number] = changed.get(number, 0) + rows
         kept = tuple(files[number] for number in sorted(changed))
-        return Found(version, kept, sum(changed.values()), sum(row["emptied"] for row in counted), len(files))
+        return Found(version, kept, sum(changed.values()), sum(emptied for _, _, emptied in counted), len(files))
+
+    def _counted(self, version: int, files: Sequence[Add], trial: Trial) -> list[tuple[int, int, int]]:
+        """For files by their numbers, several times each: rows that change, and those of them left without a rule."""
+        index = trial.matcher.file if trial.matcher is not None else None
+        task = self._file_task(version, files, trial, {})
+        if task is not None:
+            return direct.count_changes(self.spark, index, task, files)
+        rows = self._rows(version, files, trial, trial.condition)
+        rows = rows.select(*(functions.col(quoted(name)) for name in self._read_columns(trial)))
+        bound_batches(self.workspace, tuple(files))
+        found = map_batches(rows, _counter(index, trial.retry), COUNTS).collect()
+        return [(row["file"], row["changed"], row["emptied"]) for row in found]
+
+    def _file_task(
+        self, version: int, files: Sequence[Add], trial: Trial, stamps: Mapping[str, Any]
+    ) -> FileTask | None:
+        snapshot = self.log.snapshot(version)
+        columns = self.log_schema(version)
+        return direct.file_task(self.spark, self.lake, self.name, snapshot, columns, trial, files, stamps)
 
     def candidates(self, version: int, condition: str | None) -> tuple[Add, ...]:
         """The files of a version that can have rows on which a condition is TRUE, as far as their statistics tell."""
@@ -146,9 +162,16 @@ class TaggedRows:
         entries: list[str] = []
         frames = [further.select(*(functions.col(quoted(name)) for name in names))] if further is not None else []
         task = self._task(found.version, names, trial, stamps, only_matched)
+        copied = None
+        if found.files and not (only_matched and found.emptied):
+            copied = self._file_task(found.version, found.files, trial, stamps)
         bound_batches(self.workspace, tuple(found.files))
         with self.limit(found.files, trial):
-            if found.files and task is not None:
+            if copied is not None and task is not None:
+                index = trial.matcher.file if trial.matcher is not None else None
+                copy = partial(direct.write_files, self.spark, index, copied, found.files)
+                entries = run(copy, f"write files of {self.name}")
+            elif found.files and task is not None:
                 rows = self._rows(found.version, found.files, trial, None)
                 function = _writer(trial.matcher.file if trial.matcher else None, trial.retry, task)
                 made = map_batches(rows.drop(FILE), function, RESULT)
@@ -157,12 +180,8 @@ class TaggedRows:
                 frames.append(self._rewritten(found, names, trial, stamps, only_matched))
             removed = [add for _, add in found.files]
             rewrite = _committer(self.log, found.version, removed, entries, frames, app, number, marks)
-            try:
-                written: int | None = run(rewrite, f"write the re-tagged rows to {self.name}")
-            except TableError:
-                if task is not None:
-                    discard(task, {"tagged": entries})
-                raise
+            # where the commit fails the files stay, for it may have failed in its last moment
+            written: int | None = run(rewrite, f"write the re-tagged rows to {self.name}")
             if written is None and task is not None:
                 discard(task, {"tagged": entries})
         return written
