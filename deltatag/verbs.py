@@ -188,33 +188,12 @@ def join_verb(args: Namespace) -> int:
 
 def retag_verb(args: Namespace) -> int:
     """Bring rows that are tagged up to date with the newest indexes, or write them as an older version tags them."""
-    from pipelines.errors import ConfigurationError
-    from pipelines.retag import reproduce_tags, retag
-    from pipelines.scopes import scope_of, scopes_of
+    from deltatag.retag import check_arguments, retag_action
 
-    if (args.rules_version is None) != (args.into is None):
-        raise ConfigurationError("Give --rules-version and --into together: the tags of an older version go there.")
-    if args.into is not None and len(args.scopes) != 1:
-        raise ConfigurationError("Give one stream, whose tags of an older version go into the table.")
-    results: list[Any] = []
+    check_arguments(args)
     failures: dict[str, str] = {}
     with _workspace(args) as workspace:
-        names = args.scopes or scopes_of(workspace)
-        for name in names:
-            scope_of(workspace, name)
-        for name in names:
-            with _failure_of(name, failures, args):
-                if args.into is not None:
-                    result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
-                else:
-                    result = retag(workspace, name, args.since, args.until)
-                results.append(result)
-    if args.json:
-        failed = [{"scope": name, "error": text} for name, text in failures.items()]
-        print_json({"retagged": [*(asdict(result) for result in results), *failed]})
-    else:
-        for result in results:
-            print(retag_line(result))
+        retag_action(workspace, args, lambda name: _failure_of(name, failures, args), failures)
     _print_failures(failures)
     return FAILED if failures else DONE
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pipelines.lake.lake import Lake
-    from pipelines.retagging.rows import Trial
+    from pipelines.retagging.trial import Trial
     from pipelines.sources.source import Add
 
 

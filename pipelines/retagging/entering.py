@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     import rules_index as ri
-    from pipelines.retagging.rows import Trial
+    from pipelines.retagging.trial import Trial
     from pipelines.scopes import StreamScope
 
 _IDS = "deltatag:new"

@@ -12,8 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 from pipelines.lake.tables import matches_table
-from pipelines.retagging.rows import TaggedRows, Trial, matchable
+from pipelines.retagging.rows import TaggedRows
 from pipelines.retagging.standing import Snapshots
+from pipelines.retagging.trial import Trial, matchable
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.tables import run
@@ -100,7 +101,7 @@ class Matches:
         ids: pl.Series = trial.changes.rules["rule_id"]
         condition = matchable(trial.compiled)
         rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, None))
-        if ids.is_empty():
+        if ids.is_empty() and not trial.changes.everything:
             rows = rows.limit(0)
         elif not trial.changes.everything and condition is not None and not self.tagged.missing:
             rows = self.tagged.frame(at.tagged, self.tagged.candidates(at.tagged, condition)).filter(condition)

@@ -6,7 +6,7 @@ import time
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -21,11 +21,12 @@ from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_wi
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
+from pipelines.recovery.attempts import later
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.entering import Entering, Entrance
 from pipelines.retagging.indexes import former_index, index_of, matcher_of
 from pipelines.retagging.matches import Matches
-from pipelines.retagging.rows import Found, TaggedRows, Trial
+from pipelines.retagging.rows import Found, TaggedRows
 from pipelines.retagging.standing import (
     ALL,
     Snapshots,
@@ -37,6 +38,7 @@ from pipelines.retagging.standing import (
     standing_now,
     taken_batches,
 )
+from pipelines.retagging.trial import Trial
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
@@ -302,7 +304,7 @@ class Retagger:
                 raise RestartedError(f"Another run re-tags {self.name} at the same time; this one ends here.")
             return recorded
         index = {"rules_version": wanted.rules_version, "fingerprint": wanted.fingerprint}
-        return revise(self.lake, planned, wanted.plan, started_at=_later(planned.started_at), **index)
+        return revise(self.lake, planned, wanted.plan, started_at=later(planned.started_at), **index)
 
     def _taken_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
         """A re-tag that an earlier run has planned, and whether its rows are in the tagged table; if they are not, that
@@ -312,7 +314,7 @@ class Retagger:
             return last, True
         former = [plan["series"], *plan.get("given_up", [])]
         anew = {**plan, "series": uuid.uuid4().hex, "given_up": former}
-        batch = revise(self.lake, last, anew, started_at=_later(last.started_at))
+        batch = revise(self.lake, last, anew, started_at=later(last.started_at))
         log = TableLog(self.workspace.spark, self.lake.uri(name))
         held = [
             series
@@ -320,7 +322,7 @@ class Retagger:
             if run(partial(log.fence, retag_application(series, name), last.batch), f"take over a re-tag of {name}")
         ]
         if held:
-            batch = revise(self.lake, batch, {**anew, "series": held[0]}, started_at=_later(batch.started_at))
+            batch = revise(self.lake, batch, {**anew, "series": held[0]}, started_at=later(batch.started_at))
         return batch, bool(held)
 
     def _done(self, batch: MicroBatch, outcome: Outcome, seconds: float) -> Outcome:
@@ -361,11 +363,6 @@ class Retagger:
             bound = functions.lit(value.isoformat()).cast(name)
             found = found & (column >= bound if sign == ">=" else column < bound)
         return found
-
-
-def _later(before: datetime) -> datetime:
-    """Now, and after a moment whatever the clock says: the time of planning tells a plan from the next."""
-    return max(datetime.now(UTC), before + timedelta(microseconds=1))
 
 
 def _is_conflict(error: BaseException | None) -> bool:

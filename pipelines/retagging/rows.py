@@ -18,62 +18,21 @@ from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import batch_time_limit
 from pipelines.retagging import direct
-from pipelines.sources.pushdown import CONJUNCTIONS
+from pipelines.retagging.trial import ID_TYPES, Trial
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.direct import codec, discard, folder_of, layout_of, run_task
-from pipelines.writing.matching import Matcher, bound_batches
+from pipelines.writing.matching import bound_batches
 from pipelines.writing.tables import run
-from rules_index.implication.widening import widen_compiled
 from rules_index.index.inputs import path_parts
 from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, Retry
 from rules_index.workers.tagged_files import RESULT, Task
 
 if TYPE_CHECKING:
-    import rules_index as ri
-    from pipelines.retagging.changes import Changes
     from pipelines.sources.source import Add
     from pipelines.workspace import Workspace
-
-_TYPES = {"string": pa.string(), "bigint": pa.int64()}
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What rows are tried with: the index of the rules that differ and what applies it, None where there are none.
-
-    former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be tried, None
-    for all.
-    """
-
-    changes: Changes
-    id_type: str
-    compiled: ri.CompiledRules | None = None
-    matcher: Matcher | None = None
-    former: ri.CompiledRules | None = None
-    in_range: Column | None = None
-
-    @property
-    def retry(self) -> Retry:
-        """As the workers have it."""
-        kind = _TYPES[self.id_type]
-        return Retry(kind, pa.array(self.changes.held, kind), self.changes.everything)
-
-    @property
-    def condition(self) -> str | None:
-        """In SQL, TRUE on every row whose rules can change; None where nothing can be said."""
-        if self.changes.everything or (self.former is None and not self.changes.former.is_empty()):
-            return None
-        found = [matchable(each) for each in (self.compiled, self.former) if each is not None]
-        return None if None in found else " OR ".join(f"({each})" for each in found) or "false"
-
-
-def matchable(compiled: ri.CompiledRules | None) -> str | None:
-    """In SQL, TRUE on every row that a rule of an index matches; None where nothing can be said."""
-    found = "true" if compiled is None else widen_compiled(compiled, CONJUNCTIONS).sql
-    return None if found == "true" else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +167,7 @@ class TaggedRows:
         if folder is None or layout is None or codec(self.spark) is None:
             return None
         return Task(
-            id_type=_TYPES[trial.id_type],
+            id_type=ID_TYPES[trial.id_type],
             columns=tuple(names),
             keys=(),
             stamps={name: pa.scalar(value) for name, value in stamps.items()},

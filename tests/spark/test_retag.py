@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -374,24 +373,22 @@ def test_a_column_that_came_after_the_rows(new_workspace) -> None:
     assert found == {seq: [1] * (seq % 5 > 2) + [3] * (seq < 10) for seq in range(20)}
 
 
-def test_tags_of_an_older_version_in_a_table_of_their_own(new_workspace) -> None:
-    for output in ("all", "matched"):
-        workspace = prepared(new_workspace, output=output)
-        before = workspace.lake.version("rules") - 1
-        rows = {row["seq"]: row["rule_ids"] for row in read(workspace, "s_tagged").collect()}
-        retag(workspace, "s")
-        now = tagged(workspace)
-        for _ in range(2):
-            result = reproduce_tags(workspace, "s", before, "as_it_was")
-        assert (result.rules_version, result.rows_changed) == (before, len(rows))
-        assert {row["seq"]: row["rule_ids"] for row in read(workspace, "as_it_was").collect()} == rows
-        assert {row["rules_version"] for row in read(workspace, "as_it_was").collect()} == {before}
-        assert tagged(workspace) == now
-        for name in ("rules", "s_tagged", "no name", "S_MATCHES"):
-            with pytest.raises(ConfigurationError):
-                reproduce_tags(workspace, "s", before, name)
-        shutil.rmtree(workspace.configuration.streams["s"].source)
-        shutil.rmtree(workspace.lake.settings.root)
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_tags_of_an_older_version_in_a_table_of_their_own(new_workspace, output: str) -> None:
+    workspace = prepared(new_workspace, output=output)
+    before = workspace.lake.version("rules") - 1
+    rows = {row["seq"]: row["rule_ids"] for row in read(workspace, "s_tagged").collect()}
+    retag(workspace, "s")
+    now = tagged(workspace)
+    for _ in range(2):
+        result = reproduce_tags(workspace, "s", before, "as_it_was")
+    assert (result.rules_version, result.rows_changed) == (before, len(rows))
+    assert {row["seq"]: row["rule_ids"] for row in read(workspace, "as_it_was").collect()} == rows
+    assert {row["rules_version"] for row in read(workspace, "as_it_was").collect()} == {before}
+    assert tagged(workspace) == now
+    for name in ("rules", "s_tagged", "no name", "S_MATCHES"):
+        with pytest.raises(ConfigurationError):
+            reproduce_tags(workspace, "s", before, name)
 
 
 def test_joined_rows(new_workspace, add_rules) -> None:
