@@ -319,6 +319,8 @@ def status_verb(args: Namespace) -> int:
         for one in standing:
             if one.engine_reason:
                 print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
+            if one.needs_spark:
+                print(f"{one.scope} needs Spark: {one.needs_spark}.")
             for notice in one.notices:
                 print(notice)
         if lost:

@@ -41,6 +41,7 @@ from pipelines.rule_set import (
     as_rejects,
     read_rules,
 )
+from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.scratch import indexes_folder
 from pipelines.workspace import Workspace
@@ -195,6 +196,7 @@ def _bring_up_to_date(
         "rules_sha256": content,
         "columns": {field.name: str(field.type) for field in schema},
         "rejected": rejected.height,
+        "needs_spark": of_derived(compiled) or "",
         **({KEPT: kept_ids} if kept_ids else {}),
         **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),
     }

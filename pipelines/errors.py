@@ -47,6 +47,11 @@ class NotImpliedError(SourceError):
     """A stream reads what another one has tagged, and has rules that can match rows which are not there."""
 
 
+class NeedsSparkError(PipelineError):
+    """Something that only Spark reads, evaluates or writes for certain as Spark does. Its text goes on behind
+    "because"."""
+
+
 class SparkEndedError(PipelineError):
     """A step has ended Spark's JVM, or was ended since it took too long. `usable`: there is a session to go on with."""
 

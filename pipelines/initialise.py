@@ -17,6 +17,7 @@ TEMPLATE = """\
 
 [lake]
 root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
+# runner = "auto"                   # who takes rows through the index: "local" (no JVM), "spark", or whichever is exact
 
 # [spark]                           # any Spark setting; nothing here means local[*]
 # "spark.sql.shuffle.partitions" = "8"

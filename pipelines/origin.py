@@ -20,12 +20,12 @@ from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
 from pipelines.lake.runs import MicroBatch, batches
 from pipelines.lake.tables import tagged_table
+from pipelines.lake.transactions import GIVEN_UP
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
 from pipelines.settings.source_streams import not_asked
 from pipelines.sources.source import Slice, Source
-from pipelines.spark.delta_internals import GIVEN_UP
 from pipelines.workspace import Workspace
 
 _NAMED = 5

@@ -28,7 +28,8 @@ class ScopeStatus:
     """One stream's or join's standing. Lags are None where they are not known; `problem` says what stands in the way.
 
     The lags of a join are summed over its streams; it has no one source, so that versions of a source are None.
-    `notices` are sentences on what is right and yet worth a thought.
+    `needs_spark` says which rule asks for Spark, for the middle of a sentence. `notices` are
+    sentences on what is right and yet worth a thought.
     """
 
     scope: str
@@ -50,6 +51,7 @@ class ScopeStatus:
     last_started_at: datetime | None
     problem: str | None = None
     streams: tuple[str, ...] = ()
+    needs_spark: str | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -108,6 +110,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         last_rows=last.rows if last else None,
         last_started_at=last.started_at if last else None,
         problem="; ".join(problems) or None,
+        needs_spark=stored.statistics.get("needs_spark") or None if stored else None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
         notices=_notices(scope.name, last) if last is not None else (told(workspace, scope.name),) * unneeded,
     )

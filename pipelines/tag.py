@@ -15,10 +15,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import rules_index as ri
-from pipelines.errors import IndexOutdatedError, QuarantineShareError, SparkEndedError
+from pipelines.errors import IndexOutdatedError, NeedsSparkError, QuarantineShareError, SparkEndedError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.lake.runs import (
     DONE,
@@ -32,30 +32,20 @@ from pipelines.lake.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.lake.schema import arrow_schema_of
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.origin import Origin
 from pipelines.recovery.attempts import Attempts, described, holds_nothing, left_out, notices, plan_anew
-from pipelines.recovery.survival import batch_time_limit, step, surviving
+from pipelines.recovery.survival import step, surviving
+from pipelines.runners.choice import going_on_with_spark, runner_of
+from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
 from pipelines.sources.newest_version import has_more
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.pushdown import Matchable
-from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
-from pipelines.sources.source import Position, Slice, Source, open_source, position_from_plan
-from pipelines.sources.source_names import followed_columns
-from pipelines.spark.session import in_time_zone
+from pipelines.sources.source import Position, Slice, Source, position_from_plan
 from pipelines.workspace import Workspace
-from pipelines.writing.matching import Matcher, bound_batches, check_inputs
-from pipelines.writing.output import Output
-from pipelines.writing.quarantine import check_conditions, count_refused
-from pipelines.writing.tables import StreamTables, fence
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+from pipelines.writing.inputs import check_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,14 +98,21 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     if not restart and is_only_joined(workspace, name):
         return replace(results[-1], notices=(told(workspace, name),))
 
+    runners = [runner_of(workspace, stream)]
+
     def go_on(ended: bool) -> None:
-        with step(workspace, f"tag {name}"), workspace.active_session():
-            tagger = _Tagger(workspace, stream, ended)
+        runner = runners[-1]
+        with step(workspace, f"tag {name}"), runner.session():
+            tagger = _Tagger(workspace, stream, runner, ended)
             # a restart that was begun stands in `runs`
-            for batch in tagger.batches(restart and not ended, skip_changes):
+            for batch in tagger.batches(restart and not ended and len(runners) == 1, skip_changes):
                 results.append(results[-1].plus(batch))
 
-    surviving(workspace, [name], go_on)
+    try:
+        surviving(workspace, [name], go_on)
+    except NeedsSparkError as reason:
+        runners.append(going_on_with_spark(workspace, stream, reason))
+        surviving(workspace, [name], go_on)
     return replace(results[-1], seconds=time.perf_counter() - started)
 
 
@@ -143,13 +140,11 @@ def next_position(last: MicroBatch) -> Position:
 class _Tagger:
     """One run over one stream."""
 
-    def __init__(self, workspace: Workspace, stream: Stream, ended: bool = False) -> None:
+    def __init__(self, workspace: Workspace, stream: Stream, runner: Runner, ended: bool = False) -> None:
         """ended: an attempt at the stream's last micro-batch has just ended Spark."""
-        self.workspace, self.stream, self._ended = workspace, stream, ended
-        self.lake, self.spark = workspace.lake, workspace.spark
+        self.workspace, self.stream, self.runner, self._ended = workspace, stream, runner, ended
+        self.lake = workspace.lake
         self._indexes: dict[str, tuple[StoredIndex, ri.CompiledRules, Path]] = {}
-        self._matchables: dict[str, Matchable] = {}
-        self._prepared: tuple[StructType, str] | None = None
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
@@ -162,10 +157,10 @@ class _Tagger:
             last = self._reset(last)
             yield last
         if last is not None and last.state == PLANNED:
-            source = open_source(self.spark, self.stream)
+            source = self.runner.open_source()
             last = self._go_on(source, last, skip_changes)
             yield last
-        source = source or open_source(self.spark, self.stream)
+        source = source or self.runner.open_source()
         while True:
             taken = self._take(source, last, skip_changes)
             if taken is None:
@@ -188,23 +183,23 @@ class _Tagger:
 
     def _zone_of(self, fingerprint: str) -> AbstractContextManager[None]:
         """The time zone of an index's rules, which the configured one may have ceased to be."""
-        return in_time_zone(self.spark, self._index(fingerprint)[1].time_zone)
+        return self.runner.in_zone(self._index(fingerprint)[1].time_zone)
 
     def _plan(
         self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
     ) -> tuple[Slice, MicroBatch]:
         """Check all that could stop a slice, and write the plan; another run's, where that was first."""
         stream = self.stream
-        schema = slice_schema(source, taken.schema_version)
-        columns = arrow_schema_of(schema.json())
+        columns = self.runner.columns(source, taken.schema_version)
         anew = last is None or last.plan.get("reset", False)
         before = None if anew or last is None else last.plan
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
-        followed = followed_columns(self.workspace, source, taken.schema_version, before, kept, f"tag {stream.name}")
+        followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
         check_inputs(self._index(stored.fingerprint)[1], columns, stream.name)
         series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
-        tables = self._tables(source, schema, self.lake.rule_id_type())
+        id_type = self.lake.rule_id_type()
+        self.runner.prepare(source, taken.schema_version, id_type)
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
         rows, refused = self._refused(source, taken, checks)
         plan = {
@@ -212,7 +207,7 @@ class _Tagger:
             **followed,
             **checks,
             "series": series,
-            "id_type": tables.id_type,
+            "id_type": id_type,
             "event_time": stream.event_time,
             "output": stream.output,
             "matches": stream.keeps_matches,
@@ -240,9 +235,8 @@ class _Tagger:
         """Rows of the slice (None where nobody needs to count) and those of them for quarantine."""
         if not self.stream.can_quarantine or not taken.files:
             return (None if taken.files else 0), 0
-        frame = slice_frame(source, taken)
-        check_conditions(self.spark, self.stream, frame)
-        rows, refused = count_refused(self.spark, frame, checks["key"], checks["checks"])
+        found = self.runner.refused(source, taken, checks)
+        rows, refused = found.rows, found.refused
         limit = self.stream.max_quarantine_share
         if rows and refused / rows > limit:
             raise QuarantineShareError(
@@ -299,7 +293,7 @@ class _Tagger:
 
     def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
         of_rules = [matches_table(self.stream), tagged_table(self.stream)]
-        return plan_anew(self.workspace, batch, self._names, of_rules, stored, changes)
+        return plan_anew(self.lake, batch, self._names, of_rules, stored, changes, self.runner.give_up)
 
     @property
     def _names(self) -> list[str]:
@@ -315,7 +309,7 @@ class _Tagger:
         if may_go_on and not holds_nothing(self.lake, batch, self._names):
             return None
         try:
-            columns = arrow_schema_of(slice_schema(source, taken.schema_version).json())
+            columns = self.runner.columns(source, taken.schema_version)
             check_inputs(self._index(newest.fingerprint)[1], columns, self.stream.name)
         except IndexOutdatedError:
             return None
@@ -331,26 +325,11 @@ class _Tagger:
 
     def _match(self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]) -> None:
         """Match the slice, without some of the columns that only Spark evaluates, and write nothing."""
-        self.workspace.progress(
-            f"{self.stream.name}: micro-batch {batch.batch} ended Spark; matching it without {len(without)} predicates"
-        )
         with self._zone_of(str(batch.fingerprint)):
-            output, frame, matchable, limit = self._output(source, taken, batch, without)
-            with limit:
-                output.match(frame, matchable)
+            self.runner.match(self._job(source, taken, batch), without)
 
-    def _output(
-        self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]
-    ) -> tuple[Output, DataFrame, DataFrame | None, AbstractContextManager[None]]:
-        """What writes the micro-batch, its rows, those of them that a rule can match, and what bounds its time."""
-        tables = self._tables(source, slice_schema(source, taken.schema_version), batch.plan["id_type"])
-        stored, compiled, path = self._index(str(batch.fingerprint))
-        matcher = Matcher(self.spark, compiled, path, self.lake.rule_id_type(), without)
-        bound_batches(self.workspace, taken.files)
-        evaluated = len(compiled.derived) - len(without)
-        limit = batch_time_limit(self.workspace, f"tag {self.stream.name}", taken.files, evaluated)
-        matchable = self._matchable(source, taken, batch)
-        return Output(tables, batch, matcher, stored), slice_frame(source, taken), matchable, limit
+    def _job(self, source: Source, taken: Slice, batch: MicroBatch) -> Job:
+        return Job(source, taken, batch, *self._index(str(batch.fingerprint)))
 
     def _execute(self, source: Source, taken: Slice, batch: MicroBatch, resumed: bool) -> MicroBatch:
         """Write what the plan says and record it as done."""
@@ -361,11 +340,7 @@ class _Tagger:
         figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
         if taken.files:
             with self._zone_of(str(batch.fingerprint)):
-                output, frame, matchable, limit = self._output(source, taken, batch, left_out(batch.plan))
-                with limit:
-                    figures = output.write(frame, matchable, resumed)
-            if matchable is not None:
-                figures["rows"] = rows_of(taken.files)
+                figures = self.runner.write(self._job(source, taken, batch), resumed)
         done = replace(
             batch,
             state=DONE,
@@ -378,32 +353,6 @@ class _Tagger:
         record_done(self.lake, done)
         return done
 
-    def _matchable(self, source: Source, taken: Slice, batch: MicroBatch) -> DataFrame | None:
-        """The slice without files and rows that no rule can match, where only matched rows are written; else None."""
-        if batch.plan["output"] != "matched" or rows_of(taken.files) is None:
-            return None
-        fingerprint = str(batch.fingerprint)
-        if fingerprint not in self._matchables:
-            self._matchables[fingerprint] = Matchable(self.spark, source, self._index(fingerprint)[1])
-        matchable = self._matchables[fingerprint]
-        if matchable.condition is None:
-            return None
-        files = matchable.files(taken)
-        size = sum(int(add["size"]) for _, add in files)
-        self.workspace.progress(
-            f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files)} of "
-            f"{len(taken.files)} files, {size / 2**20:,.1f} MiB"
-        )
-        return slice_frame(source, replace(taken, files=files)).filter(matchable.condition)
-
-    def _tables(self, source: Source, schema: StructType, id_type: str) -> StreamTables:
-        """The stream's tables, made and checked against the source's columns once for each set of columns."""
-        tables = StreamTables(self.workspace, self.stream, id_type)
-        if self._prepared != (schema, id_type):
-            tables.prepare(schema, source_partitions(source))
-            self._prepared = (schema, id_type)
-        return tables
-
     def _index(self, fingerprint: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
         if fingerprint not in self._indexes:
             name = self.stream.name
@@ -413,10 +362,9 @@ class _Tagger:
     def _reset(self, batch: MicroBatch) -> MicroBatch:
         """Empty the stream's tables."""
         for series in given_up(batch.plan):
-            fence(self.workspace, series, self._names, batch.batch)
-        source = open_source(self.spark, self.stream)
-        tables = StreamTables(self.workspace, self.stream, self.lake.rule_id_type())
-        tables.prepare(slice_schema(source, source.version), source_partitions(source), anew=True)
+            self.runner.give_up(series, self._names, batch.batch)
+        source = self.runner.open_source()
+        self.runner.prepare(source, source.version, self.lake.rule_id_type(), anew=True)
         return record_reset(self.lake, batch)
 
 

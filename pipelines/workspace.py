@@ -76,6 +76,11 @@ class Workspace:
             yield spark
 
     @property
+    def is_given(self) -> bool:
+        """True where the session was given from outside."""
+        return self._running is not None
+
+    @property
     def owns_spark(self) -> bool:
         """True if deltatag has started the JVM of the session, and may start another one."""
         from pipelines.spark import jvm

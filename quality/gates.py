@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipelines.errors import ConfigurationError, PipelineError, TableError
-from pipelines.lake.lake import first_line
+from pipelines.errors import ConfigurationError, PipelineError
 from pipelines.lake.tables import tagged_table
 from pipelines.sources.only_joined import is_only_joined
+from pipelines.spark.failures import explained
 from quality import joined, rules, sources, tagged
 from quality.findings import ERROR, Expectation, Finding, GateResult
 from quality.validation import Suite, validate
@@ -143,17 +143,8 @@ def _last_number(workspace: Workspace, scope: str) -> int:
 
 def _measuring(measure: Callable[[], _T]) -> _T:
     """What the function gives; TableError where Spark fails while it reads."""
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from pipelines.spark.delta_internals import java_message
-
-    try:
+    with explained("read what is to be judged"):
         return measure()
-    except PySparkException as error:
-        raise TableError(f"Spark could not read what is to be judged: {first_line(error)}") from error
-    except Py4JJavaError as error:
-        raise TableError(f"Spark could not read what is to be judged: {java_message(error)}") from error
 
 
 def _judge(

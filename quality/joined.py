@@ -32,7 +32,7 @@ def expectations(configuration: Configuration, join: Join) -> tuple[Expectation,
         none_of("times_in_window", "The event times of every joined row's rows lie in the window", "outside_window"),
         nothing("ids_exist", "Every id is an enabled rule of the join in that version of the rules", "unknown_ids"),
         equal("matches_recorded", "The table runs counts as many matches", "tagged_matches", "recorded_matches"),
-        nothing("sample_agrees", "A sample of rows, tried again with Spark's own WHERE, agrees", "disagreeing_rules"),
+        nothing("sample_agrees", "A sample of rows, tried again rule by rule, agrees", "disagreeing_rules"),
     ]
     if _has_keys(configuration, join):
         text = "No two joined rows have the same keys of all streams"

@@ -70,24 +70,31 @@ def disagreements(
 
 
 def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> list[_Rule]:
-    """Rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark."""
+    chosen = rules_to_try(workspace, scope, batch, pairs)
+    if chosen is None:
+        return []
+    return [
+        _Rule(row["rule_id"], row["expression"], row.get("valid_from"), row.get("valid_to"))
+        for row in chosen.sort("rule_id").iter_rows(named=True)
+    ]
+
+
+def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
+    """Some rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark. None
+    where the index is gone."""
     import rules_index as ri
     from pipelines.lake.index_store import fetch_index, newest_index
 
     stored = newest_index(workspace.lake, scope, batch.fingerprint) if batch.fingerprint else None
     if stored is None:
-        return []
+        return None
     ids = ri.load(fetch_index(workspace.lake, stored)).ids.to_pylist()
     chance = random.Random(f"{batch.fingerprint} {batch.batch}")
     held = set(ids)
     matched = sorted(i for i in set(pairs["rule_id"].to_list()) if i in held)
     chosen = set(chance.sample(matched, min(len(matched), RULES // 2)))
     chosen |= set(chance.sample(ids, min(len(ids), RULES - len(chosen))))
-    rules = enabled_rules(workspace, scope, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
-    return [
-        _Rule(row["rule_id"], row["expression"], row.get("valid_from"), row.get("valid_to"))
-        for row in rules.sort("rule_id").iter_rows(named=True)
-    ]
+    return enabled_rules(workspace, scope, stored.rules_version).filter(pl.col("rule_id").is_in(list(chosen)))
 
 
 def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from pipelines.errors import CheckError, PipelineError, SourceError
+from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.sources.columns import check_columns, source_columns
 from quality.findings import WARNING, Expectation
 from quality.validation import Suite, between, measured, none_of, one_of
 
 if TYPE_CHECKING:
+    from pipelines.runners.runner import Runner
     from pipelines.settings.model import Stream
     from pipelines.workspace import Workspace
 
@@ -60,8 +61,7 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
     if broken:
         measures |= _no_rows(stream)
     else:
-        with workspace.active_session():
-            measures |= _new_rows(workspace, stream)
+        measures |= _new_rows(workspace, stream)
     return [Suite(stream.name, expectations(stream), measured(measures))], measures
 
 
@@ -94,27 +94,36 @@ def _no_rows(stream: Stream) -> dict[str, Any]:
 
 
 def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
-    """Counts over the rows that no micro-batch has taken yet: one aggregation that reads only the columns judged."""
-    from pipelines.sources.slices import slice_frame
-    from pipelines.sources.source import open_source
-    from pipelines.writing.quarantine import check_conditions
+    """Counts over the rows that no micro-batch has taken yet, by the runner that is to tag them."""
+    from pipelines.runners.choice import going_on_with_spark, runner_of
 
+    runner = runner_of(workspace, stream)
+    try:
+        return _counted_by(runner, workspace, stream)
+    except NeedsSparkError as reason:
+        return _counted_by(going_on_with_spark(workspace, stream, reason), workspace, stream)
+
+
+def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[str, Any]:
     measures = _no_rows(stream)
     try:
-        source = open_source(workspace.spark, stream)
-        taken = _what_is_new(workspace, stream, source)
-        measures["source_version"] = source.version
-        if taken is None or not stream.can_quarantine:
-            return measures
-        frame = slice_frame(source, taken)
-        check_conditions(workspace.spark, stream, frame)
+        with runner.session(), runner.in_zone(workspace.configuration.rules.time_zone):
+            source = runner.open_source()
+            taken = _what_is_new(workspace, stream, source)
+            measures["source_version"] = source.version
+            if taken is None or not stream.can_quarantine:
+                return measures
+            found = runner.refused(source, taken, {"key": list(stream.key), "checks": dict(stream.checks)})
     except CheckError as error:
         return {**measures, "checks": str(error)}
+    except NeedsSparkError:
+        raise
     except SourceError as error:
         return {**measures, "followed": str(error)}
-    counted = _count(workspace, stream, frame)
-    rows, refused = counted["new_rows"], counted["refused"]
-    return {**measures, **counted, "quarantine_share": refused / rows if rows else 0.0}
+    share = found.refused / found.rows if found.rows else 0.0
+    counts = {f"null_key_{number}": count for number, count in enumerate(found.null_keys)}
+    counts |= {f"failed_check_{number}": count for number, count in enumerate(found.failed_checks)}
+    return {**measures, "new_rows": found.rows, "refused": found.refused, "quarantine_share": share, **counts}
 
 
 def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
@@ -126,26 +135,6 @@ def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
     if last is None or last.plan.get("reset"):
         return source.take(source.first_position(stream.start), None, _ALL_BYTES)
     return source.take(next_position(last), last.plan["table_id"], _ALL_BYTES)
-
-
-def _count(workspace: Workspace, stream: Stream, frame: Any) -> dict[str, int]:
-    from pyspark.sql import functions
-
-    from pipelines.spark.sql_text import quoted
-    from pipelines.writing.quarantine import is_accepted
-
-    spark = workspace.spark
-    flags = {"refused": ~is_accepted(spark, stream.key, stream.checks)}
-    for number, name in enumerate(stream.key):
-        flags[f"null_key_{number}"] = functions.col(quoted(name)).isNull()
-    for number, (name, condition) in enumerate(stream.checks.items()):
-        flags[f"failed_check_{number}"] = ~is_accepted(spark, (), {name: condition})
-    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
-    flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
-    counts = [functions.count_if(functions.col(name)).alias(name) for name in flags]
-    row = flagged.agg(functions.count(functions.lit(1)).alias("new_rows"), *counts).first()
-    assert row is not None
-    return {name: int(count) for name, count in row.asDict().items()}
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from pipelines.lake.runs import DONE, MicroBatch, newest_first
-from pipelines.spark.delta_internals import TableLog
-from pipelines.writing.tables import app_of
+from pipelines.lake.transactions import app_of
 from quality.rules import enabled_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+    from pipelines.sources.source import Add, Log
     from pipelines.workspace import Workspace
 
 Counts = tuple[tuple[Any, int], ...]
@@ -40,12 +40,19 @@ class NewestBatch:
         return cls(workspace, scope, done[::-1])
 
     def frame(self, table: str) -> DataFrame:
-        """The rows that the micro-batches wrote to a table, found by the numbers in its log's commits."""
+        """The rows that the micro-batches wrote to a table."""
+        from pipelines.spark.delta_internals import TableLog
+
         self.workspace.lake.version(table)  # says what to do where there is no such table
         log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
+        adds = self.adds(log, table)
+        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
+
+    def adds(self, log: Log, table: str) -> list[Add]:
+        """The files that the micro-batches put into a table, found by the numbers in its log's commits."""
         wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
         apps, first = {app for app, _ in wanted}, self.batches[0].batch
-        adds: list[tuple[int, dict[str, Any]]] = []
+        adds: list[Add] = []
         for version in reversed(log.commits()):
             actions = log.commit(version) or []
             marks = {(a["txn"]["appId"], a["txn"]["version"]) for a in actions if "txn" in a}
@@ -53,7 +60,7 @@ class NewestBatch:
                 break
             if marks & wanted:
                 adds += [(version, action["add"]) for action in actions if "add" in action]
-        return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
+        return adds
 
     def total(self, figure: str) -> int:
         """A figure of `runs` (rows, matches, quarantined), added up."""

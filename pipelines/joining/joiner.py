@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,6 +40,7 @@ from pipelines.lake.runs import (
 )
 from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.lake.transactions import app_of
 from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.recovery.survival import batch_time_limit
 from pipelines.scopes import JOINED_TIME, JoinScope
@@ -51,9 +52,10 @@ from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
-from pipelines.writing.matching import Matcher, check_inputs
+from pipelines.writing.inputs import check_inputs
+from pipelines.writing.matching import Matcher
 from pipelines.writing.table_order import Order
-from pipelines.writing.tables import app_of, append_once, fence, fields_of, prepare_table, written_rows
+from pipelines.writing.tables import append_once, fence, fields_of, prepare_table, written_rows
 from rules_index.join import JoinIndex
 from rules_index.join.worker import JoinTask
 
@@ -183,7 +185,8 @@ class Joiner:
         return newest if self._zone in (None, compiled.time_zone) else None
 
     def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
-        return plan_anew(self.workspace, batch, self._names, [tagged_table(self.join.name)], stored, changes)
+        give_up = partial(fence, self.workspace)
+        return plan_anew(self.lake, batch, self._names, [tagged_table(self.join.name)], stored, changes, give_up)
 
     @property
     def _names(self) -> list[str]:

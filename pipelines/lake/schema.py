@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -66,6 +66,59 @@ def _type(kind: Any) -> pa.DataType:
     if kind["type"] == "map":
         return pa.map_(_type(kind["keyType"]), _type(kind["valueType"]))
     return OPAQUE
+
+
+def plain_fields(fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Columns, as logs write them, as another table can have them: `plain_schema` without Spark's types."""
+    return [
+        {
+            "name": field["name"],
+            "type": _nullable_type(field["type"]),
+            "nullable": True,
+            "metadata": {k: v for k, v in (field.get("metadata") or {}).items() if k in _KEPT_METADATA},
+        }
+        for field in fields
+    ]
+
+
+def _nullable_type(kind: Any) -> Any:
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [
+            {"name": f["name"], "type": _nullable_type(f["type"]), "nullable": True, "metadata": {}}
+            for f in kind["fields"]
+        ]
+        return {"type": "struct", "fields": fields}
+    if kind["type"] == "array":
+        return {"type": "array", "elementType": _nullable_type(kind["elementType"]), "containsNull": True}
+    if kind["type"] == "map":
+        inner = {"keyType": _nullable_type(kind["keyType"]), "valueType": _nullable_type(kind["valueType"])}
+        return {"type": "map", **inner, "valueContainsNull": True}
+    return kind
+
+
+def same_fields(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> bool:
+    """True if nothing but comments, and where NULL is allowed, tells the columns of two tables apart."""
+
+    def uncommented(fields: Sequence[Mapping[str, Any]]) -> list[Any]:
+        plain = plain_fields(fields)
+        return [(f["name"], f["type"], {k: v for k, v in f["metadata"].items() if k != "comment"}) for f in plain]
+
+    return uncommented(first) == uncommented(second)
+
+
+def odd_names(fields: Sequence[Mapping[str, Any]]) -> bool:
+    """True if a table can have such columns only with column mapping, for the letters of their names."""
+    return any(_ODD_NAME.search(field["name"]) or _odd_within(field["type"]) for field in fields)
+
+
+def _odd_within(kind: Any) -> bool:
+    if isinstance(kind, str):
+        return False
+    if kind["type"] == "struct":
+        return odd_names(kind["fields"])
+    return any(_odd_within(kind[part]) for part in ("elementType", "keyType", "valueType") if part in kind)
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

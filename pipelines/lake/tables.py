@@ -5,6 +5,7 @@ Types are Spark's names. The tables of a stream take their other columns from th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pipelines.settings.model import Stream
@@ -259,6 +260,14 @@ def matches_table(stream: Stream | str) -> str:
 def quarantine_table(stream: Stream | str) -> str:
     """Name of the quarantine of a stream, or of a join by its name."""
     return f"quarantine_{_name(stream)}"
+
+
+def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
+    """The columns of the source that `<stream>_matches` has: the key, and the event time if it is not part of it."""
+    keys = list(key)
+    if event_time is not None and event_time.lower() not in {name.lower() for name in keys}:
+        keys.append(event_time)
+    return keys
 
 
 def _name(stream: Stream | str) -> str:

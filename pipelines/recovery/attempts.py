@@ -18,8 +18,8 @@ import numpy as np
 
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
+from pipelines.lake.transactions import app_of, is_done
 from pipelines.recovery.culprits import MOST_ASKED, Search
-from pipelines.writing.tables import app_of, fence, is_done
 from rules_index import RulesIndexError
 from rules_index.language.typed import leaves_of
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.lake import Lake
-    from pipelines.workspace import Workspace
 
 MOST_ATTEMPTS = 2
 """Attempts that a micro-batch has before it is searched for what ends its process."""
@@ -118,27 +117,29 @@ def holds_nothing(lake: Lake, batch: MicroBatch, names: Sequence[str]) -> bool:
 
 
 def plan_anew(
-    workspace: Workspace,
+    lake: Lake,
     batch: MicroBatch,
     names: Sequence[str],
     of_rules: Sequence[str],
     stored: StoredIndex,
     changes: Mapping[str, Any],
+    fence: Callable[[str, Sequence[str], int], list[str]],
 ) -> MicroBatch:
     """Plan an unfinished micro-batch anew with an index, for the same rows, unless rules have decided what some table
     holds of it; gives it as it is then.
 
-    names: its tables, of_rules: those whose rows the rules decide; changes: to its plan. Whoever goes on writing by the
-    plan before loses: first `runs` has another series for the micro-batch, then no table takes the former one's
-    transactions any more, then `runs` has the new plan, which knows what the former one has written. A run that finds
-    the first step alone in `runs` takes the others.
+    names: its tables, of_rules: those whose rows the rules decide; changes: to its plan; fence: has no table take
+    transactions of a series any more, and gives those that hold its micro-batch (writing.tables.fence).
+
+    Whoever goes on writing by the plan before loses: first `runs` has another series for the micro-batch, then no table
+    takes the former one's transactions any more, then `runs` has the new plan, which knows what the former one has
+    written. A run that finds the first step alone in `runs` takes the others.
     """
-    lake = workspace.lake
     if "given_up" not in batch.plan:
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
         batch = revise(lake, batch, plan, started_at=later(batch.started_at))
     former = batch.plan["given_up"]
-    held = dict.fromkeys(fence(workspace, former, names, batch.batch), former)
+    held = dict.fromkeys(fence(former, names, batch.batch), former)
     written = {**batch.plan.get("written", {}), **held}
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}

@@ -17,8 +17,8 @@ from pipelines.lake.runs import last_batch
 from pipelines.sources.slices import rows_of
 from pipelines.sources.source import Add
 from pipelines.spark import jvm
+from pipelines.spark.failures import explained
 from pipelines.workspace import Workspace
-from pipelines.writing.tables import explained
 
 _T = TypeVar("_T")
 _FATAL = ("java.lang.OutOfMemoryError", "java.lang.StackOverflowError", "ExecutorLostFailure", *jvm.ENDING)

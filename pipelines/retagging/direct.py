@@ -14,7 +14,8 @@ import pyarrow as pa
 
 from pipelines.lake.schema import arrow_schema_of, plain_schema
 from pipelines.spark.delta_internals import partition_columns
-from pipelines.writing.direct import codec, folder_of, layout_of
+from pipelines.writing.direct import codec
+from pipelines.writing.files import folder_of, layout_of
 from rules_index.index.inputs import path_parts
 from rules_index.names import column_key, spelled
 from rules_index.workers.retagged_files import FileTask
@@ -36,7 +37,10 @@ def file_task(
     folder, written = folder_of(lake, name), codec(spark)
     if folder is None or written is None or trial.in_range is not None:
         return None
-    if any(add.get("deletionVector") for _, add in files) or layout_of(lake, name, plain_schema(columns)) is None:
+    if (
+        any(add.get("deletionVector") for _, add in files)
+        or layout_of(lake, name, plain_schema(columns).jsonValue()["fields"]) is None
+    ):
         return None
     read = _columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), trial)
     if read is None:

@@ -16,8 +16,8 @@ from pipelines.retagging.rows import TaggedRows
 from pipelines.retagging.standing import Snapshots
 from pipelines.retagging.trial import Trial, matchable
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, snapshot_schema
+from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.tables import run
 
 if TYPE_CHECKING:
     from pipelines.sources.source import Add

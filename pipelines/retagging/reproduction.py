@@ -22,11 +22,12 @@ from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import FIXED_TABLES, TAGGED_COLUMNS
 from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import open_source
+from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.quarantine import is_accepted
 from pipelines.writing.table_order import Order
-from pipelines.writing.tables import create_table, fields_of, run
+from pipelines.writing.tables import create_table, fields_of
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace

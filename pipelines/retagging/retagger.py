@@ -43,10 +43,10 @@ from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
 from pipelines.spark.delta_internals import TableLog
+from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.matching import Matcher
-from pipelines.writing.tables import run
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream

@@ -21,10 +21,11 @@ from pipelines.retagging import direct
 from pipelines.retagging.trial import ID_TYPES, Trial
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
+from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.direct import codec, discard, folder_of, layout_of, run_task
+from pipelines.writing.direct import codec, run_task
+from pipelines.writing.files import discard, folder_of, layout_of
 from pipelines.writing.matching import bound_batches
-from pipelines.writing.tables import run
 from rules_index.index.inputs import path_parts
 from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, Retry
@@ -163,7 +164,7 @@ class TaggedRows:
     ) -> Task | None:
         """What workers need to write files of the table; None where only Spark may."""
         folder = folder_of(self.lake, self.name)
-        layout = layout_of(self.lake, self.name, plain_schema(self.log_schema(version)))
+        layout = layout_of(self.lake, self.name, plain_schema(self.log_schema(version)).jsonValue()["fields"])
         if folder is None or layout is None or codec(self.spark) is None:
             return None
         return Task(

@@ -14,8 +14,7 @@ from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, RESET, MicroBatch, newest_first
 from pipelines.lake.tables import matches_table, tagged_table
-from pipelines.spark.delta_internals import GIVEN_UP
-from pipelines.writing.tables import app_of
+from pipelines.lake.transactions import GIVEN_UP, app_of
 
 Chain: TypeAlias = tuple[str, ...]
 """Fingerprints: rows stand as the first index tags them, and each further one added the rules that were new in it."""

@@ -18,6 +18,7 @@ from pipelines.settings.model import (
     FIXED_TABLES,
     MATCHES_COLUMNS,
     RETAG,
+    RUNNERS,
     Configuration,
     Join,
     LakeSettings,
@@ -123,11 +124,12 @@ def _resolve(path: Path, location: str) -> str:
 
 
 def _lake(section: Section, path: Path) -> LakeSettings:
-    section.expect("root", "catalog")
+    section.expect("root", "catalog", "runner")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
-    return LakeSettings(None if root is None else _resolve(path, root), catalog)
+    place = None if root is None else _resolve(path, root)
+    return LakeSettings(place, catalog, section.choice("runner", RUNNERS))
 
 
 def _rules(section: Section) -> RulesSettings:

@@ -24,12 +24,21 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
 """Tables that every lake has."""
 
 
+AUTO, LOCAL, SPARK = "auto", "local", "spark"
+RUNNERS = (AUTO, LOCAL, SPARK)
+"""What `[lake] runner` may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class LakeSettings:
-    """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`)."""
+    """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`).
+
+    `runner`: who takes rows through the index, this process ("local") or Spark; "auto": the former where it can.
+    """
 
     root: str | None
     catalog: str | None
+    runner: str = AUTO
 
     def place(self, table: str) -> str:
         """Path, URI or catalog name of a table."""

@@ -74,7 +74,8 @@ class Slice:
 
 
 class Log(Protocol):
-    """What planning needs of a Delta log; pipelines.spark.delta_internals.TableLog is one."""
+    """What planning needs of a Delta log; pipelines.spark.delta_internals.TableLog is one, and
+    pipelines.lake.folder_log.FolderLog another."""
 
     uri: str
 
@@ -83,6 +84,12 @@ class Log(Protocol):
 
     def snapshot(self, version: int) -> Any:
         """The snapshot of a version."""
+
+    def version(self, snapshot: Any) -> int:
+        """The number of a snapshot's version; -1 where there is no table."""
+
+    def table_id(self, snapshot: Any) -> str:
+        """What tells a snapshot's table from one made later at the same place."""
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files."""
@@ -106,10 +113,10 @@ class Source:
         self._command = command or f"deltatag tag {name}"
         self.log = log
         self._newest = log.latest()
-        self.version = int(self._newest.version())
+        self.version = log.version(self._newest)
         if self.version < 0:
             raise SourceError(no_source(name, log.uri, origin))
-        self.table_id = str(self._newest.metadata().id())
+        self.table_id = log.table_id(self._newest)
         self._files_of = lru_cache(maxsize=1)(self._snapshot_files)
         self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
         self._added_by = lru_cache(maxsize=None)(self._added_or_skipped)

@@ -18,10 +18,9 @@ from pyspark.sql.types import StructType
 
 from pipelines.errors import SessionError, SourceError
 from pipelines.lake.lake import first_line
+from pipelines.lake.transactions import GIVEN_UP
 from pipelines.spark.active_session import active
 
-GIVEN_UP = 1 << 62
-"""The transaction of a series of micro-batches that is given up; one more where the last of them was written."""
 KNOWN_DELTA = "4.4"
 _DELTA = "org.apache.spark.sql.delta."
 _SESSION = "org.apache.spark.sql.SparkSession"
@@ -84,6 +83,14 @@ class TableLog:
     def latest(self) -> Any:
         """The newest snapshot; its `version()` is -1 where there is no table."""
         return self._log.update(False, self._none, self._none)
+
+    def version(self, snapshot: Any) -> int:
+        """The number of a snapshot's version; -1 where there is no table."""
+        return int(snapshot.version())
+
+    def table_id(self, snapshot: Any) -> str:
+        """What tells a snapshot's table from one made later at the same place."""
+        return str(snapshot.metadata().id())
 
     def snapshot(self, version: int) -> Any:
         """The snapshot of one version; SourceError where the log no longer holds it."""

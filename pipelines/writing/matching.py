@@ -12,12 +12,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from pipelines.errors import IndexOutdatedError
 from pipelines.sources.slices import rows_of
 from pipelines.sources.source import Add
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
 from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, field_key, spelled
 from rules_index.workers.spark_worker import Figures
 
 if TYPE_CHECKING:
@@ -153,26 +151,3 @@ def _tagger(
     kinds = Iterator[pa.Array] if len(names) == 1 else Iterator[tuple[pa.Array, ...]]
     tag.__annotations__ = {"batches": kinds, "return": Iterator[pa.Array]}
     return tag
-
-
-def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> None:
-    """IndexOutdatedError if a column that the index reads is gone from `schema`, or has another type there."""
-    for leaf in compiled.inputs:
-        if leaf.text is not None:
-            continue
-        found = _find(schema, path_parts(leaf.name))
-        if found != leaf.type:
-            now = f"is {found} now" if found is not None else "is gone"
-            raise IndexOutdatedError(
-                f"The rules of {scope} were compiled when the column {leaf.name} was {leaf.type}; it {now}. "
-                f"Compile them again with: deltatag compile {scope}"
-            )
-
-
-def _find(fields: Any, parts: list[str]) -> pa.DataType | None:
-    key = column_key if isinstance(fields, pa.Schema) else field_key
-    name = spelled([field.name for field in fields], parts[0], key)
-    if name is None or len(parts) == 1:
-        return None if name is None else fields.field(name).type
-    inner = fields.field(name).type
-    return _find(inner, parts[1:]) if pa.types.is_struct(inner) else None

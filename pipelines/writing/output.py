@@ -6,41 +6,34 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructType
 
 from pipelines.errors import PipelineError
 from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import (
+    matches_keys,
     matches_table,
     quarantine_table,
     tagged_columns,
     tagged_table,
 )
+from pipelines.lake.transactions import app_of, is_done
 from pipelines.spark.delta_internals import TableLog
+from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.direct import FilesWritten, codec, discard, folder_of, layout_of, write_files
+from pipelines.writing.direct import codec, write_files
+from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
 from rules_index.workers.delta_files import Layout
 from rules_index.workers.spark_worker import Counts
-from rules_index.workers.tagged_files import Task
 
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
-from pipelines.writing.tables import (
-    StreamTables,
-    _is_conflict,
-    _with,
-    app_of,
-    append_once,
-    is_done,
-    matches_keys,
-    matches_schema,
-    run,
-)
+    from rules_index.workers.tagged_files import Task
+from pipelines.writing.tables import StreamTables, _with, append_once, matches_schema
 
 
 class Output:
@@ -89,49 +82,39 @@ class Output:
         if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
             return None
         columns = StructType([field for field in frame.schema if field.name != "source_version"])
-        found = {name: layout_of(lake, name, each) for name, each in self._schemas(plain_schema(columns)).items()}
-        known = {name: layout for name, layout in found.items() if layout is not None}
+        wanted = self._schemas(plain_schema(columns))
+        found = {kind: layout_of(lake, name, fields) for kind, (name, fields) in wanted.items()}
+        known = {kind: layout for kind, layout in found.items() if layout is not None}
         return known if len(known) == len(found) else None
 
-    def _schemas(self, columns: StructType) -> dict[str, StructType]:
-        """The columns of the tables to be written, by the tables' names; `columns` are the source's."""
-        stream = self.tables.stream
-        found = {tagged_table(stream): _with(columns, tagged_columns(self.tables.id_type))}
-        if self.plan["matches"]:
+    def _schemas(self, columns: StructType) -> dict[str, tuple[str, list[dict[str, Any]]]]:
+        """The tables to be written by `tagged` and `matches`: name and columns; `columns` are the source's."""
+        kinds = tables_of(self.tables.stream.name, self.plan)
+        schemas = {"tagged": _with(columns, tagged_columns(self.tables.id_type))}
+        if "matches" in kinds:
             keys = matches_keys(self.plan["key"], self.plan["event_time"])
-            found[matches_table(stream)] = matches_schema(columns, keys, self.tables.id_type)
-        return found
+            schemas["matches"] = matches_schema(columns, keys, self.tables.id_type)
+        return {kind: (name, schemas[kind].jsonValue()["fields"]) for kind, name in kinds.items()}
 
     def _write_files(self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool) -> dict[str, Any]:
         """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
-        lake, spark, plan = self.tables.lake, self.tables.spark, self.plan
-        kinds = {"tagged": tagged_table(self.tables.stream)}
-        if plan["matches"]:
-            kinds["matches"] = matches_table(self.tables.stream)
-        spelled = {name.lower(): name for name in accepted.columns}
+        lake, spark = self.tables.lake, self.tables.spark
+        kinds = tables_of(self.tables.stream.name, self.plan)
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
-        folders = {kind: str(folder_of(lake, name)) for kind, name in due.items()}
-        task = Task(
-            id_type={"string": pa.string(), "bigint": pa.int64()}[self.tables.id_type],
-            columns=tuple(name for name in accepted.columns if name != "source_version"),
-            keys=tuple(spelled[key.lower()] for key in matches_keys(plan["key"], plan["event_time"])),
-            stamps={
-                "rules_version": pa.scalar(self.index.rules_version, pa.int64()),
-                "index_fingerprint": pa.scalar(self.index.fingerprint),
-                "tagged_at": pa.scalar(self.batch.started_at, pa.timestamp("us", "UTC")),
-            },
-            only_matched=plan["output"] == "matched",
-            codec=str(codec(spark)),
-            footer={"org.apache.spark.version": str(spark.version)},
-            folders=folders,
-            layouts={kind: layouts[name] for kind, name in due.items()},
+        task = task_of(
+            self.batch,
+            self.index,
+            [name for name in accepted.columns if name != "source_version"],
+            {kind: str(folder_of(lake, name)) for kind, name in due.items()},
+            layouts,
+            str(codec(spark)),
+            {"org.apache.spark.version": str(spark.version)},
         )
         what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
         written = run(lambda: write_files(accepted, self.matcher, task), what)
-        for kind in ("matches", "tagged"):
-            if kind in due:
-                self._enter(due[kind], kind, task, written)
-        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+        for kind in due:
+            self._enter(due[kind], kind, task, written)
+        return {**written.figures, "rows": written.figures["rows"] + self.plan["quarantined"]}
 
     def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
         """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
@@ -144,7 +127,7 @@ class Output:
         except PipelineError as error:
             # Two runs of one stream at once: whoever commits first has written the micro-batch for both. Our files
             # stay, for a commit that failed in its last moment may be the one that the log has.
-            if not _is_conflict(error.__cause__) or not self._is_done(name):
+            if not is_conflict(error.__cause__) or not self._is_done(name):
                 raise
 
     def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:

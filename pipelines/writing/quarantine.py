@@ -13,6 +13,7 @@ from pipelines.lake.schema import arrow_schema_of
 from pipelines.settings.model import Stream
 from pipelines.spark.session import tested_column
 from pipelines.spark.sql_text import quoted, spark_message
+from pipelines.writing.refused_rows import RefusedRows
 from rules_index.errors import RuleError
 from rules_index.language import Compiler, Scope
 
@@ -42,15 +43,20 @@ def is_accepted(spark: SparkSession, key: Sequence[str], checks: Mapping[str, st
     return kept
 
 
-def count_refused(
-    spark: SparkSession, frame: DataFrame, key: Sequence[str], checks: Mapping[str, str]
-) -> tuple[int, int]:
+def count_refused(spark: SparkSession, frame: DataFrame, key: Sequence[str], checks: Mapping[str, str]) -> RefusedRows:
     """Rows of the frame, and how many of them go to quarantine; reads only the key and what the checks name."""
-    # Spark takes no condition that it must not evaluate twice inside of an aggregate, so it becomes a column first.
-    judged = frame.select((~is_accepted(spark, key, checks)).alias("refused"))
-    row = judged.agg(functions.count(functions.lit(1)).alias("rows"), functions.count_if("refused")).first()
+    flags = {"refused": ~is_accepted(spark, key, checks)}
+    flags |= {f"key {number}": functions.col(quoted(name)).isNull() for number, name in enumerate(key)}
+    for number, (name, condition) in enumerate(checks.items()):
+        flags[f"check {number}"] = ~is_accepted(spark, (), {name: condition})
+    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
+    flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
+    counts = [functions.count_if(functions.col(quoted(name))).alias(name) for name in flags]
+    row = flagged.agg(functions.count(functions.lit(1)).alias("rows"), *counts).first()
     assert row is not None
-    return int(row[0]), int(row[1])
+    nulls = tuple(int(row[f"key {number}"]) for number in range(len(key)))
+    failed = tuple(int(row[f"check {number}"]) for number in range(len(checks)))
+    return RefusedRows(int(row["rows"]), int(row["refused"]), nulls, failed)
 
 
 def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> None:

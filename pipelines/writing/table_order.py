@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from pyspark.sql.types import (
-    ArrayType,
-    BooleanType,
-    DataType,
-    DateType,
-    DecimalType,
-    IntegralType,
-    MapType,
-    StringType,
-    StructType,
-)
+from typing import TYPE_CHECKING, Any
 
 from pipelines.spark.sql_text import quoted
 from rules_index.workers.delta_files import INDEXED_LEAVES
@@ -39,20 +28,26 @@ class Order:
     looked_up: Sequence[str] = ()
 
 
-def partition_columns_for(stream: Stream, columns: StructType, source: Sequence[str]) -> tuple[str, ...]:
+def partition_columns_for(
+    stream: Stream, fields: Sequence[Mapping[str, Any]], source: Sequence[str]
+) -> tuple[str, ...]:
     """The columns by which a new tagged table is partitioned: those that the stream names, else the source's where all
-    of them are of types whose values everybody writes alike and nothing else orders the table."""
-    named = {field.name.lower(): field for field in columns.fields}
+    of them are of types whose values everybody writes alike and nothing else orders the table.
+
+    fields: the source's columns, as logs write them; source: those by which it is partitioned.
+    """
+    named = {field["name"].lower(): field for field in fields}
     if stream.partition_by is not None:
-        return tuple(named[name.lower()].name for name in stream.partition_by)
-    fits = not stream.cluster_by and all(is_partition_type(named[name.lower()].dataType) for name in source)
-    return tuple(source) if fits and len(source) < len(columns) else ()
+        return tuple(named[name.lower()]["name"] for name in stream.partition_by)
+    fits = not stream.cluster_by and all(is_partition_type(named[name.lower()]["type"]) for name in source)
+    return tuple(source) if fits and len(source) < len(fields) else ()
 
 
-def statistics_property(columns: StructType, order: Order) -> dict[str, str]:
+def statistics_property(fields: Sequence[Mapping[str, Any]], order: Order) -> dict[str, str]:
     """The property that has the log keep bounds of what people ask for, where a table has more columns than have
     bounds by themselves: the keys, what deltatag adds, and of the others the first ones."""
-    leaves = {field.name: _leaf_count(field.dataType) for field in columns.fields}
+    leaves = {field["name"]: _leaf_count(field["type"]) for field in fields}
+    types = {field["name"]: field["type"] for field in fields}
     if sum(leaves.values()) <= INDEXED_LEAVES:
         return {}
     asked = [name.lower() for name in (*order.cluster_by, *order.looked_up, *LOOKED_UP)]
@@ -60,7 +55,9 @@ def statistics_property(columns: StructType, order: Order) -> dict[str, str]:
     partitioned = {name.lower() for name in order.partition_by}
     chosen, count = [], 0
     for name in first:
-        if name.lower() in partitioned or isinstance(columns[name].dataType, (ArrayType, MapType)):
+        if name.lower() in partitioned or (
+            isinstance(types[name], Mapping) and types[name]["type"] in ("array", "map")
+        ):
             continue
         if count + leaves[name] <= INDEXED_LEAVES or name.lower() in asked:
             chosen.append(quoted(name))
@@ -68,12 +65,16 @@ def statistics_property(columns: StructType, order: Order) -> dict[str, str]:
     return {STATISTICS: ",".join(chosen)}
 
 
-def _leaf_count(kind: DataType) -> int:
-    if isinstance(kind, StructType):
-        return sum(_leaf_count(field.dataType) for field in kind.fields)
+def _leaf_count(kind: Any) -> int:
+    if isinstance(kind, Mapping) and kind["type"] == "struct":
+        return sum(_leaf_count(field["type"]) for field in kind["fields"])
     return 1
 
 
-def is_partition_type(kind: DataType) -> bool:
+def _is_unbounded(kind: Any) -> bool:
+    return isinstance(kind, Mapping) and kind["type"] in ("array", "map")
+
+
+def is_partition_type(kind: Any) -> bool:
     """Whether values of a type are written to the log as everybody writes them."""
-    return isinstance(kind, (StringType, IntegralType, DateType, BooleanType, DecimalType))
+    return isinstance(kind, str) and bool(re.fullmatch(r"string|long|integer|short|byte|date|boolean|decimal.*", kind))

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
 from pipelines.errors import PipelineError, SourceChangedError, TableError
-from pipelines.lake.lake import first_line
 from pipelines.lake.schema import changed_types, needs_mapping, plain_schema, same_columns
 from pipelines.lake.tables import (
     QUARANTINE_COLUMNS,
     Column,
     matches_columns,
+    matches_keys,
     matches_table,
     quarantine_table,
     tagged_columns,
     tagged_table,
 )
+from pipelines.lake.transactions import application, is_done
 from pipelines.settings.model import Stream
 from pipelines.spark.delta_internals import TableLog, snapshot_schema, table_property
+from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
 
@@ -57,7 +56,9 @@ class StreamTables:
         """
         columns = plain_schema(source)
         keys = matches_keys(self.stream.key, self.stream.event_time)
-        by = Order(self.stream.cluster_by, partition_columns_for(self.stream, columns, partitions), keys)
+        by = Order(
+            self.stream.cluster_by, partition_columns_for(self.stream, columns.jsonValue()["fields"], partitions), keys
+        )
         tables = [
             (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), by, True),
             (
@@ -114,7 +115,7 @@ def create_table(
         builder = builder.tableName(lake.sql_name(name))
     builder = builder.addColumns(columns)
     mapping = {_MAPPING: "name"} if needs_mapping(columns) else {}
-    for key, value in {**_PROPERTIES, **mapping, **statistics_property(columns, order)}.items():
+    for key, value in {**_PROPERTIES, **mapping, **statistics_property(columns.jsonValue()["fields"], order)}.items():
         builder = builder.property(key, value)
     if order.cluster_by:
         builder = builder.clusterBy(*map(quoted, order.cluster_by))
@@ -136,7 +137,7 @@ def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, 
         return bool(run(partial(_append, lake, name, frame, app, number), f"write micro-batch {number} to {name}"))
     except PipelineError as error:
         # Two runs of one scope at once: whoever commits first has written the micro-batch for both.
-        if not _is_conflict(error.__cause__) or not is_done(lake, name, app, number):
+        if not is_conflict(error.__cause__) or not is_done(lake, name, app, number):
             raise
         return False
 
@@ -167,23 +168,6 @@ def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: i
     return None
 
 
-def is_done(lake: Lake, name: str, app: str, number: int) -> bool:
-    """True if the table holds this micro-batch of an application."""
-    version = lake.delta(name).transaction_version(app)
-    return version is not None and version >= number
-
-
-def application(series: str, name: str) -> str:
-    """Whose transactions the micro-batches of a series are in the log of one table."""
-    return f"deltatag/{series}/{name}"
-
-
-def app_of(plan: Mapping[str, Any], name: str) -> str:
-    """Whose transaction a planned micro-batch is in the log of one table: where an earlier plan of it has written the
-    table, that plan's."""
-    return application(plan.get("written", {}).get(name, plan["series"]), name)
-
-
 def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
     """Have no run write a micro-batch of a series to these tables any more: each takes it for written.
 
@@ -199,17 +183,9 @@ def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) 
                 break
             except TableError as error:
                 # a run that wrote its micro-batch first: what it wrote counts
-                if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
+                if attempt == _ATTEMPTS - 1 or not is_conflict(error.__cause__):
                     raise
     return held
-
-
-def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
-    """The columns of the source that `<stream>_matches` has: the key, and the event time if it is not part of it."""
-    keys = list(key)
-    if event_time is not None and event_time.lower() not in {name.lower() for name in keys}:
-        keys.append(event_time)
-    return keys
 
 
 def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> StructType:
@@ -230,38 +206,3 @@ def fields_of(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
 
 def _with(columns: StructType, added: tuple[Column, ...]) -> StructType:
     return StructType([*columns.fields, *fields_of(added)])
-
-
-def run(action: Callable[[], Any], what: str) -> Any:
-    """Do something in Spark; TableError, in one sentence, if it fails."""
-    with explained(what):
-        return action()
-
-
-@contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Turn an error of Spark's into TableError, in one sentence."""
-    try:
-        yield
-    except (PySparkException, Py4JJavaError) as error:
-        text = str(error)
-        if "No space left on device" in text or "Disk quota exceeded" in text:
-            raise TableError(
-                f"Could not {what}: the disk is full. Make room and run the same command again: it goes on where it "
-                "stopped."
-            ) from error
-        raise TableError(f"Could not {what}: {_root_cause(error)}") from error
-
-
-def _root_cause(error: Exception) -> str:
-    """The message of the innermost Java exception, else the first line of the Python one."""
-    cause = getattr(error, "java_exception", None)
-    if cause is None:
-        return first_line(error)
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    return first_line(cause.getMessage() or cause.toString())
-
-
-def _is_conflict(error: BaseException | None) -> bool:
-    return error is not None and "Concurrent" in f"{type(error).__name__} {error}"

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -28,6 +29,8 @@ _LONGEST_FOLDER = 200
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 SORTED_ROWS = 1 << 14
 """Rows of a row group where rows are sorted, so that who looks for one value reads few of them."""
+_LOOKED_AT = 1 << 13
+"""Rows by whose values a column's encoding is chosen."""
 _LONGEST_TEXT = 64
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -106,22 +109,8 @@ class DeltaFile:
         self._footers: list[pq.FileMetaData] = []
         if self._partition:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them. Those of floating-
-        # point numbers leave out NaN, which is Spark's largest number: it would pass over row groups that have one.
-        bounded = [
-            ".".join(path)
-            for path, data_type in _leaves(schema)
-            if data_type is not None and not pa.types.is_floating(data_type)
-        ]
-        self._writer = pq.ParquetWriter(
-            self._path,
-            schema,
-            compression=codec,
-            write_statistics=bounded or False,
-            store_schema=False,
-            metadata_collector=self._footers,
-        )
-        self._writer.add_key_value_metadata(dict(footer))
+        self._codec, self._footer = codec, dict(footer)
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds rows."""
@@ -133,6 +122,8 @@ class DeltaFile:
     def close(self) -> dict[str, Any]:
         """Finishes the file."""
         self.flush()
+        if self._writer is None:
+            self._writer = self._opened(self._schema.empty_table())
         self._writer.close()
         return {
             "path": quote(self.path, "/="),
@@ -146,7 +137,8 @@ class DeltaFile:
     def abandon(self) -> None:
         """Removes what was written."""
         with contextlib.suppress(Exception):  # what went wrong before must not be hidden by what follows from it
-            self._writer.close()
+            if self._writer is not None:
+                self._writer.close()
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
 
@@ -161,13 +153,74 @@ class DeltaFile:
             table, rows = _sorted(table, self._layout.sort_by), SORTED_ROWS
         for name, bounds in self._floats.items():
             bounds.add(table[name])
+        if self._writer is None:
+            self._writer = self._opened(table)
         self._writer.write_table(table, row_group_size=rows)
+
+    def _opened(self, rows: pa.Table) -> pq.ParquetWriter:
+        """The file's writer, with encodings that suit its first rows."""
+        # Bounds of what lies in lists would cost more than all else of them, and nobody reads them. Those of floating-
+        # point numbers leave out NaN, which is Spark's largest number: it would pass over row groups that have one.
+        bounded = [
+            ".".join(path)
+            for path, data_type in _leaves(self._schema)
+            if data_type is not None and not pa.types.is_floating(data_type)
+        ]
+        packed = [name for name in self._schema.names if _is_packed(rows[name])]
+        encoded = [".".join(path) for path in _stored_paths(self._schema) if path[0] not in packed]
+        writer = pq.ParquetWriter(
+            self._path,
+            self._schema,
+            compression=self._codec,
+            use_dictionary=encoded or False,
+            column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+            write_statistics=bounded or False,
+            store_schema=False,
+            metadata_collector=self._footers,
+        )
+        writer.add_key_value_metadata(self._footer)
+        return writer
+
+
+def _is_packed(column: pa.ChunkedArray) -> bool:
+    """Whether a column's integers go to the file as differences: where most of its first values are different, a
+    dictionary of them takes longer to write and more room."""
+    kind = column.type
+    if not (
+        pa.types.is_int64(kind) or pa.types.is_int32(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+    ):
+        return False
+    first = column.slice(0, _LOOKED_AT)
+    return bool(pc.count_distinct(first).as_py() > len(first) // 2)
+
+
+def _stored_paths(schema: pa.Schema | pa.StructType) -> Iterator[tuple[str, ...]]:
+    """Parquet's leaf columns by the names that a file has for them."""
+    for field in schema:
+        for path in _within(field.type):
+            yield (field.name, *path)
+
+
+def _within(kind: pa.DataType) -> Iterator[tuple[str, ...]]:
+    if pa.types.is_struct(kind):
+        yield from _stored_paths(kind)
+    elif pa.types.is_map(kind):
+        yield from (("key_value", "key", *path) for path in _within(kind.key_type))
+        yield from (("key_value", "value", *path) for path in _within(kind.item_type))
+    elif pa.types.is_list(kind):
+        yield from (("list", "element", *path) for path in _within(kind.value_type))
+    else:
+        yield ()
 
 
 def _sorted(table: pa.Table, name: str) -> pa.Table:
     """The rows by a column; a dictionary's values are ascending."""
     column = table[name].combine_chunks()
     order = column.chunk(0) if isinstance(column, pa.ChunkedArray) and column.num_chunks else column
+    if isinstance(order, pa.DictionaryArray) and len(order.dictionary) <= np.iinfo(np.uint16).max:
+        # numbers of two bytes are sorted digit by digit
+        codes = order.indices.to_numpy().astype(np.uint16)
+        return table.take(pa.array(np.argsort(codes, kind="stable")))
     keys = order.indices if isinstance(order, pa.DictionaryArray) else order
     return table.take(pc.sort_indices(keys))
 

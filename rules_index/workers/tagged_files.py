@@ -19,7 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
-from rules_index.index.compiled import CompiledRules
+from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
 
 RESULT = "name string, entry string, figures string"
@@ -123,9 +123,9 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     known = compiled.ids.cast(task.id_type)
     try:
         for batch in batches:
-            ids = _ids(compiled, batch, known)
+            ids, raised = _ids(compiled, batch, known)
             rows, matches = rows + len(ids), matches + len(ids.values)
-            errors.update(compiled.errors)
+            errors.update(raised)
             for name, its in files.items():
                 made = _MADE[name](batch, ids, task)
                 if len(made):
@@ -144,15 +144,19 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _ids(compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array) -> pa.ListArray:
-    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small."""
+def _ids(compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array) -> tuple[pa.ListArray, dict[RuleId, int]]:
+    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small, and the errors by rule.
+
+    Several threads may match with the index at a time.
+    """
     if not compiled.inputs:
         batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
-    if not pa.types.is_string(known.type) or known.nbytes > _SMALL_DICTIONARY:
-        return compiled.match(batch).cast(pa.list_(known.type))
-    offsets, ordinals, compiled.errors = compiled.match_ordinals(batch)
-    values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
+    offsets, ordinals, errors = compiled.match_ordinals(batch)
+    if pa.types.is_string(known.type) and known.nbytes <= _SMALL_DICTIONARY:
+        values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
+    else:
+        values = known.take(pa.array(ordinals))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values), errors
 
 
 def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBatch:

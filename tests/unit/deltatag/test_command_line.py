@@ -300,6 +300,8 @@ def test_without_java_or_jars(folder: Path, monkeypatch: pytest.MonkeyPatch, cap
 
     monkeypatch.setattr(runtime, f"find_{missing}", fail)
     monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
+    settings = folder / "deltatag.toml"
+    settings.write_text(settings.read_text().replace("[lake]", '[lake]\nrunner = "spark"'))
     assert main(["tag"]) == 1
     assert f"no {missing} here; put it there" in capsys.readouterr().err
 

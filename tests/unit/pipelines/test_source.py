@@ -26,11 +26,18 @@ class FakeLog:
         return self.snapshot(len(self.versions) - 1)
 
     def snapshot(self, version: int) -> Any:
-        return SimpleNamespace(version=lambda: version, metadata=lambda: SimpleNamespace(id=lambda: "t1"))
+        return SimpleNamespace(number=version)
+
+    def version(self, snapshot: Any) -> int:
+        number: int = snapshot.number
+        return number
+
+    def table_id(self, snapshot: Any) -> str:
+        return "t1"
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         live: dict[str, dict[str, Any]] = {}
-        for actions in self.versions[: snapshot.version() + 1]:
+        for actions in self.versions[: snapshot.number + 1]:
             for action in actions or []:
                 if "add" in action:
                     live[action["add"]["path"]] = action["add"]

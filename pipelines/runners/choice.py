@@ -1,0 +1,104 @@
+"""Which runner takes a stream: this process, where that is exact and the rows are not too many, else Spark."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from pipelines.errors import NeedsSparkError, PipelineError
+from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.runners.needs import READABLE, of_derived
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import LOCAL, SPARK, Stream
+from rules_index import RulesIndexError
+
+if TYPE_CHECKING:
+    from pipelines.runners.runner import Runner
+    from pipelines.workspace import Workspace
+
+
+def runner_of(workspace: Workspace, stream: Stream) -> Runner:
+    """The runner of a stream. NeedsSparkError where the configuration asks for the local one, and it cannot serve."""
+    from pipelines.runners.local_runner import LocalRunner
+
+    reason = why_spark(workspace, stream)
+    if reason is None:
+        return LocalRunner(workspace, stream)
+    return going_on_with_spark(workspace, stream, NeedsSparkError(reason))
+
+
+def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSparkError) -> Runner:
+    """The runner that goes on where the local one cannot; it says why."""
+    if workspace.configuration.lake.runner == LOCAL:
+        raise NeedsSparkError(
+            f'{stream.name} needs Spark because {reason}; and [lake] runner is "local" in '
+            f'{workspace.configuration.path}. Take runner = "auto".'
+        )
+    from pipelines.runners.spark_runner import SparkRunner
+
+    if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
+        workspace.progress(f"{stream.name} goes through Spark because {reason}")
+    return SparkRunner(workspace, stream)
+
+
+def is_given_session(workspace: Workspace) -> bool:
+    """True where a Spark session runs that deltatag was given, or that this process has."""
+    if workspace.is_given:
+        return True
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
+
+
+def why_spark(workspace: Workspace, stream: Stream) -> str | None:
+    """Why Spark takes a stream, for the middle of a sentence; None where this process does."""
+    lake = workspace.configuration.lake
+    if lake.runner == SPARK:
+        return '[lake] runner is "spark"'
+    if lake.runner != LOCAL:
+        if is_given_session(workspace):
+            return "a Spark session runs already"
+        if not workspace.configuration.spark.get("spark.master", "local").startswith("local"):
+            return "[spark] names a cluster"
+    return _of_places(workspace, stream) or _of_source(stream) or _of_rules(workspace, stream)
+
+
+def _of_places(workspace: Workspace, stream: Stream) -> str | None:
+    lake = workspace.configuration.lake
+    if lake.root is None:
+        return "the lake is in a catalog"
+    if local_folder(lake.root) is None:
+        return "the lake is in an object store"
+    if is_catalog_name(stream.source):
+        return "its source is in a catalog"
+    return None if local_folder(stream.source) is not None else "its source is in an object store"
+
+
+def _of_source(stream: Stream) -> str | None:
+    snapshot = FolderLog(stream.source).latest()
+    if snapshot.number < 0:
+        return None  # whoever opens it says what is missing
+    foreign = sorted(snapshot.features - READABLE)
+    if not foreign:
+        return None
+    told = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
+    return f"its source has {told.get(foreign[0], 'the table feature ' + foreign[0])}"
+
+
+def _of_rules(workspace: Workspace, stream: Stream) -> str | None:
+    """The rule that asks for Spark, of the newest index; what an older plan's index asks for the runner finds."""
+    from pipelines.lake.index_store import load_planned, newest_index
+
+    try:
+        stored = newest_index(workspace.lake, stream.name)
+        if stored is None:
+            return None
+        known = stored.statistics.get("needs_spark")
+        if known is not None:
+            return str(known) or None
+        # compiled before this was noted
+        return of_derived(load_planned(workspace.lake, stream.name, stored.fingerprint, "deltatag compile")[1])
+    except (PipelineError, RulesIndexError):
+        return None  # whoever tags says what is wrong with the index

@@ -1,0 +1,328 @@
+"""This process takes a stream's rows through the index, without a JVM: threads match and write them.
+
+It makes the same tables and transactions as Spark does, by the same code of workers. What it does not know for certain
+to read, evaluate or write as Spark does it leaves to Spark (NeedsSparkError).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.errors import NeedsSparkError, SourceError, TableError
+from pipelines.lake.folder_log import Definition, FolderLog
+from pipelines.lake.lake import first_line
+from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
+from pipelines.lake.tables import (
+    QUARANTINE_COLUMNS,
+    Column,
+    matches_columns,
+    matches_keys,
+    matches_table,
+    quarantine_table,
+    tagged_columns,
+    tagged_table,
+)
+from pipelines.lake.transactions import app_of, application, is_done
+from pipelines.runners.needs import READABLE, of_derived
+from pipelines.runners.runner import Job
+from pipelines.settings.model import Stream
+from pipelines.sources.source import Slice, Source
+from pipelines.workspace import Workspace
+from pipelines.writing.files import CODEC, codec_named, discard, folder_of, gathered, layout_of, tables_of, task_of
+from pipelines.writing.refused_rows import RefusedRows
+from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
+from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.row_checks import RowChecks
+from rules_index.workers.source_files import (
+    SourceFile,
+    UnreadableFileError,
+    read_batches,
+    source_files,
+)
+from rules_index.workers.tagged_files import Task, write_files
+
+_PROPERTIES = {"delta.enableDeletionVectors": "false"}
+_PIECE_BYTES = 16 << 20
+"""Bytes of row groups, before compression, from which it pays to have another thread."""
+_MOST_PIECE_BYTES = 2 << 30
+"""Bytes of row groups, before compression, that become one file of a table at most."""
+_DELTA_TYPES = {"bigint": "long", "int": "integer"}
+
+
+class LocalRunner:
+    """The work on the rows of one stream, in this process."""
+
+    name = "local"
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        """The stream's source and the lake are in folders."""
+        self.workspace, self.stream, self.lake = workspace, stream, workspace.lake
+        self._prepared: tuple[int, str] | None = None
+        self._zone = workspace.configuration.rules.time_zone
+        self._checked: dict[str, RowChecks] = {}
+
+    def session(self) -> AbstractContextManager[None]:
+        """Nothing needs to hold."""
+        return nullcontext()
+
+    def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
+        """The index has its own."""
+        self._zone = time_zone
+        return nullcontext()
+
+    def open_source(self) -> Source:
+        """The source, through delta-rs."""
+        source = Source(self.stream.name, FolderLog(self.stream.source), None, self.stream.source_stream)
+        self._check_features(source, source.version)
+        return source
+
+    def columns(self, source: Source, version: int) -> pa.Schema:
+        """The source's columns at a version."""
+        return arrow_schema_of(_as_schema(self._fields(source, version)))
+
+    def followed(
+        self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
+    ) -> dict[str, Any]:
+        """Nothing: a source with column mapping is left to Spark."""
+        return {}
+
+    def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
+        """Make the tables that are missing; what must be changed about those that are there is left to Spark."""
+        if self._prepared == (version, id_type) and not anew:
+            return
+        fields = plain_fields(self._fields(source, version))
+        partitions = _log(source).snapshot(version).partition_columns
+        for name, definition, kept in self._definitions(fields, partitions, id_type):
+            exists = self.lake.exists(name)
+            log = FolderLog(self.lake.uri(name))
+            if (kept and not exists) or (exists and anew):
+                if odd_names(definition.fields):
+                    raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
+                log.replace(definition) if exists else log.create(definition)
+            if kept and layout_of(self.lake, name, definition.fields) is None:
+                raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
+        self._prepared = (version, id_type)
+
+    def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
+        """Rows of the slice, and those of them for quarantine."""
+        schema = self.columns(source, taken.schema_version)
+        asked = self._checks(schema, checks)
+        counted = self._each_piece(source, taken, lambda piece: asked.count(read_batches(piece, schema, asked.columns)))
+        sums = np.sum([asked.count(iter(())), *counted], axis=0).tolist()
+        keys = len(asked.key)
+        return RefusedRows(sums[0], sums[1], tuple(sums[2 : 2 + keys]), tuple(sums[2 + keys :]))
+
+    def match(self, job: Job, without: frozenset[str]) -> None:
+        """Never asked for: nothing that this runner evaluates ends its process."""
+        raise NeedsSparkError("predicates are looked for that ended Spark")
+
+    def write(self, job: Job, resumed: bool) -> dict[str, Any]:
+        """Write the micro-batch's tables: quarantine, matches, tagged rows."""
+        batch, plan = job.batch, job.batch.plan
+        self._zone = job.compiled.time_zone
+        if reason := of_derived(job.compiled):
+            raise NeedsSparkError(reason)
+        self.prepare(job.source, job.taken.schema_version, plan["id_type"])
+        schema = nullable(self.columns(job.source, job.taken.schema_version))
+        asked = self._checks(schema, plan) if plan["quarantined"] else None
+        if asked is not None:
+            self._write_quarantine(job, schema, asked)
+        kinds = tables_of(self.stream.name, plan)
+        due = {kind: name for kind, name in kinds.items() if not (resumed and self._holds(job, name))}
+        layouts = {kind: self._layout(name) for kind, name in kinds.items()}
+        folders = {kind: str(folder_of(self.lake, name)) for kind, name in due.items()}
+        task = task_of(batch, job.stored, schema.names, folders, layouts, self._codec(), {})
+
+        def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
+            rows = read_batches(piece, schema)
+            made = write_files(job.compiled, task, rows if asked is None else _accepted(asked, rows))
+            return [row for each in made for row in each.to_pylist()]
+
+        try:
+            results = self._each_piece(job.source, job.taken, tag)
+        except OSError as error:
+            raise TableError(f"Could not write micro-batch {batch.batch} to {kinds['tagged']}: {error}") from error
+        written = gathered((row for rows in results for row in rows), task)
+        for kind, name in due.items():
+            self._enter(job, name, kind, task, written.entries[kind])
+        return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
+
+    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        return [
+            name
+            for name in filter(self.lake.exists, names)
+            if FolderLog(self.lake.uri(name)).fence(application(series, name), number)
+        ]
+
+    def _enter(self, job: Job, name: str, kind: str, task: Task, entries: Sequence[str]) -> None:
+        """One commit with the micro-batch's number; without it the files are of no use."""
+        if not FolderLog(self.lake.uri(name)).append(entries, app_of(job.batch.plan, name), job.batch.batch):
+            discard(task, {kind: list(entries)})
+
+    def _holds(self, job: Job, name: str) -> bool:
+        return is_done(self.lake, name, app_of(job.batch.plan, name), job.batch.batch)
+
+    def _write_quarantine(self, job: Job, schema: pa.Schema, asked: RowChecks) -> None:
+        name = quarantine_table(self.stream)
+        if self._holds(job, name):
+            return
+        made = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
+        file = DeltaFile(str(folder_of(self.lake, name)), made, self._codec(), {}, self._layout(name))
+        try:
+            for piece in self._pieces(job.source, job.taken):
+                for batch in read_batches(piece, schema):
+                    refused = batch.filter(pa.array(~asked.accepted(batch)))
+                    if len(refused):
+                        reasons = pa.array(asked.reasons(refused), pa.string())
+                        numbers = pa.repeat(pa.scalar(job.batch.batch, pa.int64()), len(refused))
+                        columns = [_plain(refused.column(each)) for each in schema.names]
+                        file.write(pa.RecordBatch.from_arrays([*columns, reasons, numbers], schema=made))
+            entry = json.dumps({"add": file.close()})
+        except BaseException:
+            file.abandon()
+            raise
+        FolderLog(self.lake.uri(name)).append([entry], app_of(job.batch.plan, name), job.batch.batch)
+
+    def _layout(self, name: str) -> Layout:
+        held = FolderLog(self.lake.uri(name)).latest().fields
+        layout = layout_of(self.lake, name, held)
+        if layout is None:
+            raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+        return layout
+
+    def _codec(self) -> str:
+        named = self.workspace.configuration.spark.get(CODEC, "snappy")
+        found = codec_named(named)
+        if found is None:
+            raise NeedsSparkError(f"files are to be compressed by {named}")
+        return found
+
+    def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
+        key = json.dumps([checks["key"], checks["checks"], schema.to_string(), self._zone])
+        if key not in self._checked:
+            asked = RowChecks.of(checks["key"], checks["checks"], schema, self._zone)
+            if asked.needs_spark is not None:
+                raise NeedsSparkError(f"only Spark evaluates the check {asked.needs_spark} of {self.stream.name}")
+            self._checked[key] = asked
+        return self._checked[key]
+
+    def _fields(self, source: Source, version: int) -> list[dict[str, Any]]:
+        fields = _log(source).snapshot(version).fields
+        return [field for field in fields if field["name"] not in source.left_out]
+
+    def _check_features(self, source: Source, version: int) -> None:
+        snapshot = _log(source).snapshot(version)
+        foreign = sorted(snapshot.features - READABLE)
+        if foreign:
+            raise NeedsSparkError(f"the source of {self.stream.name} has the table feature {foreign[0]}")
+
+    def _definitions(
+        self, fields: list[dict[str, Any]], partitions: Sequence[str], id_type: str
+    ) -> Iterator[tuple[str, Definition, bool]]:
+        """The stream's tables: name, what they are, and whether they are kept."""
+        stream = self.stream
+        keys = matches_keys(stream.key, stream.event_time)
+        named = {field["name"].lower(): field for field in fields}
+        first, *last = _columns(matches_columns(id_type))
+        by = Order(stream.cluster_by, partition_columns_for(stream, fields, partitions), keys)
+        for name, wanted, order, kept in (
+            (tagged_table(stream), [*fields, *_columns(tagged_columns(id_type))], by, True),
+            (
+                matches_table(stream),
+                [first, *(named[key.lower()] for key in keys), *last],
+                Order(("rule_id",)),
+                stream.keeps_matches,
+            ),
+            (quarantine_table(stream), [*fields, *_columns(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
+        ):
+            if kept:
+                properties = {**_PROPERTIES, **statistics_property(wanted, order)}
+                yield name, Definition(wanted, order.partition_by, order.cluster_by, properties), kept
+
+    def _each_piece(self, source: Source, taken: Slice, work: Callable[[Sequence[SourceFile]], Any]) -> list[Any]:
+        """What `work` gives for the rows of the slice, as pieces that threads take. NeedsSparkError for a file that
+        only Spark reads; the first failure ends all."""
+        pieces = self._pieces(source, taken)
+        threads = min(len(pieces), os.cpu_count() or 1)
+        done = 0
+
+        def count(result: Any) -> Any:
+            nonlocal done
+            done += 1
+            if len(pieces) > 1:
+                self.workspace.progress(f"{self.stream.name}: {done} of {len(pieces)} parts of a micro-batch")
+            return result
+
+        try:
+            if threads <= 1:
+                return [count(work(piece)) for piece in pieces]
+            with ThreadPoolExecutor(threads, "deltatag") as pool:
+                return [count(result) for result in pool.map(work, pieces)]
+        except UnreadableFileError as error:
+            raise NeedsSparkError(str(error)) from error
+        except pa.ArrowException as error:
+            raise SourceError(f"The source of {self.stream.name} cannot be read: {first_line(error)}") from error
+
+    def _pieces(self, source: Source, taken: Slice) -> list[list[SourceFile]]:
+        """The slice's row groups in their order, as equal parts: as many as threads, or more of very many bytes."""
+        groups: list[tuple[SourceFile, int, int]] = []
+        for file in source_files(taken.files, _log(source).file):
+            footer = pq.read_metadata(file.path)
+            sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
+            groups += [(file, number, size) for number, size in enumerate(sizes)]
+        total = sum(size for _, _, size in groups)
+        count = max(1, min(os.cpu_count() or 1, total // _PIECE_BYTES), -(-total // _MOST_PIECE_BYTES))
+        pieces: list[dict[str, tuple[SourceFile, list[int]]]] = [{} for _ in range(count)]
+        before = 0
+        for file, number, size in groups:
+            piece = pieces[min(count - 1, (before + size // 2) * count // max(total, 1))]
+            piece.setdefault(file.path, (file, []))[1].append(number)
+            before += size
+        return [
+            [SourceFile(file.path, file.partition, file.version, tuple(numbers)) for file, numbers in piece.values()]
+            for piece in pieces
+            if piece
+        ]
+
+
+def _log(source: Source) -> FolderLog:
+    assert isinstance(source.log, FolderLog)
+    return source.log
+
+
+def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"type": "struct", "fields": list(fields)})
+
+
+def _columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """Columns of deltatag's as logs write them, with their comments."""
+    found = []
+    for column in columns:
+        kind: Any = _DELTA_TYPES.get(column.type, column.type)
+        if kind.startswith("array<"):
+            element = kind.removeprefix("array<").removesuffix(">")
+            kind = {"type": "array", "elementType": _DELTA_TYPES.get(element, element), "containsNull": True}
+        found.append({"name": column.name, "type": kind, "nullable": True, "metadata": {"comment": column.comment}})
+    return found
+
+
+def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that do not go to quarantine."""
+    for batch in batches:
+        kept = asked.accepted(batch)
+        yield batch if kept.all() else batch.filter(pa.array(kept))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Texts as such, where a file had them as codes of a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

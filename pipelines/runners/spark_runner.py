@@ -1,0 +1,134 @@
+"""Spark takes a stream's rows through the index: the runner of clusters, and of what only Spark evaluates or reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.recovery.attempts import left_out
+from pipelines.recovery.survival import batch_time_limit
+from pipelines.runners.runner import Job
+from pipelines.settings.model import Stream
+from pipelines.sources.pushdown import Matchable
+from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
+from pipelines.sources.source import Slice, Source, open_source
+from pipelines.sources.source_names import followed_columns
+from pipelines.spark.session import in_time_zone
+from pipelines.workspace import Workspace
+from pipelines.writing.matching import Matcher, bound_batches
+from pipelines.writing.output import Output
+from pipelines.writing.quarantine import check_conditions, count_refused
+from pipelines.writing.refused_rows import RefusedRows
+from pipelines.writing.tables import StreamTables, fence
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+class SparkRunner:
+    """The work on the rows of one stream, as jobs of the workspace's Spark session."""
+
+    name = "spark"
+
+    def __init__(self, workspace: Workspace, stream: Stream) -> None:
+        """The session starts when it is first needed."""
+        self.workspace, self.stream = workspace, stream
+        self._matchables: dict[str, Matchable] = {}
+        self._prepared: tuple[StructType, str] | None = None
+
+    def session(self) -> AbstractContextManager[Any]:
+        """deltatag's own session is the active one."""
+        return self.workspace.active_session()
+
+    def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
+        """The session's time zone is that of rules."""
+        return in_time_zone(self.workspace.spark, time_zone)
+
+    def open_source(self) -> Source:
+        """The source, through Spark's own Delta library and credentials."""
+        return open_source(self.workspace.spark, self.stream)
+
+    def columns(self, source: Source, version: int) -> pa.Schema:
+        """The source's columns at a version."""
+        return arrow_schema_of(slice_schema(source, version).json())
+
+    def followed(
+        self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
+    ) -> dict[str, Any]:
+        """What a plan has to keep of the names of columns."""
+        return followed_columns(self.workspace, source, version, before, tables, command)
+
+    def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
+        """Make and check the stream's tables, once for each set of columns."""
+        schema = slice_schema(source, version)
+        if anew or self._prepared != (schema, id_type):
+            StreamTables(self.workspace, self.stream, id_type).prepare(schema, source_partitions(source), anew)
+            self._prepared = (schema, id_type)
+
+    def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
+        """Rows of the slice, and those of them for quarantine."""
+        frame = slice_frame(source, taken)
+        check_conditions(self.workspace.spark, self.stream, frame)
+        return count_refused(self.workspace.spark, frame, checks["key"], checks["checks"])
+
+    def match(self, job: Job, without: frozenset[str]) -> None:
+        """Match the rows, and write nothing."""
+        self.workspace.progress(
+            f"{self.stream.name}: micro-batch {job.batch.batch} ended Spark; matching it without {len(without)} "
+            "predicates"
+        )
+        output, frame, matchable, limit = self._output(job, without)
+        with limit:
+            output.match(frame, matchable)
+
+    def write(self, job: Job, resumed: bool) -> dict[str, Any]:
+        """Write the micro-batch's tables."""
+        output, frame, matchable, limit = self._output(job, left_out(job.batch.plan))
+        with limit:
+            figures = output.write(frame, matchable, resumed)
+        if matchable is not None:
+            figures["rows"] = rows_of(job.taken.files)
+        return figures
+
+    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+        """Have no run write a micro-batch of a series to these tables any more."""
+        return fence(self.workspace, series, names, number)
+
+    def _output(
+        self, job: Job, without: frozenset[str]
+    ) -> tuple[Output, DataFrame, DataFrame | None, AbstractContextManager[None]]:
+        """What writes the micro-batch, its rows, those of them that a rule can match, and what bounds its time."""
+        workspace, files = self.workspace, job.taken.files
+        self.prepare(job.source, job.taken.schema_version, job.batch.plan["id_type"])
+        tables = StreamTables(workspace, self.stream, job.batch.plan["id_type"])
+        matcher = Matcher(workspace.spark, job.compiled, job.path, workspace.lake.rule_id_type(), without)
+        bound_batches(workspace, files)
+        evaluated = len(job.compiled.derived) - len(without)
+        limit = batch_time_limit(workspace, f"tag {self.stream.name}", files, evaluated)
+        frame = slice_frame(job.source, job.taken)
+        return Output(tables, job.batch, matcher, job.stored), frame, self._matchable(job), limit
+
+    def _matchable(self, job: Job) -> DataFrame | None:
+        """The slice without files and rows that no rule can match, where only matched rows are written; else None."""
+        batch, taken = job.batch, job.taken
+        if batch.plan["output"] != "matched" or rows_of(taken.files) is None:
+            return None
+        fingerprint = str(batch.fingerprint)
+        if fingerprint not in self._matchables:
+            self._matchables[fingerprint] = Matchable(self.workspace.spark, job.source, job.compiled)
+        matchable = self._matchables[fingerprint]
+        if matchable.condition is None:
+            return None
+        files = matchable.files(taken)
+        size = sum(int(add["size"]) for _, add in files)
+        self.workspace.progress(
+            f"{self.stream.name}: micro-batch {batch.batch}, rules can match rows of {len(files)} of "
+            f"{len(taken.files)} files, {size / 2**20:,.1f} MiB"
+        )
+        return slice_frame(job.source, replace(taken, files=files)).filter(matchable.condition)

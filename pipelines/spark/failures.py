@@ -1,0 +1,58 @@
+"""Errors that Spark tells of, as a sentence; Spark is not imported where nobody has started it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pipelines.errors import TableError
+from pipelines.lake.lake import first_line
+
+
+def run(action: Callable[[], Any], what: str) -> Any:
+    """Do something in Spark; TableError, in one sentence, if it fails."""
+    with explained(what):
+        return action()
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn an error of Spark's into TableError, in one sentence."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_sparks(error):
+            raise
+        text = str(error)
+        if "No space left on device" in text or "Disk quota exceeded" in text:
+            raise TableError(
+                f"Could not {what}: the disk is full. Make room and run the same command again: it goes on where it "
+                "stopped."
+            ) from error
+        raise TableError(f"Could not {what}: {_root_cause(error)}") from error
+
+
+def _is_sparks(error: Exception) -> bool:
+    if "pyspark" not in sys.modules:
+        return False
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, (PySparkException, Py4JJavaError))
+
+
+def _root_cause(error: Exception) -> str:
+    """The message of the innermost Java exception, else the first line of the Python one."""
+    cause = getattr(error, "java_exception", None)
+    if cause is None:
+        return first_line(error)
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    return first_line(cause.getMessage() or cause.toString())
+
+
+def is_conflict(error: BaseException | None) -> bool:
+    """Whether another writer interfered."""
+    return error is not None and "Concurrent" in f"{type(error).__name__} {error}"

@@ -1,0 +1,176 @@
+"""The files of a micro-batch's tables: how they must look, and what those who wrote them tell."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from pipelines.errors import TableError
+from pipelines.lake.folder_log import local_folder
+from pipelines.lake.schema import OPAQUE, arrow_schema_of, plain_fields, same_fields
+from pipelines.lake.tables import matches_keys, matches_table, tagged_table
+from pipelines.writing.table_order import STATISTICS, is_partition_type
+from rules_index.workers.delta_files import Layout
+from rules_index.workers.tagged_files import Task
+
+if TYPE_CHECKING:
+    from pipelines.lake.index_store import StoredIndex
+    from pipelines.lake.lake import Lake
+    from pipelines.lake.runs import MicroBatch
+
+_CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "uncompressed": "none", "none": "none"}
+CODEC = "spark.sql.parquet.compression.codec"
+"""The setting of Spark for the compression of files."""
+_FEATURES = {
+    "appendOnly",
+    "changeDataFeed",
+    "clustering",
+    "deletionVectors",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "invariants",
+    "timestampNtz",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+}
+"""Features of a table that ask nothing of a file that is appended."""
+_COLUMN = re.compile(r"[^,`]+")
+_NEWEST_LEGACY_WRITER = 6
+_SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg", "delta.universalFormat.")
+"""Table properties that ask more of a file than this module knows."""
+
+
+@dataclass(frozen=True)
+class FilesWritten:
+    """What the workers did: `add` entries by the task's names of tables, and the micro-batch's figures."""
+
+    entries: Mapping[str, list[str]]
+    figures: dict[str, Any]
+
+
+def codec_named(name: str) -> str | None:
+    """Arrow's name for a compression of Parquet that Spark names; None for one that Arrow does not have."""
+    return _CODECS.get(name.lower())
+
+
+def folder_of(lake: Lake, name: str) -> str | None:
+    """The folder of a table that workers reach as they reach any file; None for one in a store or a catalog."""
+    return None if lake.settings.root is None else local_folder(lake.uri(name))
+
+
+def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
+    """How files of the table are laid out; None if it has not just the columns `wanted`, or asks more of its files than
+    their rows."""
+    if any(_is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
+        return None
+    try:
+        table = lake.delta(name)
+        metadata, protocol = table.metadata(), table.protocol()
+        held = json.loads(table.schema().to_json())["fields"]
+    except TableError:
+        return None
+    types = {field["name"]: field["type"] for field in held}
+    features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+    known = (
+        features <= _FEATURES
+        and (bool(protocol.writer_features) or protocol.min_writer_version <= _NEWEST_LEGACY_WRITER)
+        and not any(key.startswith(_SETTINGS) for key in metadata.configuration)
+        and same_fields(held, wanted)
+        and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
+        and all(is_partition_type(types[column]) for column in metadata.partition_columns)
+    )
+    if not known:
+        return None
+    indexed = metadata.configuration.get(STATISTICS)
+    return Layout(
+        tuple(metadata.partition_columns),
+        "rule_id" if name.endswith("_matches") else None,
+        None if indexed is None else frozenset(_COLUMN.findall(indexed)),
+    )
+
+
+def _is_opaque(kind: pa.DataType) -> bool:
+    if kind == OPAQUE:
+        return True
+    return pa.types.is_nested(kind) and any(_is_opaque(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def task_of(
+    batch: MicroBatch,
+    index: StoredIndex,
+    columns: Sequence[str],
+    due: Mapping[str, str],
+    layouts: Mapping[str, Layout],
+    codec: str,
+    footer: Mapping[str, str],
+) -> Task:
+    """How the rows of a planned micro-batch are written.
+
+    columns: the source's; due: the folders of the tables that do not hold it yet, by `tagged` and `matches`.
+    """
+    spelled = {name.lower(): name for name in columns}
+    return Task(
+        id_type={"string": pa.string(), "bigint": pa.int64()}[batch.plan["id_type"]],
+        columns=tuple(columns),
+        keys=tuple(spelled[key.lower()] for key in matches_keys(batch.plan["key"], batch.plan["event_time"])),
+        stamps={
+            "rules_version": pa.scalar(index.rules_version, pa.int64()),
+            "index_fingerprint": pa.scalar(index.fingerprint),
+            "tagged_at": pa.scalar(batch.started_at, pa.timestamp("us", "UTC")),
+        },
+        only_matched=batch.plan["output"] == "matched",
+        codec=codec,
+        footer=footer,
+        folders=due,
+        layouts={kind: layouts[kind] for kind in due},
+    )
+
+
+def tables_of(scope: str, plan: Mapping[str, Any]) -> dict[str, str]:
+    """The tables of a stream's tagged rows and matches, those that a plan keeps, by `matches` and `tagged`."""
+    matches = {"matches": matches_table(scope)} if plan["matches"] else {}
+    return {**matches, "tagged": tagged_table(scope)}
+
+
+def gathered(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
+    """What the pieces of a micro-batch came to, out of the rows that `tagged_files.write_files` gives."""
+    entries: dict[str, list[str]] = {name: [] for name in task.folders}
+    figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
+    for row in results:
+        if row["entry"]:
+            entries[row["name"]].append(row["entry"])
+            continue
+        found = json.loads(row["figures"])
+        figures["rows"] += found["rows"]
+        figures["matches"] += found["matches"]
+        for rule, rows in found["errors"]:
+            figures["errors"][str(rule)] = figures["errors"].get(str(rule), 0) + rows
+    for path in _paths(task, entries):
+        if not path.is_file():
+            raise TableError(
+                f"A worker wrote {path}, and the driver cannot see it. The folder of [lake] root must be the same on "
+                "all machines of the cluster."
+            )
+    return FilesWritten(entries, figures)
+
+
+def discard(task: Task, entries: Mapping[str, list[str]]) -> None:
+    """Remove files that no log will know."""
+    for path in _paths(task, entries):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def _paths(task: Task, entries: Mapping[str, list[str]]) -> Iterator[Path]:
+    for name, texts in entries.items():
+        for text in texts:
+            yield Path(task.folders[name]) / unquote(json.loads(text)["add"]["path"])

@@ -1,0 +1,185 @@
+"""What micro-batches wrote to a stream's tables, measured without a JVM: the files are read batch by batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import rules_index as ri
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.tables import matches_keys, matches_table, quarantine_table, tagged_table
+from pipelines.rule_set import RULE_COLUMNS
+from pipelines.sources.slices import rows_of
+from quality.sample import ROWS, rules_to_try
+from rules_index.workers.source_files import read_batches, source_files
+
+if TYPE_CHECKING:
+    from pipelines.settings.model import Stream
+    from pipelines.sources.source import Add
+    from quality.written import NewestBatch
+
+_VERSIONS = ("rules_version", "index_fingerprint")
+_PAIR = ["rules_version", "rule_id"]
+_CHECKSUM_BITS = (1 << 32) - 1
+
+
+def row_measures(written: NewestBatch, stream: Stream) -> tuple[dict[str, int], pl.DataFrame]:
+    """Counts over the tagged rows, and one row a rule: `rules_version`, `rule_id`, `matches`, and a `checksum` of
+    the rows' keys."""
+    planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
+    keys = _keys(stream)
+    counts = dict.fromkeys(("tagged_rows", "null_rule_ids", "unordered_rule_ids", "wrong_versions", "matched_rows"), 0)
+    pairs: list[pl.DataFrame] = []
+    for batch in _rows(written, tagged_table(stream), ["rule_ids", *_VERSIONS, "source_version", *keys]):
+        ids = batch.column("rule_ids")
+        counts["tagged_rows"] += len(batch)
+        counts["null_rule_ids"] += ids.null_count + _with_nulls(ids)
+        counts["unordered_rule_ids"] += _unordered(ids)
+        versions = pl.DataFrame(pl.from_arrow(batch.select(list(_VERSIONS)))).group_by(_VERSIONS).len()
+        counts["wrong_versions"] += sum(n for *named, n in versions.iter_rows() if tuple(named) not in planned)
+        counts["matched_rows"] += int(pc.sum(pc.greater(pc.list_value_length(ids), 0)).as_py() or 0)
+        owner = pc.list_parent_indices(ids)
+        rows = pl.DataFrame({"rules_version": batch.column("rules_version"), "hash": _hashes(batch, keys)})
+        rows = rows[owner.to_numpy()].with_columns(pl.Series("rule_id", pl.from_arrow(pc.list_flatten(ids))))
+        pairs.append(_by_rule(rows))
+    return counts, _added_up(pairs, written)
+
+
+def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
+    """As `row_measures` has it of the tagged rows, of `<stream>_matches`."""
+    keys = _keys(stream)
+    pairs = []
+    for batch in _rows(written, matches_table(stream), ["rule_id", "rules_version", "source_version", *keys]):
+        rows = pl.DataFrame(pl.from_arrow(batch.select(["rules_version", "rule_id"])))
+        pairs.append(_by_rule(rows.with_columns(pl.Series("hash", _hashes(batch, keys)))))
+    return _added_up(pairs, written)
+
+
+def quarantined_rows(written: NewestBatch, stream: Stream) -> int:
+    """Rows that the micro-batches put into quarantine."""
+    adds = written.adds(FolderLog(written.workspace.lake.uri(quarantine_table(stream))), quarantine_table(stream))
+    return rows_of(tuple(adds)) or 0
+
+
+def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
+    """Rules that one by one, without an index, answer differently on sampled rows, and how large the sample was."""
+    batch = written.batches[-1]
+    rules = rules_to_try(written.workspace, stream.name, batch, pairs)
+    if rules is None or rules.is_empty():
+        return [], {"sampled_rows": 0, "sampled_rules": 0}
+    table = tagged_table(stream)
+    log = FolderLog(written.workspace.lake.uri(table))
+    schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+    sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
+    configuration = written.workspace.configuration
+    compiled = ri.compile_rules(
+        rules.select(RULE_COLUMNS).to_arrow(),
+        schema,
+        "scan",
+        event_time=stream.event_time,
+        time_zone=configuration.rules.time_zone,
+    )
+    tried = set(compiled.ids.to_pylist())
+    if sample is None or not tried or compiled.derived:
+        return [], {"sampled_rows": 0, "sampled_rules": 0}
+    faults: dict[Any, int] = {}
+    asked = sample if compiled.inputs else pa.table({"_": pa.nulls(sample.num_rows)})
+    for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"].to_pylist(), strict=True):
+        for rule in set(alone) ^ (set(tagged or ()) & tried):
+            faults[rule] = faults.get(rule, 0) + 1
+    told = [f"{rule} ({rows} rows)" for rule, rows in sorted(faults.items())]
+    return told, {"sampled_rows": sample.num_rows, "sampled_rules": len(tried)}
+
+
+def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], seed: int) -> pa.Table | None:
+    """The same rows whenever it is called for the same micro-batch: half of them any, half matched by one of `ids`."""
+    chance = np.random.default_rng(seed)
+    total = max(written.batches[-1].rows or 0, 1)
+    found: list[pa.Table] = []
+    anywhere = matched = 0
+    wanted = pa.array(sorted(ids))
+    for batch in _rows(written, table, None):
+        ours = pc.equal(batch.column("index_fingerprint"), fingerprint).to_numpy(zero_copy_only=False)
+        drawn = np.flatnonzero(ours & (chance.random(len(batch)) < 2 * ROWS / total))[: ROWS // 2 - anywhere]
+        hits = pc.list_parent_indices(batch.column("rule_ids")).to_numpy()
+        flat = _decoded(pc.list_flatten(batch.column("rule_ids")))
+        is_wanted = pc.is_in(flat, value_set=wanted.cast(flat.type)).to_numpy(zero_copy_only=False)
+        of_rules = np.unique(hits[is_wanted])
+        of_rules = of_rules[ours[of_rules]][: ROWS // 2 - matched]
+        anywhere, matched = anywhere + len(drawn), matched + len(of_rules)
+        chosen = np.union1d(drawn, of_rules).astype(np.int64)
+        if len(chosen):
+            found.append(pa.Table.from_batches([batch]).take(pa.array(chosen)))
+        if anywhere >= ROWS // 2 and matched >= ROWS // 2:
+            break
+    return pa.concat_tables(found, promote_options="permissive").unify_dictionaries() if found else None
+
+
+def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    """The rows that the micro-batches wrote to a table, with some of its columns, case aside."""
+    log = FolderLog(written.workspace.lake.uri(table))
+    adds: list[Add] = written.adds(log, table)
+    schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+    spelled = {name.lower(): name for name in schema.names}
+    chosen = None if columns is None else [spelled[name.lower()] for name in columns]
+    for batch in read_batches(source_files(adds, log.file), schema, chosen):
+        # the reader adds the version of this table behind the table's own columns
+        yield batch.select(range(batch.num_columns - 1))
+
+
+def _keys(stream: Stream) -> list[str]:
+    return matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
+
+
+def _hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
+    """A number for each row out of its keys and version, the same in both tables."""
+    named = {name.lower(): name for name in batch.schema.names}
+    columns = [batch.column(named[name.lower()]) for name in (*keys, "source_version")]
+    plain = [_decoded(column) for column in columns if not pa.types.is_nested(column.type)]
+    frame = pl.DataFrame({str(number): pl.from_arrow(column) for number, column in enumerate(plain)})
+    hashes: np.ndarray = frame.hash_rows(seed=0).to_numpy() & np.uint64(_CHECKSUM_BITS)
+    return hashes
+
+
+def _by_rule(rows: pl.DataFrame) -> pl.DataFrame:
+    """rules_version, rule_id, matches and a checksum of (row, rule) pairs."""
+    kind = pl.String if rows.schema["rule_id"] not in (pl.Int64,) else pl.Int64
+    rows = rows.with_columns(pl.col("rule_id").cast(kind))
+    return rows.group_by(_PAIR).agg(matches=pl.len().cast(pl.Int64), checksum=pl.col("hash").cast(pl.UInt64).sum())
+
+
+def _added_up(pairs: Sequence[pl.DataFrame], written: NewestBatch) -> pl.DataFrame:
+    kind = pl.Int64 if written.workspace.lake.rule_id_type() == "bigint" else pl.String
+    empty = pl.DataFrame(
+        schema={"rules_version": pl.Int64, "rule_id": kind, "matches": pl.Int64, "checksum": pl.UInt64}
+    )
+    return pl.concat([empty, *pairs]).group_by(_PAIR).agg(pl.col("matches").sum(), pl.col("checksum").sum())
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _with_nulls(ids: pa.ListArray) -> int:
+    """Lists that hold a NULL."""
+    flat = pc.list_flatten(ids)
+    if not flat.null_count:
+        return 0
+    owner = pc.list_parent_indices(ids).to_numpy()
+    return len(np.unique(owner[flat.is_null().to_numpy(zero_copy_only=False)]))
+
+
+def _unordered(ids: pa.ListArray) -> int:
+    """Lists whose ids do not ascend."""
+    flat, owner = _decoded(pc.list_flatten(ids)), pc.list_parent_indices(ids).to_numpy()
+    if len(flat) < 2:
+        return 0
+    ascends = pc.fill_null(pc.less(flat[:-1], flat[1:]), True).to_numpy(zero_copy_only=False)
+    return len(np.unique(owner[1:][~ascends & (owner[1:] == owner[:-1])]))

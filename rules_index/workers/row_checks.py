@@ -1,0 +1,96 @@
+"""Which rows of a stream are not tagged, told without Spark: those with a NULL in the key, or that fail a check.
+
+A check is compiled as three rules, whether it is TRUE, FALSE and NULL; a row of which none holds is one on which it
+raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.compiling.compile import compile_rules
+from rules_index.index.compiled import CompiledRules
+
+_OUTCOMES = ("TRUE", "FALSE", "NULL")
+
+
+@dataclass(frozen=True)
+class RowChecks:
+    """The key and the checks of a stream; `needs_spark` names a check that cannot be asked here, if there is one."""
+
+    key: tuple[str, ...]
+    names: tuple[str, ...]
+    compiled: CompiledRules
+    needs_spark: str | None
+
+    @classmethod
+    def of(cls, key: Sequence[str], checks: Mapping[str, str], schema: pa.Schema, time_zone: str) -> RowChecks:
+        """key: columns, case aside; checks: conditions by name; schema: the columns that they may read."""
+        spelled = {name.lower(): name for name in schema.names}
+        rules = [
+            (number * len(_OUTCOMES) + place, f"(\n{condition}\n) IS {outcome}")
+            for number, condition in enumerate(checks.values())
+            for place, outcome in enumerate(_OUTCOMES)
+        ]
+        compiled = compile_rules(rules, schema, "scan", time_zone=time_zone)
+        names = tuple(checks)
+        unknown = [each["rule_id"] for each in compiled.rejects.to_pylist()]
+        for leaf in compiled.derived:
+            unknown += [number for number, text in rules if leaf.text is not None and leaf.text in text]
+        spark = names[min(unknown) // len(_OUTCOMES)] if unknown else names[0] if compiled.derived else None
+        return cls(tuple(spelled[name.lower()] for name in key), names, compiled, spark)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return tuple(dict.fromkeys((*self.key, *(leaf.name for leaf in self.compiled.inputs))))
+
+    def accepted(self, batch: pa.RecordBatch) -> np.ndarray:
+        """[rows] bool: whether a row is tagged."""
+        return self._judged(batch)[0]
+
+    def count(self, batches: Iterator[pa.RecordBatch]) -> np.ndarray:
+        """[2 + keys + checks] int64: rows, those of them that are not tagged, those with NULL in each column of the
+        key, and those on which each check is not TRUE."""
+        counts = np.zeros(2 + len(self.key) + len(self.names), np.int64)
+        for batch in batches:
+            accepted, outcomes = self._judged(batch)
+            nulls = [batch.column(name).null_count for name in self.key]
+            counts += [len(batch), int((~accepted).sum()), *nulls, *(outcomes != 0).sum(axis=1).tolist()]
+        return counts
+
+    def reasons(self, batch: pa.RecordBatch) -> list[str]:
+        """Why each of some rows is not tagged, several reasons joined by "; "; "" for one that is."""
+        _, outcomes = self._judged(batch)
+        nulls = [(name, batch.column(name).is_null().to_numpy(zero_copy_only=False)) for name in self.key]
+        found = []
+        for row in range(len(batch)):
+            told = [f"the key {name} is NULL" for name, is_null in nulls if is_null[row]]
+            for number, name in enumerate(self.names):
+                what = int(outcomes[number, row])
+                if what:
+                    told.append(f"the check {name} " + ("", "is FALSE", "is NULL", "raised an error")[what])
+            found.append("; ".join(told))
+        return found
+
+    def _judged(self, batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Whether each row is accepted, and what each check is on it [checks, rows]: 0 TRUE, 1 FALSE, 2 NULL, 3
+        raised."""
+        rows = len(batch)
+        outcomes = np.full((len(self.names), rows), len(_OUTCOMES), np.int8)
+        if self.names:
+            given = batch if self.compiled.inputs else pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
+            offsets, ordinals, _ = self.compiled.match_ordinals(given)
+            ids = self.compiled.ids.to_numpy()[ordinals]
+            owner = np.repeat(np.arange(rows), np.diff(offsets))
+            outcomes[ids // len(_OUTCOMES), owner] = ids % len(_OUTCOMES)
+        accepted = (outcomes == 0).all(axis=0)
+        for name in self.key:
+            column = batch.column(name)
+            if column.null_count:
+                accepted &= column.is_valid().to_numpy(zero_copy_only=False)
+        return accepted, outcomes

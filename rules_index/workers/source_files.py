@@ -1,0 +1,192 @@
+"""Rows of a Delta table's Parquet files, read where they are matched, with the columns that the table's log says.
+
+Delta protocol, "Add File" and "Partition Value Serialization". What this module does not know for certain it refuses
+with `UnreadableFileError`: then Spark's reader must read the files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rules_index.errors import RulesIndexError
+from rules_index.names import column_key, spelled
+
+BATCH_ROWS = 1 << 16
+SOURCE_VERSION = "source_version"
+"""The column behind the table's own: the version that added the row's file."""
+_BYTES_OF_A_CODE = 4.0
+"""Bytes of a value in a file, before compression, below which a column of texts is taken to be stored as codes."""
+_LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
+
+
+class UnreadableFileError(RulesIndexError):
+    """A file whose rows only Spark reads for certain as Spark does."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a table: its path, its partition's values as the log writes them, and the version that added it."""
+
+    path: str
+    partition: Mapping[str, str | None]
+    version: int
+    groups: tuple[int, ...] | None = None
+    """The row groups to be read; None: all."""
+
+
+def read_batches(
+    files: Sequence[SourceFile], schema: pa.Schema, columns: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files, with the columns of `schema` (or those named) in their order and types, and `source_version`.
+
+    schema: the table's columns, those of its partitions among them. Columns that a file lacks are NULL. Texts come as
+    dictionaries where all files have them so. OSError or pyarrow.ArrowException where a file cannot be read.
+    """
+    wanted = [field for field in schema if columns is None or field.name in columns]
+    footers = [_footer(file) for file in files]
+    encoded = _dictionary_columns(footers, wanted)
+    for file, footer in zip(files, footers, strict=True):
+        yield from _batches(file, footer, wanted, encoded)
+
+
+def row_group_bytes(path: str) -> list[int]:
+    """The size of each row group of a file."""
+    footer = pq.read_metadata(path)
+    return [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
+
+
+def _footer(file: SourceFile) -> pq.FileMetaData:
+    footer = pq.read_metadata(file.path, memory_map=True)
+    known = footer.metadata or {}
+    old = known.get(_SPARK_VERSION, b"3").split(b".")[0]
+    if any(key in known for key in _LEGACY) or old in (b"1", b"2"):
+        raise UnreadableFileError(f"{file.path} has dates of the calendar before 1582, which only Spark reads.")
+    return footer
+
+
+def _dictionary_columns(footers: Sequence[pq.FileMetaData], wanted: Sequence[pa.Field]) -> frozenset[str]:
+    """The columns of texts that all files hold as codes of a dictionary."""
+    sizes: dict[str, list[float]] = {}
+    for footer in footers:
+        for group in range(footer.num_row_groups):
+            described = footer.row_group(group)
+            for number in range(footer.num_columns):
+                column = described.column(number)
+                if column.num_values and column.physical_type == "BYTE_ARRAY" and "." not in column.path_in_schema:
+                    per_value = column.total_uncompressed_size / column.num_values
+                    sizes.setdefault(column.path_in_schema, []).append(per_value)
+    return frozenset(
+        field.name
+        for field in wanted
+        if pa.types.is_string(field.type) and max(sizes.get(field.name, [_BYTES_OF_A_CODE])) < _BYTES_OF_A_CODE
+    )
+
+
+def _batches(
+    file: SourceFile, footer: pq.FileMetaData, wanted: Sequence[pa.Field], encoded: frozenset[str]
+) -> Iterator[pa.RecordBatch]:
+    stored = footer.schema.to_arrow_schema().names
+    partition = {column_key(name): value for name, value in file.partition.items()}
+    places = {
+        field.name: spelled(stored, field.name, column_key)
+        for field in wanted
+        if column_key(field.name) not in partition
+    }
+    read = [name for name in places.values() if name is not None]
+    parquet = pq.ParquetFile(
+        file.path,
+        metadata=footer,
+        memory_map=True,
+        coerce_int96_timestamp_unit="us",
+        read_dictionary=[places[name] or name for name in encoded if name in places],
+    )
+    groups = range(parquet.num_row_groups) if file.groups is None else file.groups
+    for rows, batch in _rows(parquet, groups, read):
+        arrays = []
+        for field in wanted:
+            kind = pa.dictionary(pa.int32(), pa.string()) if field.name in encoded else field.type
+            name = places.get(field.name)
+            if column_key(field.name) in partition:
+                arrays.append(_constant(partition[column_key(field.name)], field.type, kind, rows))
+            elif name is None:
+                arrays.append(pa.nulls(rows, kind))
+            else:
+                assert batch is not None
+                arrays.append(_as(batch.column(name), kind, file.path, field.name))
+        arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
+        yield pa.RecordBatch.from_arrays(arrays, [*(field.name for field in wanted), SOURCE_VERSION])
+
+
+def _rows(
+    parquet: pq.ParquetFile, groups: Sequence[int], columns: list[str]
+) -> Iterator[tuple[int, pa.RecordBatch | None]]:
+    """How many rows a batch has, and its columns; where none is read, the numbers of rows alone."""
+    if columns:
+        # a name with points would be taken for a path, so leaves are asked for by their first part
+        for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=columns, use_threads=False):
+            if len(batch):
+                yield len(batch), batch
+        return
+    for group in groups:
+        left = parquet.metadata.row_group(group).num_rows
+        while left:
+            rows = min(left, BATCH_ROWS)
+            yield rows, None
+            left -= rows
+
+
+def _as(column: pa.Array, kind: pa.DataType, path: str, name: str) -> pa.Array:
+    """The column in the table's type; UnreadableFileError where the file's type does not become it without a loss."""
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind)
+    try:
+        if pa.types.is_timestamp(kind) and pa.types.is_timestamp(column.type) and column.type.unit == "ns":
+            column = pc.cast(column, pa.timestamp("us", column.type.tz), safe=False)
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise UnreadableFileError(f"{path}: the column {name} is {column.type}, not {kind}: {error}") from error
+
+
+def _constant(text: str | None, of: pa.DataType, kind: pa.DataType, rows: int) -> pa.Array:
+    """A partition's value on each row."""
+    value = partition_value(text, of)
+    if pa.types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(
+            pa.repeat(pa.scalar(0 if value.is_valid else None, pa.int32()), rows),
+            pa.array([value.as_py() or ""], pa.string()),
+        )
+    return pa.repeat(value, rows)
+
+
+def partition_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
+    """A partition's value out of what the log writes; UnreadableFileError for one of a type that writers spell in
+    several ways."""
+    if text is None or (text == "" and not pa.types.is_binary(kind)):
+        return pa.scalar(None, kind)
+    if not is_partition_type(kind):
+        raise UnreadableFileError(f"A partition by {kind} is read by Spark alone.")
+    try:
+        return pa.scalar(text, pa.string()).cast(kind)
+    except pa.ArrowInvalid as error:
+        raise UnreadableFileError(f"The partition value {json.dumps(text)} is no {kind}: {error}") from error
+
+
+def is_partition_type(kind: pa.DataType) -> bool:
+    """Whether all writers spell the values of a type alike."""
+    t = pa.types
+    return bool(t.is_string(kind) or t.is_integer(kind) or t.is_date(kind) or t.is_boolean(kind) or t.is_decimal(kind))
+
+
+def source_files(adds: Sequence[tuple[int, Mapping[str, Any]]], path_of: Any) -> list[SourceFile]:
+    """Files by their `add` actions, each with the version that added it; path_of: where a name of the log is."""
+    return [SourceFile(str(path_of(add["path"])), add.get("partitionValues") or {}, version) for version, add in adds]

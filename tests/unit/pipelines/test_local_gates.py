@@ -1,0 +1,97 @@
+"""The gates around a stream that is tagged without a JVM: what is right passes, faults in files are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from quality import sources, tagged
+
+ROWS = 500
+
+
+@pytest.fixture
+def workspace(new_workspace, add_rules) -> Workspace:
+    stream = {"source": "lake/source", "key": ["id"], "event_time": "t", "checks": {"small": "x < 90"}}
+    found: Workspace = new_workspace({"s": stream}, spark=False)
+    numbers = range(ROWS)
+    table = pa.table(
+        {
+            "id": pa.array([None if n == 3 else n for n in numbers], pa.int64()),
+            "x": pa.array([n % 100 for n in numbers], pa.int32()),
+            "t": pa.array([datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=n) for n in numbers]),
+        }
+    )
+    write_deltalake(found.configuration.streams["s"].source, table)
+    add_rules(found, ("a", "s", "x > 50"), ("c", "s", "x BETWEEN 10 AND 60"), ("n", "s", "x < 0"))
+    compile_scopes(found)
+    return found
+
+
+def test_the_source_is_counted_before_it_is_tagged(workspace) -> None:
+    _, measures = sources.suites(workspace, workspace.configuration.streams["s"])
+    refused = sum(n % 100 >= 90 or n == 3 for n in range(ROWS))
+    assert measures["new_rows"] == ROWS
+    assert measures["refused"] == refused
+    assert measures["null_key_0"] == 1
+    assert measures["failed_check_0"] == ROWS // 10
+    tag_stream(workspace, "s")
+    _, measures = sources.suites(workspace, workspace.configuration.streams["s"])
+    assert (measures["new_rows"], measures["refused"]) == (0, 0)
+
+
+def measured(workspace: Workspace) -> dict[str, object]:
+    _, measures, _ = tagged.suites(workspace, workspace.configuration.streams["s"])
+    return measures
+
+
+def test_what_was_tagged_is_found_right(workspace) -> None:
+    tag_stream(workspace, "s")
+    found = measured(workspace)
+    assert found["tagged_rows"] == found["expected_rows"] == ROWS - ROWS // 10 - 1
+    assert found["tagged_matches"] == found["recorded_matches"] > 0
+    for name in ("null_rule_ids", "unordered_rule_ids", "wrong_versions"):
+        assert found[name] == 0
+    for name in ("unknown_ids", "differing_rules", "disagreeing_rules"):
+        assert found[name] == "none"
+    assert found["sampled_rows"] > 100
+    assert found["sampled_rules"] == 3
+
+
+def ids(table: pa.Table, change: Callable[[int, list[str]], list[str] | None]) -> pa.Table:
+    changed = [change(number, found) for number, found in enumerate(table["rule_ids"].to_pylist())]
+    place = table.column_names.index("rule_ids")
+    return table.set_column(place, "rule_ids", pa.array(changed, table.schema.field(place).type))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "fault"),
+    [
+        ("s_tagged", lambda t: ids(t, lambda n, i: None if n == 9 else i), "null_rule_ids"),
+        ("s_tagged", lambda t: ids(t, lambda n, i: [*i, None] if n == 9 else i), "null_rule_ids"),
+        ("s_tagged", lambda t: ids(t, lambda n, i: i[::-1]), "unordered_rule_ids"),
+        ("s_tagged", lambda t: ids(t, lambda n, i: [*i, "zz"] if n == 9 else i), "unknown_ids"),
+        ("s_tagged", lambda t: ids(t, lambda n, i: ["a"]), "disagreeing_rules"),
+        ("s_tagged", lambda t: ids(t, lambda n, i: [] if n == 55 else i), "differing_rules"),
+        ("s_tagged", lambda t: t.slice(1), "surplus_rows"),
+        ("s_tagged", lambda t: t.set_column(t.column_names.index("rules_version"), "rules_version",
+                                            pa.array([0] * t.num_rows, pa.int64())), "wrong_versions"),
+        ("s_matches", lambda t: t.slice(1), "differing_rules"),
+        ("s_matches", lambda t: t.set_column(1, "id", pc.add(t["id"], 1)), "differing_rules"),
+    ],
+)  # fmt: skip
+def test_each_fault_in_a_file_is_found(workspace, name, change, fault) -> None:
+    tag_stream(workspace, "s")
+    (path,) = DeltaTable(workspace.lake.uri(name)).file_uris()
+    pq.write_table(change(pq.read_table(Path(path))), path)
+    assert measured(workspace)[fault] not in (0, "none")

@@ -1,0 +1,296 @@
+"""Streams tagged without a JVM: against brute force, through kills between all writes, and what is left to Spark."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import NeedsSparkError, SourceChangedError
+from pipelines.lake.folder_log import ChangedTableError, Definition, FolderLog
+from pipelines.lake.runs import batches
+from pipelines.runners import local_runner
+from pipelines.settings.configuration import parse_configuration
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+
+FIRST = datetime(2024, 3, 30, 12, tzinfo=UTC)
+RULES = (
+    ("big", "s", "amount > 50"),
+    ("named", "s", "name IN ('n1', 'n2') AND NOT flag"),
+    ("none", "s", "amount IS NULL"),
+    ("overflows", "s", "id + 9223372036854775800 > 0"),
+    {"rule_id": "late", "scope": "s", "expression": "TRUE", "valid_from": FIRST + timedelta(hours=2)},
+)
+
+
+def rows(first: int, count: int) -> pa.Table:
+    numbers = range(first, first + count)
+    return pa.table(
+        {
+            "id": pa.array([None if n % 97 == 13 else n for n in numbers], pa.int64()),
+            "name": pa.array([f"n{n % 5}" for n in numbers]),
+            "amount": pa.array([None if n % 11 == 0 else Decimal(n % 100) for n in numbers], pa.decimal128(10, 2)),
+            "flag": pa.array([n % 3 == 0 for n in numbers]),
+            "day": pa.array([date(2024, 1, 1 + n % 3) for n in numbers]),
+            "t": pa.array([FIRST + timedelta(minutes=n) for n in numbers], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+def wanted(table: pa.Table) -> dict[int, list[str]]:
+    """The rule ids of each row that is tagged, by its id."""
+    found = {}
+    for row in table.to_pylist():
+        if row["id"] is None or not row["name"] < "n4":
+            continue
+        ids = {
+            "big": row["amount"] is not None and row["amount"] > 50,
+            "named": row["name"] in ("n1", "n2") and not row["flag"],
+            "none": row["amount"] is None,
+            "overflows": row["id"] + 9223372036854775800 < 2**63,
+            "late": row["t"] >= FIRST + timedelta(hours=2),
+        }
+        found[row["id"]] = sorted(rule for rule, holds in ids.items() if holds)
+    return found
+
+
+@pytest.fixture
+def make(new_workspace, add_rules):
+    def made(partition_by: list[str] | None = None, id_type: str = "string", **stream: Any) -> Workspace:
+        settings = {"source": "lake/source", "key": ["ID"], "event_time": "t", "checks": {"named": "name < 'n4'"}}
+        workspace = new_workspace({"s": settings | stream}, {"time_zone": "Europe/Berlin"}, id_type, spark=False)
+        write_deltalake(workspace.configuration.streams["s"].source, rows(0, 200), partition_by=partition_by)
+        if id_type == "string":
+            add_rules(workspace, *RULES)
+            compile_scopes(workspace)
+        return workspace
+
+    return made
+
+
+def append(workspace: Workspace, first: int, count: int) -> None:
+    write_deltalake(workspace.configuration.streams["s"].source, rows(first, count), mode="append")
+
+
+def assert_exact(workspace: Workspace, count: int, output: str = "all") -> None:
+    """The three tables hold what brute force says of the source's first rows, each row once."""
+    lake, expected = workspace.lake, wanted(rows(0, count))
+    tagged = pl.DataFrame(pl.from_arrow(lake.arrow("s_tagged")))
+    found = {row["id"]: row["rule_ids"] for row in tagged.iter_rows(named=True)}
+    kept = {key: ids for key, ids in expected.items() if ids or output == "all"}
+    assert found == kept
+    assert tagged.height == len(kept)
+    pairs = Counter((row["id"], row["rule_id"]) for row in lake.arrow("s_matches", ["id", "rule_id"]).to_pylist())
+    assert pairs == Counter((key, rule) for key, ids in expected.items() for rule in ids)
+    refused = lake.arrow("quarantine_s").to_pylist()
+    table = rows(0, count)
+    assert len(refused) == count - len(expected)
+    for row in refused:
+        told = ["the key id is NULL"] if row["id"] is None else []
+        told += ["the check named is FALSE"] if not row["name"] < "n4" else []
+        assert row["reason"] == "; ".join(told)
+    assert sum(batch.rows or 0 for batch in batches(lake, "s")) == table.num_rows
+
+
+@pytest.mark.parametrize("partition_by", [None, ["day"], ["name", "flag"]])
+@pytest.mark.parametrize("output", ["all", "matched"])
+def test_all_rows_are_tagged_as_brute_force_tags_them(make, partition_by, output) -> None:
+    workspace = make(partition_by, output=output)
+    first = tag_stream(workspace, "s")
+    assert (first.rows, first.batches) == (200, 1)
+    append(workspace, 200, 150)
+    second = tag_stream(workspace, "s")
+    assert second.rows == 150
+    assert second.errors["overflows"] > 0
+    assert tag_stream(workspace, "s").batches == 0
+    assert_exact(workspace, 350, output)
+    assert DeltaTable(workspace.lake.uri("s_tagged")).metadata().partition_columns == (partition_by or [])
+    assert "pyspark" not in sys.modules or not workspace.is_given
+
+
+def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
+    monkeypatch.setattr(local_runner, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(local_runner.os, "cpu_count", lambda: 4)
+    workspace = make()
+    for first in range(200, 1_000, 100):
+        append(workspace, first, 100)
+    tag_stream(workspace, "s")
+    assert len(DeltaTable(workspace.lake.uri("s_tagged")).file_uris()) == 4
+    assert_exact(workspace, 1_000)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_a_run_that_is_killed_between_any_two_writes_is_repeated(make, add_rules, monkeypatch, at) -> None:
+    workspace = make(max_bytes_per_batch="1k")
+    append(workspace, 200, 100)
+    calls = 0
+    put = FolderLog._put
+
+    def dying(self: FolderLog, version: int, lines: Any) -> bool:
+        nonlocal calls
+        calls += 1
+        if calls == at + 1:
+            raise Killed
+        done = put(self, version, lines)
+        if calls == at + 2:
+            raise Killed
+        return done
+
+    monkeypatch.setattr(FolderLog, "_put", dying)
+    for _ in range(3):
+        try:
+            tag_stream(workspace, "s")
+        except Killed:
+            # an edit meanwhile must not mix with what is written
+            add_rules(workspace, (f"new{calls}", "s", "FALSE"))
+            compile_scopes(workspace)
+    monkeypatch.setattr(FolderLog, "_put", put)
+    tag_stream(workspace, "s")
+    assert_exact(workspace, 300)
+
+
+def test_two_runs_at_once_write_each_row_once(make, monkeypatch) -> None:
+    workspace = make()
+    append_to = FolderLog.append
+    others: list[int] = []
+
+    def other_first(self: FolderLog, *args: Any) -> bool:
+        if not others:
+            others.append(1)
+            tag_stream(Workspace(workspace.configuration), "s")
+        return append_to(self, *args)
+
+    monkeypatch.setattr(FolderLog, "append", other_first)
+    tag_stream(workspace, "s")
+    assert_exact(workspace, 200)
+
+
+def test_a_restart_empties_the_tables_and_tags_anew(make) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    before = workspace.lake.version("s_tagged")
+    append(workspace, 200, 30)
+    tag_stream(workspace, "s", restart=True)
+    lake = workspace.lake
+    assert lake.arrow("s_tagged").num_rows == len(wanted(rows(0, 230)))
+    assert lake.arrow("s_tagged", version=before).num_rows == len(wanted(rows(0, 200)))
+
+
+def test_a_changed_source_stops_the_stream_as_through_spark(make) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    DeltaTable(workspace.configuration.streams["s"].source).delete("id = 5")
+    with pytest.raises(SourceChangedError, match="DELETE"):
+        tag_stream(workspace, "s")
+    append(workspace, 200, 10)
+    assert tag_stream(workspace, "s", skip_changes=True).rows == 10
+
+
+def local_only(workspace: Workspace, **streams: Any) -> Workspace:
+    """The same lake, with no way to Spark."""
+    configuration = workspace.configuration
+    document = {
+        "lake": {"root": "lake", "runner": "local"},
+        "streams": {"s": {"source": "lake/source", "key": ["id"], "event_time": "t", **streams}},
+    }
+    return Workspace(parse_configuration(document, configuration.path))
+
+
+def test_what_only_spark_evaluates_is_told_with_its_rule(make, new_workspace) -> None:
+    workspace = local_only(make(), checks={"odd": "reverse(name) <> 'x'"})
+    with pytest.raises(NeedsSparkError, match="the check odd"):
+        tag_stream(workspace, "s")
+
+
+def test_new_columns_are_left_to_spark(make) -> None:
+    workspace = make()
+    tag_stream(workspace, "s")
+    more = rows(200, 10).append_column("extra", pa.array(["e"] * 10))
+    write_deltalake(workspace.configuration.streams["s"].source, more, mode="append", schema_mode="merge")
+    with pytest.raises(NeedsSparkError, match="s_tagged has other columns"):
+        tag_stream(local_only(workspace, checks={"named": "name < 'n4'"}), "s")
+
+
+def test_bigint_ids_and_no_rules(make, add_rules) -> None:
+    workspace = make(id_type="bigint")
+    compile_scopes(workspace)
+    tag_stream(workspace, "s")
+    assert set(map(tuple, workspace.lake.arrow("s_tagged")["rule_ids"].to_pylist())) == {()}
+    add_rules(workspace, (7, "s", "flag"), (3, "s", "amount < 10"))
+    compile_scopes(workspace)
+    append(workspace, 200, 60)
+    tag_stream(workspace, "s")
+    found = {row["id"]: row["rule_ids"] for row in workspace.lake.arrow("s_tagged").to_pylist() if row["id"] >= 200}
+    assert found == {
+        row["id"]: ([3] if row["amount"] is not None and row["amount"] < 10 else []) + ([7] if row["flag"] else [])
+        for row in rows(200, 60).to_pylist()
+        if row["id"] is not None and row["name"] < "n4"
+    }
+
+
+def test_checkpoints_are_written_so_that_logs_are_read_in_one_piece(make) -> None:
+    workspace = make(key=[], checks={})
+    for number in range(12):
+        append(workspace, 200 + number, 1)
+        tag_stream(workspace, "s")
+    folder = FolderLog(workspace.lake.uri("s_tagged")).folder / "_delta_log"
+    assert list(folder.glob("*.checkpoint.parquet"))
+    assert workspace.lake.arrow("s_tagged").num_rows == 212
+
+
+class TestFolderLog:
+    """Commits of appended files."""
+
+    FIELDS = ({"name": "x", "type": "long", "nullable": True, "metadata": {}},)
+
+    def log(self, tmp_path) -> FolderLog:
+        log = FolderLog(str(tmp_path / "t"))
+        assert log.create(Definition(self.FIELDS, cluster_by=("x",)))
+        assert not log.create(Definition(self.FIELDS))
+        return log
+
+    def test_a_transaction_is_taken_once(self, tmp_path) -> None:
+        log = self.log(tmp_path)
+        assert log.append([], "a", 0)
+        assert not log.append([], "a", 0)
+        assert log.append([], "a", 1)
+        assert log.append([], "b", 0)
+        assert DeltaTable(log.uri).transaction_version("a") == 1
+
+    def test_the_loser_of_a_race_finds_the_winners_transaction(self, tmp_path, monkeypatch) -> None:
+        log, latest = self.log(tmp_path), FolderLog.latest
+        stale = latest(log)
+        assert log.append([], "a", 5)
+        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
+        assert not log.append([], "a", 5)
+        assert log.append([], "a", 6)
+
+    def test_other_columns_meanwhile_are_a_conflict(self, tmp_path, monkeypatch) -> None:
+        log, latest = self.log(tmp_path), FolderLog.latest
+        stale = latest(log)
+        log.replace(Definition((*self.FIELDS, {**self.FIELDS[0], "name": "y"})))
+        monkeypatch.setattr(FolderLog, "latest", lambda self: stale)
+        with pytest.raises(ChangedTableError):
+            log.append([], "a", 0)
+
+    def test_a_series_that_is_given_up_writes_no_more(self, tmp_path) -> None:
+        log = self.log(tmp_path)
+        log.append([], "a", 3)
+        assert log.fence("a", 3)
+        assert not log.append([], "a", 4)
+        assert log.fence("a", 3)
+        assert not log.fence("b", 0)
+        assert not log.append([], "b", 0)
