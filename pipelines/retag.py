@@ -13,13 +13,11 @@ from dataclasses import dataclass
 
 from pipelines.compile import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
-from pipelines.join import join_streams
 from pipelines.lake.index_store import index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import step
 from pipelines.retagging.changes import RuleSets
-from pipelines.retagging.reproduction import reproduce
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.standing import ALL, NEW_RULES, retag_scope, standing_now
 from pipelines.scopes import JoinScope, scope_of
@@ -59,6 +57,8 @@ def retag(
         raise ConfigurationError(f"{name} is a join, which is re-tagged as a whole: leave --from and --to out.")
     with step(workspace, f"retag {name}"):
         if is_join and _needs_joining(workspace, name):
+            from pipelines.join import join_streams
+
             joined = join_streams(workspace, name, restart=True)
             found = Outcome(joined.rules_version, rows_changed=joined.joined)
             notices: tuple[str, ...] = (f"{name}: rules were added or changed, so that everything was joined anew.",)
@@ -80,6 +80,8 @@ def reproduce_tags(
 ) -> RetagResult:
     """Write a stream's rows, as a version of `rules` tags them, to a table of their own; its own tables stay as they
     are. An earlier such table of this name is replaced."""
+    from pipelines.retagging.reproduction import reproduce
+
     started = time.perf_counter()
     with step(workspace, f"retag {name} --into {table}"):
         found = reproduce(scope_of(workspace, name), rules_version, table, since, until)

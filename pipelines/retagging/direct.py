@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.lake.schema import arrow_schema_of, plain_schema
+from pipelines.retagging.trial import Trial, columns_read
 from pipelines.spark.delta_internals import partition_columns
 from pipelines.writing.direct import codec
 from pipelines.writing.files import folder_of, layout_of
-from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, spelled
 from rules_index.workers.retagged_files import FileTask
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pipelines.lake.lake import Lake
-    from pipelines.retagging.trial import Trial
     from pipelines.sources.source import Add
 
 
@@ -42,33 +40,19 @@ def file_task(
         or layout_of(lake, name, plain_schema(columns).jsonValue()["fields"]) is None
     ):
         return None
-    read = _columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), trial)
+    read = columns_read(arrow_schema_of(columns.json()), partition_columns(snapshot), trial)
     if read is None:
         return None
     values = {name: pa.scalar(value) for name, value in stamps.items()}
     return FileTask(folder, trial.retry, read, written, values)
 
 
-def _columns_read(held: pa.Schema, partitions: Sequence[str], trial: Trial) -> pa.Schema | None:
-    """The columns of files that the trial's index reads; None where not all of them are plain columns of files."""
-    found: dict[str, pa.Field] = {}
-    for leaf in trial.compiled.inputs if trial.compiled is not None else ():
-        parts = path_parts(leaf.name)
-        name = spelled(held.names, parts[0], column_key)
-        if leaf.text is not None or name is None or len(parts) > 1 or name in partitions:
-            return None
-        found[name] = held.field(name)
-        if found[name].type != leaf.type:
-            return None
-    return pa.schema(list(found.values()))
-
-
 def count_changes(
     spark: SparkSession, index: Callable[[], str] | None, task: FileTask, files: Sequence[Add]
 ) -> list[tuple[int, int, int]]:
     """The number of each file in which rows change, how many do, and how many of them have no id any more."""
-    paths = [(number, str(add["path"])) for number, (_, add) in enumerate(files)]
-    found: list[tuple[int, int, int]] = _spread(spark, paths).mapPartitions(_counter(index, task)).collect()
+    adds = [(number, json.dumps(add)) for number, (_, add) in enumerate(files)]
+    found: list[tuple[int, int, int]] = _spread(spark, adds).mapPartitions(_counter(index, task)).collect()
     return found
 
 
@@ -90,12 +74,14 @@ def _spread(spark: SparkSession, items: list[Any]) -> Any:
 def _counter(index: Callable[[], str] | None, task: FileTask) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that workers run; it travels by value, so that they need no module of the jobs."""
 
-    def count(paths: Iterator[Any]) -> Iterator[Any]:
+    def count(adds: Iterator[Any]) -> Iterator[Any]:
+        import json
+
         from rules_index.workers import retagged_files, spark_worker
 
         compiled = spark_worker.open_index(index()) if index is not None else None
-        for number, path in paths:
-            changed, emptied = retagged_files.count_changes(compiled, task, path)
+        for number, add in adds:
+            changed, emptied = retagged_files.count_changes(compiled, task, json.loads(add))
             if changed:
                 yield number, changed, emptied
 

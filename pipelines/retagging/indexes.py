@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 import rules_index as ri
-from pipelines.analyse import spark_analyser
 from pipelines.errors import IndexOutdatedError
 from pipelines.lake.index_store import file_sha256
 from pipelines.scratch import indexes_folder, keep
-from pipelines.writing.matching import Matcher
 from rules_index.errors import RuleError
 from rules_index.language.typed import Leaf
 
@@ -21,10 +19,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pipelines.scopes import Scope
+    from pipelines.writing.matching import Matcher
 
 
 def index_of(scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zone: str) -> ri.CompiledRules:
     """An index of rules that the scope's own index holds; IndexOutdatedError if one does not compile any more."""
+    from pipelines.analyse import spark_analyser
+
     compiled = ri.compile_rules(
         rules.to_arrow(), scope.columns(), event_time=event_time, time_zone=time_zone, analyse=spark_analyser(scope)
     )
@@ -37,6 +38,14 @@ def index_of(scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zon
     return compiled
 
 
+def index_without_spark(
+    rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str
+) -> ri.CompiledRules | None:
+    """An index of rules whose parts for Spark, `derived`, nobody has looked at; None if one does not compile."""
+    compiled = ri.compile_rules(rules.to_arrow(), columns, event_time=event_time, time_zone=time_zone, analyse=_accept)
+    return None if compiled.rejects.num_rows else compiled
+
+
 def former_index(
     rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str
 ) -> ri.CompiledRules | None:
@@ -45,8 +54,7 @@ def former_index(
         return None
     # one rule may have had several texts
     numbered = rules.with_columns(rule_id=pl.int_range(rules.height))
-    compiled = ri.compile_rules(numbered.to_arrow(), columns, "scan", event_time, time_zone, analyse=_accept)
-    return None if compiled.rejects.num_rows else compiled
+    return index_without_spark(numbered, columns, event_time, time_zone)
 
 
 def _accept(leaves: Sequence[Leaf]) -> list[RuleError | None]:
@@ -56,6 +64,8 @@ def _accept(leaves: Sequence[Leaf]) -> list[RuleError | None]:
 
 def matcher_of(scope: Scope, compiled: ri.CompiledRules, id_type: str) -> Matcher:
     """What applies an index to rows; its file stays as long as this process lives."""
+    from pipelines.writing.matching import Matcher
+
     folder = indexes_folder()
     path = folder / f"retag-{os.getpid()}-{id(compiled)}"
     compiled.save(path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -13,20 +12,16 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import Column, functions
 
-import rules_index as ri
 from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
-from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
+from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
 from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
 from pipelines.retagging.changes import Changes, RuleSets
-from pipelines.retagging.entering import Entering, Entrance
-from pipelines.retagging.indexes import former_index, index_of, matcher_of
-from pipelines.retagging.matches import Matches
-from pipelines.retagging.rows import Found, TaggedRows
+from pipelines.retagging.local_tables import LocalTables, may_be_local
 from pipelines.retagging.standing import (
     ALL,
     Snapshots,
@@ -38,17 +33,16 @@ from pipelines.retagging.standing import (
     standing_now,
     taken_batches,
 )
-from pipelines.retagging.trial import Trial
+from pipelines.retagging.tables import Found, Tables
 from pipelines.scopes import Scope, StreamScope
 from pipelines.sources.event_times import moment
 from pipelines.sources.source import SAME_ROWS
-from pipelines.spark.delta_internals import TableLog
-from pipelines.spark.failures import run
-from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
-from pipelines.writing.matching import Matcher
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from pipelines.retagging.spark_tables import SparkTables
     from pipelines.settings.model import Stream
 
 _ATTEMPTS = 10
@@ -105,16 +99,14 @@ class Retagger:
         if last is None or last.state != PLANNED:
             last = None
         else:
-            with self.workspace.active_session():
-                last, written = self._taken_over(last)
-                if written:
-                    finished, last = self._finish(last), None
+            last, written = self._taken_over(last)
+            if written:
+                finished, last = self._finish(last), None
         work = self._work()
         if last is None and work.changes.is_empty:
             self._note_nothing(work)
             return replace(finished, rules_version=work.stored.rules_version)
-        with self.workspace.active_session():
-            return self._retag(work, last).plus(finished)
+        return self._retag(work, last).plus(finished)
 
     def _work(self) -> _Work:
         stored = index_to_tag_with(self.lake, self.name)
@@ -136,65 +128,69 @@ class Retagger:
         if not same and self.since is None and self.until is None:
             self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
 
+    def _tables(self, stored: StoredIndex, changes: Changes) -> LocalTables | SparkTables:
+        """Who works on the tables: this process where it can, else Spark."""
+        indexed = IndexedRules.of(self.workspace, stored)
+        if isinstance(self.scope, StreamScope) and self.since is None and self.until is None:
+            found = LocalTables.of(self.scope, changes, indexed, self._only_matched)
+            if found is not None:
+                return found
+        from pipelines.retagging.spark_tables import SparkTables
+
+        return SparkTables(self.scope, changes, stored, indexed, self.condition, self._only_matched)
+
     def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
         """Try the rows and write what changes, anew where others removed files meanwhile."""
         started = time.perf_counter()
         for attempt in range(_ATTEMPTS):
-            with ExitStack() as stack:
-                tagged = TaggedRows(self.workspace, self.name, self._missing())
-                trial = self._trial(work, stack)
-                found = tagged.find(work.at.tagged, trial)
-                batch = planned or self._planned(work, None, {})
-                entering = self._entering(work, trial, batch)
-                rows = found.changed + (entering.rows if entering is not None else 0)
-                figures = {"files_read": found.read, "rows_changed": rows}
-                batch = self._record(work, planned, figures)
+            tables = self._tables(work.stored, work.changes)
+            with tables.session():
+                found = tables.find(work.at.tagged)
+                entering = self._entering(work, tables)
+                rows = found.changed + entering
+                batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
                 try:
-                    written = self._write(work, trial, tagged, found, entering, batch) if rows else 0
+                    written = self._write(work, tables, found, entering, batch) if rows else 0
                 except TableError as error:
-                    if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
+                    if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
                         raise
                     work, planned = self._work(), batch
                     continue
                 batch = replace(batch, plan={**batch.plan, "files_written": written})
                 if rows and work.at.matches is not None:
-                    self._follow(trial, batch)
+                    self._follow(tables, batch)
             seconds = time.perf_counter() - started
             return self._done(batch, Outcome(work.stored.rules_version, found.read, written, rows), seconds)
         raise AssertionError("the last attempt returns or raises")
 
-    def _write(
-        self, work: _Work, trial: Trial, tagged: TaggedRows, found: Found, entering: Entering | None, batch: MicroBatch
-    ) -> int:
+    def _write(self, work: _Work, tables: Tables, found: Found, entering: int, batch: MicroBatch) -> int:
         """One commit to the tagged table; gives how many files it has."""
         stamps: dict[str, Any] = {}
         if self.mode == ALL:
             stamps = {"rules_version": work.stored.rules_version, "index_fingerprint": work.stored.fingerprint}
-        same_rows = entering is None and not (self._only_matched and found.emptied)
-        app = retag_application(batch.plan["series"], tagged.name)
-        marks = (SAME_ROWS,) if same_rows else ()
-        further = entering.frame if entering is not None else None
-        written = tagged.write(found, trial, stamps, self._only_matched, further, app, batch.batch, marks)
-        if written is None and not is_retagged(self.lake, batch.plan, tagged.name, batch.batch):
+        same_rows = not entering and not (self._only_matched and found.emptied)
+        name = tagged_table(self.name)
+        app = retag_application(batch.plan["series"], name)
+        written = tables.write(found, stamps, app, batch.batch, (SAME_ROWS,) if same_rows else ())
+        if written is None and not is_retagged(self.lake, batch.plan, name, batch.batch):
             raise RestartedError(
                 f"Another run re-tags {self.name} meanwhile; this one ends here, and has written nothing."
             )
         return written or 0
 
-    def _follow(self, trial: Trial, batch: MicroBatch) -> None:
+    def _follow(self, tables: Tables, batch: MicroBatch) -> None:
         """Let the table of matches follow the tagged table."""
-        tagged = TaggedRows(self.workspace, self.name, self._missing())
-        matches = Matches(self.workspace, self.name, tagged)
-        app = retag_application(batch.plan["series"], matches.name)
+        name = matches_table(self.name)
         for attempt in range(_ATTEMPTS):
-            if is_retagged(self.lake, batch.plan, matches.name, batch.batch):
+            if is_retagged(self.lake, batch.plan, name, batch.batch):
                 return
             at = snapshots(self.lake, self.name, keeps_matches=True)
+            app = retag_application(batch.plan["series"], name)
             try:
-                matches.replace(at, trial, int(batch.rules_version or 0), app, batch.batch)
+                tables.follow(at, int(batch.rules_version or 0), app, batch.batch)
                 return
             except TableError as error:
-                if attempt == _ATTEMPTS - 1 or not _is_conflict(error.__cause__):
+                if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
                     raise
 
     def _finish(self, batch: MicroBatch) -> Outcome:
@@ -213,42 +209,22 @@ class Retagger:
             nothing = pl.DataFrame(schema={"rule_id": pl.String if self.id_type == "string" else pl.Int64})
             changes = Changes(nothing, nothing, (), everything=True)
         if self._keeps_matches and self.lake.exists(matches_table(self.name)):
-            began._follow(Trial(changes, self.id_type, in_range=began.condition()), batch)
+            tables = began._tables(stored or index_to_tag_with(self.lake, self.name), changes)
+            with tables.session():
+                began._follow(tables, batch)
         figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
         return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
 
-    def _trial(self, work: _Work, stack: ExitStack) -> Trial:
-        """What the rows are tried with; from here on the session is in the time zone of the rules."""
-        changes, spark = work.changes, self.workspace.spark
-        indexed = IndexedRules.of(self.workspace, work.stored)
-        stack.enter_context(in_time_zone(spark, indexed.time_zone))
-        in_range = self.condition()
-        if changes.everything:
-            path = fetch_index(self.lake, work.stored)
-            compiled = ri.load(path)
-            return Trial(changes, self.id_type, compiled, Matcher(spark, compiled, path, self.id_type), None, in_range)
-        if changes.rules.is_empty():
-            former = self._former(changes, indexed)
-            return Trial(changes, self.id_type, None, None, former, in_range)
-        self.workspace.progress(f"{self.name}: compiling the {changes.rules.height:,} rules that differ")
-        compiled = index_of(self.scope, changes.rules, indexed.event_time, indexed.time_zone)
-        matcher = matcher_of(self.scope, compiled, self.id_type)
-        return Trial(changes, self.id_type, compiled, matcher, self._former(changes, indexed), in_range)
-
-    def _former(self, changes: Changes, indexed: IndexedRules) -> ri.CompiledRules | None:
-        if self.stream is None:
-            return None
-        return former_index(changes.former, self.scope.columns(), indexed.event_time, indexed.time_zone)
-
-    def _entering(self, work: _Work, trial: Trial, batch: MicroBatch) -> Entering | None:
-        """Rows that only match now, where unmatched ones are not written."""
-        if not isinstance(self.scope, StreamScope) or not self._only_matched or work.changes.rules.is_empty():
-            return None
+    def _entering(self, work: _Work, tables: LocalTables | SparkTables) -> int:
+        """Look for rows that only match now, where unmatched ones are not written: how many."""
+        if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
+            return 0
         if work.changes.everything:
             raise TableError(
                 f"Which rows of {self.name} are in its table, which has only matched ones, is not known: the index "
                 f"that tagged them is gone. Tag everything anew with: deltatag tag {self.name} --restart"
             )
+        assert not isinstance(tables, LocalTables)
         bases: dict[tuple[str, ...], pl.DataFrame] = {}
         for chain in work.standing.chains:
             rules = self._rule_sets.of_chain(chain)
@@ -257,18 +233,9 @@ class Retagger:
         stamps = {
             "rules_version": work.stored.rules_version,
             "index_fingerprint": work.stored.fingerprint,
-            "tagged_at": batch.started_at,
+            "tagged_at": datetime.now(UTC),
         }
-        taken = taken_batches(self.lake, self.name, work.at.through)
-        return Entrance(self.scope, trial, work.standing).rows(taken, bases, stamps)
-
-    def _missing(self) -> list[tuple[str, Any]]:
-        """Columns of the source that the tagged table has not yet."""
-        if self.stream is None:
-            return []
-        held = {name.lower() for name in self.lake.frame(tagged_table(self.name)).columns}
-        fields = self.scope.no_rows().schema.fields
-        return [(field.name, field.dataType) for field in fields if field.name.lower() not in held]
+        return tables.enter(taken_batches(self.lake, self.name, work.at.through), work.standing, bases, stamps)
 
     def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
         before = last_batch(self.lake, retag_scope(self.name))
@@ -315,15 +282,22 @@ class Retagger:
         former = [plan["series"], *plan.get("given_up", [])]
         anew = {**plan, "series": uuid.uuid4().hex, "given_up": former}
         batch = revise(self.lake, last, anew, started_at=later(last.started_at))
-        log = TableLog(self.workspace.spark, self.lake.uri(name))
-        held = [
-            series
-            for series in former
-            if run(partial(log.fence, retag_application(series, name), last.batch), f"take over a re-tag of {name}")
-        ]
+        held = [series for series in former if self._fence(retag_application(series, name), last.batch)]
         if held:
             batch = revise(self.lake, batch, {**anew, "series": held[0]}, started_at=later(batch.started_at))
         return batch, bool(held)
+
+    def _fence(self, app: str, number: int) -> bool:
+        """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
+        name = tagged_table(self.name)
+        if may_be_local(self.workspace):
+            return FolderLog(self.lake.uri(name)).fence(app, number)
+        from pipelines.spark.delta_internals import TableLog
+        from pipelines.spark.failures import run
+
+        with self.workspace.active_session() as spark:
+            log = TableLog(spark, self.lake.uri(name))
+            return bool(run(partial(log.fence, app, number), f"take over a re-tag of {name}"))
 
     def _done(self, batch: MicroBatch, outcome: Outcome, seconds: float) -> Outcome:
         rows = outcome.rows_changed
@@ -356,6 +330,8 @@ class Retagger:
         """TRUE on rows of the range, None for all rows."""
         if self.since is None and self.until is None:
             return None
+        from pyspark.sql import functions
+
         kind = self._time_type()
         name = "date" if pa.types.is_date(kind) else "timestamp" if kind.tz is not None else "timestamp_ntz"
         column, found = functions.col(quoted(str(self.scope.event_time))), functions.lit(True)
@@ -365,6 +341,10 @@ class Retagger:
         return found
 
 
-def _is_conflict(error: BaseException | None) -> bool:
-    text = f"{type(error).__name__} {error}"
-    return error is not None and ("Concurrent" in text or "MetadataChanged" in text or "ProtocolChanged" in text)
+def _is_conflict(error: TableError) -> bool:
+    """Whether another writer interfered, so that it helps to look at the tables anew."""
+    cause = error.__cause__
+    text = f"{type(cause).__name__} {cause}"
+    return isinstance(error, ChangedTableError) or any(
+        each in text for each in ("Concurrent", "MetadataChanged", "ProtocolChanged")
+    )

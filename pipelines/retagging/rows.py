@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -18,6 +17,7 @@ from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import batch_time_limit
 from pipelines.retagging import direct
+from pipelines.retagging.tables import Found
 from pipelines.retagging.trial import ID_TYPES, Trial
 from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
@@ -34,18 +34,6 @@ from rules_index.workers.tagged_files import RESULT, Task
 if TYPE_CHECKING:
     from pipelines.sources.source import Add
     from pipelines.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Files of a version of the tagged table whose rows change: each with how many do, and how many of these are left
-    without any rule; `read`: files that were looked at."""
-
-    version: int
-    files: Sequence[Add]
-    changed: int = 0
-    emptied: int = 0
-    read: int = 0
 
 
 class TaggedRows:

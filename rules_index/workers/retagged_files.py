@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import Retry, new_ids
+from rules_index.workers.source_files import partition_value
 
 _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
 
@@ -38,10 +39,10 @@ class FileTask:
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
 
-def count_changes(compiled: CompiledRules | None, task: FileTask, path: str) -> tuple[int, int]:
-    """In how many rows of a file the ids change, and how many of these have none any more; `path` as the log has it."""
+def count_changes(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> tuple[int, int]:
+    """In how many rows of a file (the log's `add` action) the ids change, and how many of these have none any more."""
     changed = emptied = 0
-    for batch in _batches(task, path, task.retry.reads_ids):
+    for batch in _batches(task, add, task.retry.reads_ids):
         ids, rows = new_ids(compiled, task.retry, batch)
         changed += int(rows.sum())
         if task.retry.reads_ids and rows.any():
@@ -52,7 +53,7 @@ def count_changes(compiled: CompiledRules | None, task: FileTask, path: str) -> 
 def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> dict[str, Any]:
     """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry."""
     replaced = []
-    for batch in _batches(task, add["path"], with_ids=True):
+    for batch in _batches(task, add, with_ids=True):
         ids, _ = new_ids(compiled, task.retry, batch)
         columns: dict[str, pa.Array] = {"rule_ids": ids}
         columns |= {name: _repeated(value, len(batch)) for name, value in task.stamps.items()}
@@ -75,24 +76,30 @@ def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str,
     }
 
 
-def _batches(task: FileTask, path: str, with_ids: bool) -> Iterator[pa.RecordBatch]:
+def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
-    older than a column."""
+    older than a column, and the values of its partition."""
     wanted = pa.schema([*task.columns, *([pa.field("rule_ids", pa.list_(task.retry.id_type))] if with_ids else [])])
-    with pq.ParquetFile(_place(task, path), coerce_int96_timestamp_unit="us") as file:
-        held = [name for name in wanted.names if name in file.schema_arrow.names]
+    partition = add.get("partitionValues") or {}
+    constants = {
+        each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
+    }
+    with pq.ParquetFile(_place(task, add["path"]), coerce_int96_timestamp_unit="us") as file:
+        held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
         for group in range(file.num_row_groups):
             table = file.read_row_group(group, columns=held)
             rows = file.metadata.row_group(group).num_rows
-            arrays = [
-                table[each.name].cast(each.type).combine_chunks() if each.name in held else pa.nulls(rows, each.type)
-                for each in wanted
-            ]
-            plain = [pa.concat_arrays(each.chunks) if isinstance(each, pa.ChunkedArray) else each for each in arrays]
-            if not plain:  # an index that reads no column still has rows to be tried with
+            arrays = []
+            for each in wanted:
+                column = pa.repeat(constants.get(each.name, pa.scalar(None, each.type)), rows)
+                if each.name in held:
+                    chunks = table[each.name].cast(each.type).combine_chunks()
+                    column = pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks
+                arrays.append(column)
+            if not arrays:  # an index that reads no column still has rows to be tried with
                 yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
                 continue
-            yield pa.RecordBatch.from_arrays(plain, list(wanted.names))
+            yield pa.RecordBatch.from_arrays(arrays, list(wanted.names))
 
 
 def _repeated(value: pa.Scalar, rows: int) -> pa.Array:

@@ -83,7 +83,10 @@ class Files:
         kept = rows.drop_columns(list(names))
         numbers = np.zeros(len(rows), np.int64)
         for name in names:
-            codes = rows.column(name).dictionary_encode(null_encoding="encode")
+            column = rows.column(name)
+            if pa.types.is_dictionary(column.type):  # whose NULLs have no code
+                column = column.dictionary_decode()
+            codes = column.dictionary_encode(null_encoding="encode")
             numbers = numbers * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
             numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
         order = np.argsort(numbers, kind="stable")

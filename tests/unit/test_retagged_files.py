@@ -49,7 +49,7 @@ def test_a_file_written_anew(tmp_path: Path, int96: bool, everything: bool) -> N
         expected.append(sorted(found | (set() if everything else set(old) - {"b", "z"})))
     changed = sum(new != old for new, old in zip(expected, ids, strict=True))
     emptied = sum(new != old and not new for new, old in zip(expected, ids, strict=True))
-    assert count_changes(compiled, task, add["path"]) == (changed, emptied)
+    assert count_changes(compiled, task, add) == (changed, emptied)
     entry = write_file(compiled, task, add)
     assert entry["partitionValues"] == {"w": "a b"} and entry["path"].startswith(quote("w=a b/", "/="))
     written = tmp_path / "w=a b" / os.path.basename(entry["path"])
