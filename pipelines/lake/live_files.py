@@ -31,7 +31,8 @@ def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
     live: dict[str, dict[str, Any]] = {}
     if first >= 0:
         table = pq.read_table(folder / f"{first:020d}.checkpoint.parquet")
-        if "add" not in table.column_names or "sidecar" in table.column_names:
+        sidecars = table["sidecar"] if "sidecar" in table.column_names else None
+        if "add" not in table.column_names or (sidecars is not None and sidecars.null_count < len(sidecars)):
             return None
         for add in table["add"].to_pylist():
             if add is not None:

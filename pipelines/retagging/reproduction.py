@@ -6,6 +6,7 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 import rules_index as ri
@@ -75,7 +76,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
         if scope.stream.output == "matched":
             made = made.filter(functions.size("rule_ids") > 0)
         _write(workspace, table, made, id_type)
-        adds = lake.delta(table).get_add_actions()
+        adds = pa.table(lake.delta(table).get_add_actions())
     written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
     return Outcome(rules_version, files, int(adds.num_rows), int(written))
 

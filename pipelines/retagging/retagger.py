@@ -22,6 +22,7 @@ from pipelines.origin import IndexedRules
 from pipelines.recovery.attempts import later
 from pipelines.retagging.changes import Changes, RuleSets
 from pipelines.retagging.local_tables import LocalTables, may_be_local
+from pipelines.retagging.lost_texts import refuse_lost_texts
 from pipelines.retagging.standing import (
     ALL,
     Snapshots,
@@ -130,6 +131,8 @@ class Retagger:
 
     def _tables(self, stored: StoredIndex, changes: Changes) -> LocalTables | SparkTables:
         """Who works on the tables: this process where it can, else Spark."""
+        if isinstance(self.scope, StreamScope):
+            refuse_lost_texts(self.scope, changes)
         indexed = IndexedRules.of(self.workspace, stored)
         if isinstance(self.scope, StreamScope) and self.since is None and self.until is None:
             found = LocalTables.of(self.scope, changes, indexed, self._only_matched)

@@ -116,7 +116,7 @@ def assert_like_anew(workspace, name: str = "s") -> None:
 CASES = {
     "plain": {},
     "matched": {"output": "matched"},
-    "partitioned": {"partition_by": ["w"]},
+    "partitioned": {"partition_by": ["n"]},
     "clustered": {"cluster_by": ["seq"]},
     "by Spark": {},
 }

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
-from pipelines.errors import ConfigurationError, RestartedError
+from pipelines.errors import ConfigurationError, RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.live_files import live_files, may_match
@@ -162,7 +162,7 @@ def make(new_workspace, without_spark):
 @pytest.mark.parametrize("seed", range(8))
 def test_random_edits(make, seed: int) -> None:
     draw = random.Random(seed)
-    workspace = make(**draw.choice([{}, {"partition_by": ["w"]}, {"cluster_by": ["seq"]}]))
+    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
     rules = {f"r{number}": random_rule(draw) for number in range(8)}
     end = 0
     for _ in range(5):
@@ -349,6 +349,16 @@ def test_a_reader_of_the_tagged_rows_goes_on(new_workspace) -> None:
     append(workspace, 120, 160)
     tag_stream(workspace, "s")
     assert tag_stream(workspace, "reader").rows == sum(r["seq"] >= 120 for r in read(workspace, "s_tagged").to_pylist())
+
+
+def test_an_empty_text_that_a_partition_has_lost(make) -> None:
+    workspace = prepared(make, partition_by=["w"])
+    with pytest.raises(TableError, match="--restart"):
+        write_rules(workspace, {**BEFORE, "empty": "w = ''"})
+        retag(workspace, "s")
+    write_rules(workspace, {**BEFORE, "more": "n > 5"})
+    retag(workspace, "s")
+    assert_like_anew(workspace)
 
 
 def test_ids_may_be_numbers_and_no_key_is_needed(make) -> None:
