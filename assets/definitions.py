@@ -12,6 +12,7 @@ from assets.automation import change_sensor, run_job, run_schedule
 from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
 from assets.joins import join_assets
 from assets.lint import lint_check
+from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
 from assets.names import RESOURCE
 from assets.resources import LakeResource
 from assets.rules import index_assets, rules_asset
@@ -49,7 +50,7 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
-    job = run_job(configuration)
+    job, upkeep = run_job(configuration), maintain_job()
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
@@ -58,6 +59,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(index_assets(join.name) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
+            maintenance_asset(),
         ],
         asset_checks=[
             rules_checks(configuration),
@@ -66,8 +68,8 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(tagged_checks(stream) for stream in streams),
             *(joined_checks(configuration, join) for join in joins),
         ],
-        jobs=[job],
-        schedules=[run_schedule(configuration, job)],
+        jobs=[job, upkeep],
+        schedules=[run_schedule(configuration, job), maintain_schedule(configuration, upkeep)],
         sensors=[change_sensor(configuration, job)],
         resources={RESOURCE: lake},
         executor=dg.in_process_executor,

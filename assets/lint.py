@@ -20,20 +20,29 @@ def lint_check(scope: str) -> dg.AssetChecksDefinition:
         pool=SPARK_POOL,
     )
     def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        from pipelines.lint import IMPLIED_BY_STREAM, lint_scopes
+        from pipelines.lint import lint_scopes
+        from pipelines.lint_kinds import IMPLIED_BY_STREAM
         from quality.findings import markdown_table
 
         (result,) = lint_scopes(context.resources.lake.workspace(), [scope])
-        rows = [(str(each.rule_id), each.kind, each.message) for each in result.findings]
-        kinds = sorted({kind for _, kind, _ in rows})
-        counts: dict[str, Any] = {kind: sum(each == kind for _, each, _ in rows) for kind in kinds}
+        rows = [
+            (str(each.rule_id), each.kind, each.message, each.expression or "", each.owner or "")
+            for each in result.findings
+        ]
+        kinds = list(dict.fromkeys(row[1] for row in rows))
+        counts: dict[str, Any] = {kind: sum(row[1] == kind for row in rows) for kind in kinds}
         told = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "nothing to tell")
-        table = markdown_table(("rule", "kind", "what to do"), rows[:_SHOWN])
+        table = markdown_table(("rule", "kind", "what to do", "expression", "owner"), rows[:_SHOWN])
         return dg.AssetCheckResult(
             passed=result.error is None and set(kinds) <= {IMPLIED_BY_STREAM},
             severity=dg.AssetCheckSeverity.WARN,
             description=told,
-            metadata={**counts, "findings": dg.MetadataValue.md(table), "seconds": result.seconds},
+            metadata={
+                **counts,
+                "accepted": len(result.accepted),
+                "findings": dg.MetadataValue.md(table),
+                "seconds": result.seconds,
+            },
         )
 
     return look

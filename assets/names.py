@@ -8,6 +8,8 @@ SPARK_POOL = "spark"
 """The concurrency pool of every step that runs Spark jobs."""
 JOB = "run"
 RULES = dg.AssetKey("rules")
+MAINTENANCE = dg.AssetKey(["deltatag", "maintenance"])
+"""Of two parts, so that it is no name of a stream."""
 RESOURCE = "lake"
 
 

@@ -57,6 +57,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="SHARE",
         help="share of rows from which a rule is noisy (default: 0.5)",
     )
+    lint.add_argument("--only", type=_kinds, metavar="KIND[,KIND]", help="tell findings of these kinds alone")
+    lint.add_argument(
+        "--fail-on", type=_kinds, metavar="KIND[,KIND]", help="exit status 1 where there is a finding of these kinds"
+    )
+    lint.add_argument(
+        "--accept", nargs=2, metavar=("RULE", "KIND"), help="accept what is told of a rule, until the rule changes"
+    )
+    lint.add_argument("--reason", metavar="TEXT", help="why it is accepted, kept in the table lint_accepted")
 
     tag = _verb(verbs, "tag", "what is new in the source -> tagged rows", "deltatag tag flights")
     tag.add_argument("streams", nargs="*", metavar="STREAM", help="streams (default: all)")
@@ -86,7 +94,8 @@ def parser() -> argparse.ArgumentParser:
     )
     retag.add_argument("--into", metavar="TABLE", help="a table of its own; the stream's tables stay as they are")
 
-    _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
+    run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
+    run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates, not of shut ones alone")
 
     sql = _verb(
         verbs,
@@ -117,11 +126,26 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--sample", type=_count, metavar="ROWS", help="look at about so many rows (default: at all)")
     test.add_argument("--plot", metavar="FILE", help="matches over time as a picture (PNG)")
 
+    why = _verb(
+        verbs, "explain", "why rules match rows, or do not", 'deltatag explain flights late --where "flight_id = 7"'
+    )
+    why.add_argument("scope", metavar="SCOPE", help="the stream or the join")
+    why.add_argument(
+        "rules", nargs="*", metavar="RULE", help="ids (default: those that match a row, and a few that nearly do)"
+    )
+    why.add_argument("--where", required=True, metavar="CONDITION", help="which rows, as a rule would say it")
+    why.add_argument(
+        "--rules-version", type=_version, metavar="N", help="of the table rules (default: what tagged the row)"
+    )
+    why.add_argument("--limit", type=_count, default=10, metavar="N", help="rows at most (default: 10)")
+
     report = _verb(
         verbs, "report", "one HTML page for each scope: rules, matches, findings, edits", "deltatag report flights"
     )
     report.add_argument("scopes", nargs="*", metavar="SCOPE", help="streams and joins (default: all)")
     report.add_argument("--output", metavar="DIR", default="report", help="where the pages go (default: report)")
+
+    _verb(verbs, "maintain", "few files, short logs: upkeep of deltatag's own tables", "deltatag maintain")
 
     demo = _verb(verbs, "demo", "a small lake with real flights, rules and results", "deltatag demo demo", json=False)
     demo.add_argument("folder", nargs="?", default="demo", metavar="DIR", help="where it goes (default: demo)")
@@ -142,7 +166,13 @@ def _rules_verbs(verbs: Any) -> None:
         "rules of a file -> the table rules, in one commit",
         "deltatag rules import rules.yaml --dry-run",
     )
-    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml or .jsonl")
+    load.add_argument("file", metavar="FILE", help="ends with .csv, .yaml, .jsonl or .dmn; or a folder of Sigma or DMN")
+    load.add_argument(
+        "--format", choices=("sigma", "dmn"), help="the language of the rules, where it is not the table's own"
+    )
+    load.add_argument(
+        "--mapping", metavar="FIELDS", help="a YAML file that names the column of each Sigma or DMN field"
+    )
     load.add_argument("--scope", help="the stream or join of rules for which the file names none")
     load.add_argument("--replace", action="store_true", help="remove the scope's rules that the file has not")
     load.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
@@ -198,6 +228,18 @@ def _share(text: str) -> float:
     if not 0 < share <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share above 0, up to 1")
     return share
+
+
+def _kinds(text: str) -> list[str]:
+    """Kinds of findings, separated by commas."""
+    from pipelines.lint_kinds import KINDS
+
+    found = [each.strip() for each in text.split(",") if each.strip()]
+    wrong = [each for each in found if each not in KINDS]
+    if wrong or not found:
+        named = f"{wrong[0]!r} is no kind of finding" if wrong else "a kind of finding is needed"
+        raise argparse.ArgumentTypeError(f"{named}; there are {', '.join(KINDS)}")
+    return found
 
 
 class _Version(argparse.Action):

@@ -10,10 +10,11 @@ from deltatag.output import counted, paragraph
 if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
     from pipelines.join import JoinResult
-    from pipelines.lint import LintResult
     from pipelines.report import ReportResult
     from pipelines.retag import RetagResult
+    from pipelines.status import ScopeStatus
     from pipelines.tag import TagResult
+    from pipelines.upkeep.outcome import Upkept
     from quality.findings import GateResult
 
 
@@ -33,22 +34,6 @@ def compile_line(result: ScopeResult) -> str:
         f"{result.scope}: {states[result.state]}, {counted(result.rules, 'rule')}{rejects}{engine}{size}, "
         f"rules version {result.rules_version}, {result.seconds:.1f} s"
     )
-
-
-def lint_lines(result: LintResult) -> str:
-    """The findings of a scope, a line each."""
-    from pipelines.lint import IMPLIED_BY_STREAM
-
-    if result.error is not None:
-        return ""
-    count = len(result.findings)
-    told = "nothing to tell" if not count else counted(count, "finding")
-    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}, rules version {result.rules_version}"]
-    for each in result.findings:
-        named = "(no id)" if each.rule_id is None else each.rule_id
-        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
-        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
-    return "\n".join(lines)
 
 
 def report_line(result: ReportResult) -> str:
@@ -93,6 +78,31 @@ def join_line(result: JoinResult) -> str:
         f"{counted(result.matches, 'match')}{quarantined}, rules version {result.rules_version}, {result.seconds:.1f} s"
     )
     return "\n".join([line, *map(paragraph, result.notices)])
+
+
+def maintain_line(result: Upkept) -> str:
+    """What the upkeep of a table came to, and what was put off."""
+    parts = [f"{counted(result.files, 'file')}, {size_text(result.bytes)}"]
+    if result.merged:
+        parts.append(f"{counted(result.merged, 'file')} merged into {result.into:,}")
+    if result.rows:
+        parts.append(f"{counted(result.rows, 'row')} {'folded' if result.table == 'runs' else 'deleted'}")
+    if result.removed:
+        parts.append(f"{counted(result.removed, 'old file')} removed")
+    failed = [f"not kept small: {result.error}"] if result.error is not None else []
+    return "\n".join([f"{result.table}: {', '.join(parts)}", *map(paragraph, [*result.notes, *failed])])
+
+
+def size_line(standing: ScopeStatus) -> str:
+    """How large the tables of a scope are, and which of them the next run or maintain keeps small."""
+    files, size = counted(standing.files or 0, "file"), size_text(standing.bytes or 0)
+    due = f"; maintenance is due of {', '.join(standing.maintenance_due)}" if standing.maintenance_due else ""
+    return f"{standing.scope}, tables: {files}, {size}{due}."
+
+
+def size_text(size: int) -> str:
+    """Bytes for people."""
+    return f"{size / 2**20:,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
 
 
 def gate_summary(result: GateResult) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +23,27 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     """Bring the rules of a file into the table."""
     from pipelines.authoring.exchange import import_rules
 
-    found = import_rules(workspace, Path(args.file), args.scope, args.replace, args.dry_run)
+    mapping = Path(args.mapping) if args.mapping else None
+    found = import_rules(
+        workspace, Path(args.file), args.scope, args.replace, args.dry_run, language=args.format, mapping=mapping
+    )
     _clear(workspace)
     kinds = ("added", "changed", "removed", "rejected")
     if args.json:
         told: dict[str, Any] = {kind: list(getattr(found, kind)) for kind in kinds}
-        print_json(told | {"unchanged": found.unchanged, "version": found.version, "dry_run": args.dry_run})
+        told |= {"unchanged": found.unchanged, "left_out": found.left_out}
+        print_json(told | {"version": found.version, "dry_run": args.dry_run})
         return FAILED if found.rejected else DONE
     for kind in kinds[:3]:
         ids = getattr(found, kind)
         more = f", and {len(ids) - _LISTED:,} more" if len(ids) > _LISTED else ""
         print(f"{kind}: {len(ids):,}" + (f" ({', '.join(map(str, ids[:_LISTED]))}{more})" if ids else ""))
     print(f"unchanged: {found.unchanged:,}")
+    if found.left_out:
+        print(f"left out, of another logsource: {found.left_out:,}")
+    if len(found.rejected) > _LISTED:
+        counts = Counter(each["error"] for each in found.rejected)
+        print(f"rejected, by reason: {', '.join(f'{error} {count:,}' for error, count in counts.most_common())}")
     for reject in found.rejected:
         place = f" at {reject['position']}" if reject["position"] is not None else ""
         text = f"{reject['error']}{place}: {reject['message']}"

@@ -18,9 +18,10 @@ from deltatag.lines import (
     gate_summary,
     join_line,
     lag_text,
-    lint_lines,
+    maintain_line,
     report_line,
     retag_line,
+    size_line,
     tag_line,
     version_text,
 )
@@ -103,6 +104,8 @@ def validate_verb(args: Namespace) -> int:
             print(f"  {line}\n  {' ' * (found.position - line_start)}^", file=sys.stderr)
         return FAILED
     print("The rule compiles.")
+    for each in found.findings:
+        print(f"  {each['kind']}: {paragraph(each['message'])}")
     for title, values in (("indexed", found.indexed), ("evaluated by Spark", found.derived)):
         for value in values:
             print(f"  {title}: {value}")
@@ -121,15 +124,11 @@ def compile_verb(args: Namespace) -> int:
 
 
 def lint_verb(args: Namespace) -> int:
-    """Tell what is odd about the rules of the scopes."""
-    from pipelines.compile import refusals_notice
-    from pipelines.lint import lint_scopes
+    """Tell what is odd about the rules of the scopes, or accept what is."""
+    from deltatag.lint import lint_action
 
     with _workspace(args) as workspace:
-        results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
-        lost = refusals_notice(workspace)
-    _print_results(args, results, lint_lines, notice=lost)
-    return FAILED if any(result.error for result in results) else DONE
+        return lint_action(workspace, args, _print_results)
 
 
 def tag_verb(args: Namespace) -> int:
@@ -204,7 +203,7 @@ def run_verb(args: Namespace) -> int:
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
-    gates = QualityGates()
+    gates = QualityGates(docs=args.data_docs)
     with _workspace(args) as workspace:
         # a lake that was not made yet is told as such, not as what gates miss in it
         workspace.lake.delta("rules")
@@ -217,6 +216,7 @@ def run_verb(args: Namespace) -> int:
                 "tagged": [asdict(result) for result in report.tagged],
                 "retagged": [asdict(result) for result in report.retagged],
                 "joined": [asdict(result) for result in report.joined],
+                "maintained": [asdict(result) for result in report.maintained],
                 "quality": [gate_summary(result) for result in gates.results],
                 "failures": report.failures,
             }
@@ -232,6 +232,8 @@ def run_verb(args: Namespace) -> int:
             print(join_line(joined))
         for judged in gates.results:
             print(gate_lines(judged))
+        for maintained in report.maintained:
+            print(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
             print("Nothing was due.")
         if lost:
@@ -323,6 +325,8 @@ def status_verb(args: Namespace) -> int:
                 print(f"{one.scope} needs Spark: {one.needs_spark}.")
             for notice in one.notices:
                 print(notice)
+            if one.files is not None:
+                print(size_line(one))
         if lost:
             print(paragraph(lost))
     for one in standing:
@@ -347,6 +351,14 @@ def backtest_verb(args: Namespace) -> int:
         return backtest_action(workspace, args)
 
 
+def explain_verb(args: Namespace) -> int:
+    """Tell why rules match rows, or do not."""
+    from deltatag.explain import explain_action
+
+    with _workspace(args) as workspace:
+        return explain_action(workspace, args)
+
+
 def report_verb(args: Namespace) -> int:
     """Write a page for each scope."""
     from pipelines.report import report_scopes
@@ -354,6 +366,23 @@ def report_verb(args: Namespace) -> int:
     with _workspace(args) as workspace:
         results = report_scopes(workspace, args.scopes or None, Path(args.output))
     _print_results(args, results, report_line)
+    return FAILED if any(result.error for result in results) else DONE
+
+
+def maintain_verb(args: Namespace) -> int:
+    """Keep deltatag's own tables small."""
+    from pipelines.maintain import maintain
+
+    with _workspace(args) as workspace:
+        workspace.lake.delta("rules")
+        results = maintain(workspace)
+    if args.json:
+        print_json([asdict(result) for result in results])
+    else:
+        for result in results:
+            if result.error is None:
+                print(maintain_line(result))
+    _print_failures({result.table: result.error for result in results if result.error is not None})
     return FAILED if any(result.error for result in results) else DONE
 
 

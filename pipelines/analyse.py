@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 
@@ -14,11 +14,12 @@ from rules_index.errors import RuleError, unforeseen
 from rules_index.language.typed import Leaf, authors_text
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
     from pipelines.scopes import Scope
 
+_T = TypeVar("_T")
 _AT_ONCE = 64
 
 
@@ -32,34 +33,121 @@ def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | 
         answers: dict[Leaf, RuleError | None] = {}
         with scope.workspace.active_session() as spark:
             know_internals(spark)
-            rows = scope.no_rows()
+            asking = _Asking(spark, scope.no_rows())
             for start in range(0, len(leaves), _AT_ONCE):
-                answers |= _ask(spark, rows, list(leaves[start : start + _AT_ONCE]))
+                answers |= asking.about(list(leaves[start : start + _AT_ONCE]))
         return [answers[leaf] for leaf in leaves]
 
     return analyse
 
 
-def _ask(spark: SparkSession, rows: DataFrame, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
-    """One question for many leaves; where it fails, one for each half, down to the one at fault.
+class _Asking:
+    """Questions about leaves over columns of no rows.
 
     Spark is asked for the type of the bare text in a struct: a truth code, as the jobs have it, would cast it.
     """
-    try:
-        answer = _types(spark, rows, [leaf.text or "" for leaf in leaves])
-        if not isinstance(answer, RuleError):
-            return {leaf: _type_differs(leaf, found) for leaf, found in zip(leaves, answer, strict=True)}
-        if len(leaves) == 1:
-            return {leaves[0]: _no_condition(spark, rows, leaves[0]) or answer}
-    except MemoryError:
-        raise
-    except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
-        if not _lives(spark):
+
+    def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
+        self._spark, self._rows = spark, rows
+
+    def about(self, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
+        """None, or why Spark refuses it, for each leaf: first as a text, then for its types."""
+        refused: dict[Leaf, RuleError | None] = {}
+        columns: list[tuple[Leaf, Column]] = []
+        for leaf in leaves:
+            try:
+                column = self._column(leaf.text or "")
+                if isinstance(column, RuleError):
+                    refused[leaf] = column
+                else:
+                    columns.append((leaf, column))
+            except MemoryError:
+                raise
+            except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+                refused[leaf] = self._unforeseen(error)
+        return refused | (self._of_columns(columns) if columns else {})
+
+    def _of_columns(self, asked: list[tuple[Leaf, Column]]) -> dict[Leaf, RuleError | None]:
+        """One question for many leaves; where it fails, one for each half, down to the one at fault."""
+        try:
+            answer = self._types([column for _, column in asked])
+            if not isinstance(answer, RuleError):
+                return {leaf: _type_differs(leaf, found) for (leaf, _), found in zip(asked, answer, strict=True)}
+            if len(asked) == 1:
+                return {asked[0][0]: self._no_condition(asked[0][0]) or answer}
+        except MemoryError:
             raise
-        if len(leaves) == 1:
-            return {leaves[0]: unforeseen(error)}
-    middle = len(leaves) // 2
-    return _ask(spark, rows, leaves[:middle]) | _ask(spark, rows, leaves[middle:])
+        except Exception as error:
+            reason = self._unforeseen(error)
+            if len(asked) == 1:
+                return {asked[0][0]: reason}
+        middle = len(asked) // 2
+        return self._of_columns(asked[:middle]) | self._of_columns(asked[middle:])
+
+    def _unforeseen(self, error: Exception) -> RuleError:
+        """The error as a rule's own; raised where Spark has ended, which is no fault of the rule."""
+        if not _lives(self._spark):
+            raise error
+        return unforeseen(error)
+
+    def _column(self, text: str) -> Column | RuleError:
+        """The text as a column, or why Spark cannot read it."""
+        from pipelines.spark.catalyst import column_in_struct
+
+        return _refusal(lambda: column_in_struct(self._spark, text))
+
+    def _types(self, columns: Sequence[Column]) -> list[DataType] | RuleError:
+        """The types that Spark gives to columns, or why it refuses one of them.
+
+        The plan is optimised too: Spark computes some constants then, and an error there would end the whole job.
+        """
+
+        def ask() -> StructType:
+            asked = self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))
+            schema = asked.schema
+            asked._jdf.queryExecution().optimizedPlan()
+            return schema
+
+        schema = _refusal(ask)
+        if isinstance(schema, RuleError):
+            return schema
+        return [cast("StructType", field.dataType)["value"].dataType for field in schema.fields]
+
+    def _no_condition(self, leaf: Leaf) -> RuleError | None:
+        """The error of a part that Spark refuses for its type alone, since a condition is needed there."""
+        from pipelines.spark.catalyst import operands_in_structs
+
+        text = authors_text(leaf)
+        if text != leaf.text:
+            column = self._column(text)
+            columns: RuleError | list[Column] = column if isinstance(column, RuleError) else [column]
+        else:
+            columns = _refusal(lambda: operands_in_structs(self._spark, text))
+        types = columns if isinstance(columns, RuleError) else self._types(columns)
+        if isinstance(types, RuleError):
+            return None
+        names = [each.simpleString().upper() for each in types]
+        found = next((name for name in names if name not in ("BOOLEAN", "VOID")), None)
+        if found is None:
+            return None
+        return RuleError("NOT_BOOLEAN", f"A condition is needed here, and Spark says that this is {found}.")
+
+
+def _refusal(action: Callable[[], _T]) -> _T | RuleError:
+    """What an action gives, or why Spark refuses what it asks."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    from pipelines.spark.delta_internals import java_message
+
+    try:
+        return action()
+    except RuleError as error:
+        return error
+    except PySparkException as error:
+        return RuleError("ANALYSIS", spark_message(error))
+    except Py4JJavaError as error:
+        return RuleError("ANALYSIS", java_message(error))
 
 
 def _lives(spark: SparkSession) -> bool:
@@ -73,30 +161,6 @@ def _lives(spark: SparkSession) -> bool:
         return False
 
 
-def _types(spark: SparkSession, rows: DataFrame, texts: Sequence[str]) -> list[DataType] | RuleError:
-    """The types that Spark gives to the texts, or why it refuses one of them.
-
-    The plan is optimised too: Spark computes some constants then, and an error there would end the whole job.
-    """
-    from py4j.protocol import Py4JJavaError
-    from pyspark.errors import PySparkException
-
-    from pipelines.spark.catalyst import column_in_struct
-    from pipelines.spark.delta_internals import java_message
-
-    try:
-        asked = rows.select(*(column_in_struct(spark, text).alias(str(i)) for i, text in enumerate(texts)))
-        schema = asked.schema
-        asked._jdf.queryExecution().optimizedPlan()
-    except RuleError as error:
-        return error
-    except PySparkException as error:
-        return RuleError("ANALYSIS", spark_message(error))
-    except Py4JJavaError as error:
-        return RuleError("ANALYSIS", java_message(error))
-    return [cast("StructType", field.dataType)["value"].dataType for field in schema.fields]
-
-
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
     """Why a leaf of Spark's type `found` is not what the rules take it for; None where it is."""
     from pyspark.sql.types import StructField, StructType
@@ -108,13 +172,3 @@ def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
     if arrow_schema_of(StructType([StructField("value", found)]).json()).field(0).type == leaf.type:
         return None
     return RuleError("ANALYSIS", f"Spark gives {name} for {leaf.text}, where the rules expect {leaf.type}.")
-
-
-def _no_condition(spark: SparkSession, rows: DataFrame, leaf: Leaf) -> RuleError | None:
-    """The error of a part that Spark refuses for its type alone, since a condition is needed there."""
-    text = authors_text(leaf)
-    types = _types(spark, rows, [text]) if text != leaf.text else []
-    if isinstance(types, RuleError) or not types:
-        return None
-    name = types[0].simpleString().upper()
-    return RuleError("NOT_BOOLEAN", f"A condition is needed here, and Spark says that this is {name}.")

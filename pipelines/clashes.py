@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+import rules_index as ri
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import StoredIndex, newest_index
+from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.rule_set import DUPLICATE_ID, RuleSet, read_rules
 from pipelines.scopes import scopes_of
 
@@ -24,7 +25,8 @@ def current_rules(workspace: Workspace) -> RuleSet:
     """The enabled rules of the newest version of `rules`, with the last good version of each one whose id clashes.
 
     That is the definition which the scope's newest index was compiled from. It is gone where there is no index, where
-    the index had no such rule, or where that version of `rules` cannot be read any more.
+    the index has no such rule (it may have been rejected itself), or where that version of `rules` cannot be read any
+    more.
     """
     rules = read_rules(workspace.lake, scopes_of(workspace))
     clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
@@ -63,11 +65,21 @@ def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
 def _with_last_good(workspace: Workspace, rules: RuleSet, scope: str, ids: list[str]) -> RuleSet:
     try:
         index = newest_index(workspace.lake, scope)
-        before = None if index is None else rules_of_index(workspace, index)
-    except PipelineError:
+        if index is None:
+            return rules
+        before = rules_of_index(workspace, index)
+        kept = before.filter(pl.col("rule_id").cast(pl.String).is_in(_held(workspace, index, ids)))
+    except (PipelineError, ri.RulesIndexError):
         return rules
-    kept = None if before is None else before.filter(pl.col("rule_id").cast(pl.String).is_in(ids))
-    return rules if kept is None or kept.is_empty() else _added(rules, kept)
+    return rules if kept.is_empty() else _added(rules, kept)
+
+
+def _held(workspace: Workspace, index: StoredIndex, ids: list[str]) -> list[str]:
+    """Those of some ids that an index has, as text: it is opened only where rules were rejected that it may lack."""
+    if not (index.statistics.get("rejected") or index.statistics.get(KEPT)):
+        return ids
+    of_index = pl.Series(pl.from_arrow(ri.load(fetch_index(workspace.lake, index)).ids)).cast(pl.String)
+    return of_index.filter(of_index.is_in(ids)).to_list()
 
 
 def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:

@@ -94,10 +94,17 @@ def compile_scopes(
         result, rejected = _compile_scope(scope, rules, before, force, chosen)
         results.append(result)
         rejects.append(rejected)
+    rejects[0] = _told_again(workspace, rules).rejects
     others = set(names) - {scope.name for scope in due}
     rejects.append(_compile_rejects_of(before, others, rules))
     _write_rejects(lake, pl.concat(rejects), rules.version)
     return results
+
+
+def _told_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
+    """The same rules, once they are compiled: one that was to go on may have been rejected, and then does not."""
+    again = rules if rules.kept.is_empty() else current_rules(workspace)
+    return again if again.version == rules.version else rules
 
 
 def compile_is_due(workspace: Workspace, name: str) -> bool:

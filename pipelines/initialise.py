@@ -18,6 +18,7 @@ TEMPLATE = """\
 [lake]
 root = "lake"                       # folder or object-store URI of deltatag's own tables; or: catalog = "main.deltatag"
 # runner = "auto"                   # who takes rows through the index: "local" (no JVM), "spark", or whichever is exact
+# maintenance = "auto"              # or "never": runs leave the upkeep of deltatag's own tables to deltatag maintain
 
 # [spark]                           # any Spark setting; nothing here means local[*]
 # "spark.sql.shuffle.partitions" = "8"
@@ -45,6 +46,7 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # on = ["origin"]                   # equal in all; or { flights = ["origin"], weather = ["station"] }
 # window = "1 hour"                 # or per stream: { flights = "0 s", weather = "3 hours" }
 # lateness = "2 days"               # rows that come later go to quarantine_flights_weather
+# method = "batch"                  # or "pdfa": row by row, to the same table
 """
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -13,9 +13,11 @@ import pyarrow.dataset as ds
 
 import rules_index as ri
 from pipelines.clashes import current_rules
-from pipelines.errors import PipelineError
+from pipelines.errors import PipelineError, TableError
 from pipelines.lake.runs import DONE, MicroBatch, batches
 from pipelines.lake.tables import tagged_table
+from pipelines.lint_accepted import accept, accepted_in, fingerprint, rule_rows
+from pipelines.lint_kinds import DEAD, HARM, IMPLIED_BY_STREAM, NOISY, OUT_OF_RANGE, RUN_TIME_ERRORS
 from pipelines.lint_origins import origin_proposal, possible_origins
 from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS, RuleSet
@@ -24,13 +26,12 @@ from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import out_of_reach
 
-OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
-IMPLIED_BY_STREAM = "implied_by_stream"
-"""Told of a whole stream, whose rules another stream's imply: nothing is wrong, but less could be read."""
 RUNS, NOISY_SHARE = 10, 0.5
 """Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
-_EXPLAIN_NO_MATCH = ("rejected", "contradiction", OUT_OF_RANGE)
+_EXPLAIN_NO_MATCH = ("rejected", "contradiction", OUT_OF_RANGE, "always_raises", "never_true", "unknown_value")
 """Findings that say why a rule matches nothing."""
+_EXPLAIN_RANGE = ("unknown_value", "unit", "padded_text", "null_text", "always_raises")
+"""Findings that say more of a constant than that it is out of range."""
 LEAST_ROWS = 100
 """Rows that must have been tagged before a rule is called dead or noisy."""
 
@@ -39,8 +40,8 @@ _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind above; the one of a whole stream has no
-    rule_id."""
+    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind of `lint_kinds`; the one of a whole stream
+    has no rule_id. expression, owner: the rule's, where the table has them."""
 
     rule_id: str | int | None
     kind: str
@@ -48,16 +49,20 @@ class Finding:
     other_ids: tuple[str | int, ...] = ()
     position: int | None = None
     text: str | None = None
+    expression: str | None = None
+    owner: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """The findings of one scope, by rule; `error` says why there are none where it failed."""
+    """The findings of one scope, the most harmful first, and those that were accepted; `error` says why there are none
+    where it failed."""
 
     scope: str
     rules_version: int
     rules: int = 0
     findings: tuple[Finding, ...] = ()
+    accepted: tuple[Finding, ...] = ()
     seconds: float = 0.0
     error: str | None = None
 
@@ -85,18 +90,60 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
         usable = _usable(scope, rules, found)
         found += _of_streams(scope, rules, usable)
         found += _of_rules(scope, usable)
-        found += _of_source(scope, usable)
+        found += _of_source(scope, usable, found)
         found += _of_runs(scope, usable, found, runs, noisy)
+        told, accepted = _with_rules(scope, rules.version, sorted(found, key=_place))
     except _FAILURES as error:
         return LintResult(scope.name, rules.version, count, error=str(error))
-    found.sort(key=_place)
-    return LintResult(scope.name, rules.version, count, tuple(found), time.perf_counter() - started)
+    return LintResult(scope.name, rules.version, count, tuple(told), tuple(accepted), time.perf_counter() - started)
 
 
-def _place(finding: Finding) -> tuple[bool, bool, str | int]:
-    """By id, those without one first; ids as text, which those are that were refused for their row, before numbers."""
+def _place(finding: Finding) -> tuple[int, bool, bool, str | int]:
+    """By harm, then by id, those without one first; ids as text, which those are that were refused for their row,
+    before numbers."""
     number = isinstance(finding.rule_id, int)
-    return finding.rule_id is not None, number, finding.rule_id if finding.rule_id is not None else ""
+    named = finding.rule_id is not None
+    return HARM[finding.kind], named, number, finding.rule_id if finding.rule_id is not None else ""
+
+
+def _with_rules(scope: Scope, version: int, found: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings with their rules' texts and owners: those that are told, and those that were accepted."""
+    rows = rule_rows(scope.workspace, scope.name, version, (str(each.rule_id) for each in found))
+    accepted = accepted_in(scope.workspace, scope.name)
+    parted: tuple[list[Finding], list[Finding]] = ([], [])
+    for each in found:
+        row = rows.get(str(each.rule_id), {})
+        is_accepted = (str(each.rule_id), each.kind, fingerprint(row)) in accepted
+        parted[is_accepted].append(replace(each, expression=row.get("expression"), owner=row.get("owner")))
+    return parted
+
+
+def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | None = None) -> Finding:
+    """Accepts what lint tells of a rule, of one kind, until the rule changes; TableError where it tells no such thing.
+
+    What is accepted already stays so. `reason` is for people.
+    """
+    rules = current_rules(workspace)
+    scopes = rules.sound.filter(pl.col("rule_id").cast(pl.String) == rule_id)["scope"].to_list()
+    scopes += rules.rejects.filter(pl.col("rule_id") == rule_id)["scope"].to_list()
+    known = [name for name in dict.fromkeys(scopes) if name in scopes_of(workspace)]
+    if not known:
+        raise TableError(f"No enabled rule of a stream or a join has the id {rule_id}.")
+    for name in known:
+        (result,) = lint_scopes(workspace, [name])
+        if result.error is not None:
+            raise TableError(result.error)
+        mine = [each for each in result.findings if str(each.rule_id) == rule_id]
+        found = next((each for each in mine if each.kind == kind), None)
+        if found is not None:
+            row = rule_rows(workspace, name, result.rules_version, [rule_id])[rule_id]
+            accept(workspace, name, rule_id, kind, row, reason)
+            return found
+        before = next((e for e in result.accepted if str(e.rule_id) == rule_id and e.kind == kind), None)
+        if before is not None:
+            return before
+    told = ", ".join(dict.fromkeys(each.kind for each in mine)) or "nothing"
+    raise TableError(f"Lint tells no {kind} of rule {rule_id}; it tells {told}.")
 
 
 def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
@@ -142,24 +189,29 @@ def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[
 def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
     """What the library tells of the rules alone."""
     zone = scope.workspace.configuration.rules.time_zone
-    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone)
+    known = scope.known_values(rules["expression"].to_list())
+    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone, known)
     for each in found.drop_columns(["example"]).to_pylist():
         others = tuple(each.pop("other_ids"))
         yield Finding(**each, other_ids=others)
 
 
-def _of_source(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
-    """Rules that no row of the source can match, by the statistics of its files."""
+def _of_source(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding]) -> list[Finding]:
+    """Rules that no row of the source can match, by its files' statistics, but those of which it is `told` why."""
     if not isinstance(scope, StreamScope):
-        return
+        return []
     schema = scope.columns()
     ranges = source_ranges(scope.stream, schema)
     if not ranges:
-        return
+        return []
     condition = " AND ".join(each.condition for each in ranges.values())
     zone = scope.workspace.configuration.rules.time_zone
-    for rule_id, column in out_of_reach(rules, schema, condition, scope.event_time, zone).items():
-        yield Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
+    explained = {(each.rule_id, (each.text or "").lower()) for each in told if each.kind in _EXPLAIN_RANGE}
+    return [
+        Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
+        for rule_id, column in out_of_reach(rules, schema, condition, scope.event_time, zone).items()
+        if column is None or not any(rule_id == rule and column.lower() in text for rule, text in explained)
+    ]
 
 
 def _range_message(known: SourceRange | None) -> str:
@@ -185,9 +237,12 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding], runs: i
         return
     ids = {str(each): each for each in rules["rule_id"].to_list()}
     explained = {each.rule_id for each in told if each.kind in _EXPLAIN_NO_MATCH}
+    raising = {each.rule_id for each in told if each.kind in ("always_raises", "may_raise")}
     for rule_id, rows in done[-1].errors.items():
         if rule_id in ids and rows:
             explained.add(ids[rule_id])
+            if ids[rule_id] in raising:
+                continue
             yield Finding(ids[rule_id], RUN_TIME_ERRORS, _errors_message(rows, done[-1].rows or 0))
     if not isinstance(scope, StreamScope):
         return

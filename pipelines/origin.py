@@ -18,7 +18,7 @@ import rules_index as ri
 from pipelines.clashes import rules_of_index
 from pipelines.errors import NotImpliedError, PipelineError, SourceError
 from pipelines.lake.index_store import StoredIndex, fetch_index, index_to_tag_with, newest_index
-from pipelines.lake.runs import MicroBatch, batches
+from pipelines.lake.runs import FOLDED, MicroBatch, batches
 from pipelines.lake.tables import tagged_table
 from pipelines.lake.transactions import GIVEN_UP
 from pipelines.rule_set import RULE_COLUMNS
@@ -116,8 +116,12 @@ class Origin:
 
     @cached_property
     def _micro_batches(self) -> dict[int, MicroBatch]:
-        """The origin's micro-batches by number: once a run, since each stands in `runs` before it is in its table."""
-        return {batch.batch: batch for batch in batches(self.workspace.lake, self.origin.name)}
+        """The origin's micro-batches by number: once a run, since each stands in `runs` before it is in its table.
+
+        A row that old ones were folded into stands for each of them.
+        """
+        known = batches(self.workspace.lake, self.origin.name)
+        return {number: each for each in known for number in range(each.plan.get(FOLDED, each.batch), each.batch + 1)}
 
     def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
         """The numbers of the micro-batches of a slice; of a snapshot all up to it, the last one first."""

@@ -11,10 +11,12 @@ from pipelines.compile import ScopeResult, compile_scopes, refusals_are_due
 from pipelines.due import scopes_to_compile
 from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
+from pipelines.maintain import maintain_after
 from pipelines.recovery.survival import step
 from pipelines.retag import RetagResult, retag_due
 from pipelines.settings.model import Join, Stream
 from pipelines.tag import TagResult, tag_is_due, tag_stream
+from pipelines.upkeep.outcome import Upkept
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 
@@ -59,12 +61,16 @@ class OpenGates:
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run did; `failures` has a paragraph for each scope, stream, join or gate that failed, by its name."""
+    """What one run did; `failures` has a paragraph for each scope, stream, join or gate that failed, by its name.
+
+    maintained: the tables that it has kept small beside its work; that one of them was not fails no run.
+    """
 
     compiled: list[ScopeResult] = field(default_factory=list)
     tagged: list[TagResult] = field(default_factory=list)
     joined: list[JoinResult] = field(default_factory=list)
     retagged: list[RetagResult] = field(default_factory=list)
+    maintained: list[Upkept] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
@@ -79,6 +85,8 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
         _unless_failed(workspace, report, stream.name, partial(_tag_due, workspace, stream, gates, report))
         _unless_failed(workspace, report, stream.name, partial(_retag_due, workspace, stream, report))
     _join_due(workspace, gates, report)
+    written = [each.stream for each in report.tagged if each.batches] + [each.join for each in report.joined]
+    report.maintained = maintain_after(workspace, written) if written else []
     return report
 
 

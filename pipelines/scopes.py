@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,12 +12,14 @@ from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.tables import tagged_table
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, source_columns
+from pipelines.sources.known_values import joined_values, source_values
 from pipelines.sources.sample import source_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipelines.workspace import Workspace
+    from rules_index.implication.mistakes.known_values import KnownValues
     from rules_index.index.code_matrix import Sample
 
 JOINED_TIME = "_event_time"
@@ -46,6 +49,10 @@ class Scope(ABC):
     def sample(self, columns: pa.Schema) -> Sample | None:
         """Some rows, by which an engine is chosen."""
 
+    @abstractmethod
+    def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
+        """What the source's rows have in the columns that expressions name; nothing where they cannot be read."""
+
 
 class StreamScope(Scope):
     """The columns of a stream's source."""
@@ -72,6 +79,10 @@ class StreamScope(Scope):
     def sample(self, columns: pa.Schema) -> Sample | None:
         """Rows of the source."""
         return source_sample(self.stream, columns)
+
+    def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
+        """Of all of the source's rows, or some of them."""
+        return source_values(self.stream, self.columns(), expressions)
 
 
 class JoinScope(Scope):
@@ -113,6 +124,15 @@ class JoinScope(Scope):
     def sample(self, columns: pa.Schema) -> Sample | None:
         """None: a join's index is made for each stream's rows where they are matched."""
         return None
+
+    def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
+        """Of the rows of each stream's source."""
+        return joined_values(
+            {
+                stream.name: source_values(stream, source_columns(self.workspace, stream), expressions)
+                for stream in self.streams
+            }
+        )
 
     def _check_keys(self, sources: dict[str, pa.Schema]) -> None:
         """SourceError for a key column that is not there, or cannot be equal to the other streams'."""

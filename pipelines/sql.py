@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.lake import catalog_location, delta_rs_uri, first_line
-from pipelines.lake.tables import LAKE_TABLES
+from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED
 from pipelines.settings.configuration import is_catalog_name, scope_tables
 from pipelines.settings.model import Configuration, LakeSettings
 from pipelines.workspace import Workspace
@@ -116,7 +116,7 @@ def _as_arrow(frame: DataFrame) -> pa.Table:
 
 def table_names(configuration: Configuration) -> list[str]:
     """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
-    names = [*LAKE_TABLES, *configuration.streams]
+    names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
     names += [table for name in configuration.streams for table in scope_tables(name)]
     return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
 

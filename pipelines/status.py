@@ -14,6 +14,7 @@ from pipelines.joining.joiner import definition_changes, definition_of
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.maintain import TableSizes, table_sizes
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
@@ -28,8 +29,9 @@ class ScopeStatus:
     """One stream's or join's standing. Lags are None where they are not known; `problem` says what stands in the way.
 
     The lags of a join are summed over its streams; it has no one source, so that versions of a source are None.
-    `needs_spark` says which rule asks for Spark, for the middle of a sentence. `notices` are
-    sentences on what is right and yet worth a thought.
+    `needs_spark` says which rule asks for Spark, for the middle of a sentence. `notices` are sentences on what is right
+    and yet worth a thought. `files` and `bytes` are those of the scope's own tables, None where there is none yet;
+    `maintenance_due` names those that the next run, or maintain, keeps small.
     """
 
     scope: str
@@ -53,6 +55,9 @@ class ScopeStatus:
     streams: tuple[str, ...] = ()
     needs_spark: str | None = None
     notices: tuple[str, ...] = ()
+    files: int | None = None
+    bytes: int | None = None
+    maintenance_due: tuple[str, ...] = ()
 
 
 class _Lag(NamedTuple):
@@ -78,6 +83,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
     last: MicroBatch | None = None
     lags: list[_Lag] = []
     due = True
+    sizes = TableSizes()
     alone = isinstance(scope, Stream)
     unneeded = False
     try:
@@ -89,6 +95,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         if isinstance(scope, Join):
             problems += _changes(workspace, scope, last)
         due = compile_is_due(workspace, scope.name)
+        sizes = table_sizes(workspace, scope.name)
     except PipelineError as error:
         problems.append(str(error))
     return ScopeStatus(
@@ -113,6 +120,9 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
         needs_spark=stored.statistics.get("needs_spark") or None if stored else None,
         streams=(scope.name,) if isinstance(scope, Stream) else scope.streams,
         notices=_notices(scope.name, last) if last is not None else (told(workspace, scope.name),) * unneeded,
+        files=sizes.files,
+        bytes=sizes.bytes,
+        maintenance_due=sizes.due,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
@@ -15,7 +16,7 @@ class Validation:
     """`error`, `message` and `position` are None for a rule that compiles.
 
     `indexed` are the columns and computations that the index reads itself, `derived` the parts of the text
-    that only Spark can evaluate.
+    that only Spark can evaluate. `findings` are what lint tells of the rule alone: kind, message, position, text.
     """
 
     expression: str
@@ -25,19 +26,25 @@ class Validation:
     position: int | None = None
     indexed: tuple[str, ...] = ()
     derived: tuple[str, ...] = ()
+    findings: tuple[dict[str, Any], ...] = ()
 
 
 def validate_expression(workspace: Workspace, expression: str, scope: str) -> Validation:
     """Compile one expression against the scope's source; Spark is started only if it must be asked."""
     over = scope_of(workspace, scope)
+    schema, zone = over.columns(), workspace.configuration.rules.time_zone
     compiled = ri.compile_rules(
         [("rule", expression)],
-        over.columns(),
+        schema,
         event_time=over.event_time,
-        time_zone=workspace.configuration.rules.time_zone,
+        time_zone=zone,
         analyse=spark_analyser(over),
     )
     for reject in compiled.rejects.to_pylist():
         return Validation(expression, scope, reject["error"], reject["message"], reject["position"])
     plain = tuple(leaf.name for leaf in compiled.inputs if leaf.text is None)
-    return Validation(expression, scope, indexed=plain, derived=tuple(leaf.text or "" for leaf in compiled.derived))
+    known = over.known_values([expression])
+    found = ri.lint([("rule", expression)], schema, over.event_time, zone, known)
+    findings = tuple(found.select(["kind", "message", "position", "text"]).to_pylist())
+    derived = tuple(leaf.text or "" for leaf in compiled.derived)
+    return Validation(expression, scope, indexed=plain, derived=derived, findings=findings)

@@ -99,5 +99,5 @@ class Workspace:
             jvm.forget()
             self._spark = None
             return True
-        self._ended = jvm.is_dead()
+        self._ended = jvm.is_dead() or jvm.is_stopped()
         return not self._ended

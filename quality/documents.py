@@ -1,17 +1,22 @@
-"""Data Docs: one page for each suite, rendered by Great Expectations, that needs nothing from any other host."""
+"""Data Docs: one page for each suite, rendered by Great Expectations, that needs nothing from any other host.
+
+The first page has the newest verdict of every suite, also of those that were judged without a page.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import html
 import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, Finding
 
 INDEX = "index.html"
@@ -50,11 +55,28 @@ def write_page(folder: Path, suite: str, findings: Sequence[Finding], result: An
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / f"{suite}.html"
         _replace(page, stand_alone(_render(result)))
-        _replace(folder / f"{suite}.json", json.dumps(_summary(suite, findings)))
-        _replace(folder / INDEX, _index(folder))
+        _note(folder, suite, findings)
     except OSError:
         return None
     return page
+
+
+def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
+    """Bring the first page up to date with suites that are judged without a page; one of an earlier judgement goes.
+
+    Nothing is written where there are no Data Docs yet, or they cannot be written.
+    """
+    if not (folder / INDEX).exists():
+        return
+    with contextlib.suppress(OSError):
+        for suite in suites:
+            (folder / f"{suite.name}.html").unlink(missing_ok=True)
+            _note(folder, suite.name, evaluate([suite]))
+
+
+def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:
+    _replace(folder / f"{suite}.json", json.dumps(_summary(suite, findings)))
+    _replace(folder / INDEX, _index(folder))
 
 
 def _render(result: Any) -> str:
@@ -83,19 +105,40 @@ def _summary(suite: str, findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _index(folder: Path) -> str:
-    """The first page: every suite as it was found last."""
-    sections = []
-    for path in sorted(folder.glob("*.json")):
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        rows = "".join(_row(*finding) for finding in summary["findings"])
-        name, at = html.escape(summary["suite"]), html.escape(summary["at"])
-        sections.append(
-            f'<h4><a href="{name}.html">{name}</a></h4><p>Judged at {at}</p><table><tr><th>Expectation</th>'
-            f"<th>Result</th><th>Message</th></tr>{rows}</table>"
-        )
+    """The first page: the verdict, then every suite as it was found last, those first that failed, then warnings."""
+    summaries = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    graded = sorted((_grade(summary), summary["suite"], summary) for summary in summaries)
+    sections = "".join(_section(folder, summary) for _, _, summary in graded)
     head = f'<meta charset="utf-8"><title>deltatag: quality</title><style>{_STYLE}</style>'
-    body = f"<h1>Quality of deltatag's tables</h1>{''.join(sections)}"
+    body = f"<h1>Quality of deltatag's tables</h1>{_verdict([grade for grade, _, _ in graded])}{sections}"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
+
+
+_FAILED, _WARNED, _PASSED = range(3)
+
+
+def _grade(summary: Mapping[str, Any]) -> int:
+    severities = {severity for _, severity, success, _ in summary["findings"] if not success}
+    return _FAILED if ERROR in severities else _WARNED if severities else _PASSED
+
+
+def _verdict(grades: Sequence[int]) -> str:
+    failed, warned = grades.count(_FAILED), grades.count(_WARNED)
+    kind = "failed" if failed else "warned" if warned else "passed"
+    told = f"{failed} of {len(grades)} suites failed" if failed else f"All {len(grades)} suites passed"
+    return f'<p class="{kind}">{told}{f", {warned} with warnings" if warned else ""}.</p>'
+
+
+def _section(folder: Path, summary: Mapping[str, Any]) -> str:
+    findings = sorted(summary["findings"], key=lambda found: (found[2], found[1] != ERROR))
+    rows = "".join(_row(*finding) for finding in findings)
+    name, at = html.escape(summary["suite"]), html.escape(summary["at"])
+    title = f'<a href="{name}.html">{name}</a>' if (folder / f"{summary['suite']}.html").exists() else name
+    met = sum(bool(success) for _, _, success, _ in findings)
+    return (
+        f"<h4>{title}</h4><p>{met} of {len(findings)} expectations met, judged at {at}</p><table><tr>"
+        f"<th>Expectation</th><th>Result</th><th>Message</th></tr>{rows}</table>"
+    )
 
 
 def _row(name: str, severity: str, success: bool, message: str) -> str:

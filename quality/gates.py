@@ -1,8 +1,13 @@
-"""The gates between the steps of a run: before compiling, before and after tagging, before and after joining."""
+"""The gates between the steps of a run: before compiling, before and after tagging, before and after joining.
+
+Each judges its suites by their measures. Great Expectations runs the same suites, and writes their pages, where `docs`
+asks for it, and always where a gate is shut: importing it takes longer than all that an open gate has to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,8 +16,10 @@ from pipelines.lake.tables import tagged_table
 from pipelines.sources.only_joined import is_only_joined
 from pipelines.spark.failures import explained
 from quality import joined, rules, sources, tagged
+from quality.documents import note_verdicts
+from quality.evaluation import Suite, evaluate
 from quality.findings import ERROR, Expectation, Finding, GateResult
-from quality.validation import Suite, validate
+from quality.validation import validate
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Configuration, Join, Stream
@@ -27,17 +34,17 @@ def documents_folder(configuration: Configuration) -> Path:
     return configuration.path.absolute().parent / ".deltatag" / "data_docs"
 
 
-def rules_gate(workspace: Workspace) -> GateResult:
+def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
     """Judge the newest version of the rules table."""
     workspace.progress("judging the rules table")
     try:
         judged, measures = _measuring(lambda: rules.suites(workspace))
     except PipelineError as error:
         return _unjudged(rules.NAME, rules_expectations(workspace.configuration), error)
-    return _judge(workspace, rules.NAME, judged, measures)
+    return _judge(workspace, rules.NAME, judged, measures, docs=docs)
 
 
-def source_gate(workspace: Workspace, stream: str) -> GateResult:
+def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateResult:
     """Judge a stream's source, and the rows in it that were not tagged yet."""
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
@@ -45,10 +52,10 @@ def source_gate(workspace: Workspace, stream: str) -> GateResult:
         judged, measures = _measuring(lambda: sources.suites(workspace, configured))
     except PipelineError as error:
         return _unjudged(stream, source_expectations(configured), error)
-    return _judge(workspace, stream, judged, measures)
+    return _judge(workspace, stream, judged, measures, docs=docs)
 
 
-def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResult:
+def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
     """Judge what the `newest` last micro-batches of a stream wrote to its tables."""
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
@@ -59,10 +66,10 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1) -> GateResul
         judged, measures, counts = _measuring(lambda: tagged.suites(workspace, configured, newest))
     except PipelineError as error:
         return _unjudged(name, tagged_expectations(configured), error)
-    return _judge(workspace, name, judged, measures, counts)
+    return _judge(workspace, name, judged, measures, counts, docs)
 
 
-def joined_gate(workspace: Workspace, name: str, newest: int = 1) -> GateResult:
+def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = True) -> GateResult:
     """Judge what the `newest` last micro-batches of a join wrote to its tables."""
     workspace.progress(f"judging the joined rows of {name}")
     join = workspace.configuration.joins[name]
@@ -71,7 +78,7 @@ def joined_gate(workspace: Workspace, name: str, newest: int = 1) -> GateResult:
         judged, measures, counts = _measuring(lambda: joined.suites(workspace, join, newest))
     except PipelineError as error:
         return _unjudged(table, joined_expectations(workspace.configuration, join), error)
-    return _judge(workspace, table, judged, measures, counts)
+    return _judge(workspace, table, judged, measures, counts, docs)
 
 
 def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
@@ -97,33 +104,38 @@ def joined_expectations(configuration: Configuration, join: Join) -> tuple[Expec
 class QualityGates:
     """The gates of one run, as `pipelines.run` asks for them; `results` keeps what they found, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, docs: bool = True) -> None:
+        """docs: whether there is to be a page of Data Docs for each suite, and not only for one that shuts a gate."""
+        self._docs = docs
         self.results: list[GateResult] = []
         self._batches: dict[str, int] = {}
 
     def before_compile(self, workspace: Workspace) -> str | None:
         """Judge the rules table; None to pass, else why not."""
-        return self._keep(rules_gate(workspace))
+        return self._keep(rules_gate(workspace, self._docs))
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge a stream's source; None to pass, else why not."""
         self._batches[stream.name] = _last_number(workspace, stream.name)
-        return self._keep(source_gate(workspace, stream.name))
+        return self._keep(source_gate(workspace, stream.name, self._docs))
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
         """Judge what was tagged since `before_tag`; None if it is right, else what is wrong."""
-        return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name)))
+        return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name), self._docs))
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
         """Judge the sources of the join's streams that were not judged before; None to pass, else why not."""
         self._batches[join.name] = _last_number(workspace, join.name)
         judged = {result.gate: result.reason for result in self.results}
-        shut = [judged[name] if name in judged else self._keep(source_gate(workspace, name)) for name in join.streams]
+        shut = [
+            judged[name] if name in judged else self._keep(source_gate(workspace, name, self._docs))
+            for name in join.streams
+        ]
         return " ".join(reason for reason in shut if reason is not None) or None
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
         """Judge what was joined since `before_join`; None if it is right, else what is wrong."""
-        return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name)))
+        return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name), self._docs))
 
     def _newest(self, workspace: Workspace, scope: str) -> int:
         """How many micro-batches the scope has more than before."""
@@ -153,9 +165,15 @@ def _judge(
     judged: Sequence[Suite],
     measures: Mapping[str, Any],
     counts: tuple[tuple[Any, int], ...] = (),
+    docs: bool = True,
 ) -> GateResult:
-    findings, report = validate(documents_folder(workspace.configuration), judged)
-    return GateResult(name, findings, measures, counts, report)
+    folder = documents_folder(workspace.configuration)
+    found = GateResult(name, evaluate(judged), measures, counts)
+    if found.passed and not docs:
+        note_verdicts(folder, judged)
+        return found
+    findings, report = validate(folder, judged)
+    return replace(found, findings=findings, report=report)
 
 
 def _unneeded(name: str, expected: Sequence[Expectation]) -> GateResult:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipelines.lake.tables import quarantine_table, tagged_table
+from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of
-from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
+from quality.validation import between, equal, listing, none_of, nothing
 from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suit
         with workspace.active_session():
             measures, counts = _measure(written, join)
     expected = expectations(workspace.configuration, join)
-    return [Suite(tagged_table(join.name), expected, measured(measures))], measures, counts
+    return [Suite(tagged_table(join.name), expected, measures)], measures, counts
 
 
 def _nothing_written() -> dict[str, Any]:

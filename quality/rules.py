@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.tables import ID_TYPES, RULES, Column
+from quality.evaluation import Suite
 from quality.findings import ERROR, WARNING, Expectation
-from quality.validation import Suite, between, listing, measured, none_of, nothing, one_of
+from quality.validation import between, listing, none_of, nothing, one_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,7 +62,7 @@ def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
     structure = [e for e in expected if e.severity == ERROR and "value_set" in e.arguments]
     sound = all(measures[e.arguments["column"]] in e.arguments["value_set"] for e in structure)
     measures |= _row_measures(_enabled(lake) if sound else None, configuration)
-    return [Suite(NAME, expected, measured(measures))], measures
+    return [Suite(NAME, expected, measures)], measures
 
 
 def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> dict[str, Any]:

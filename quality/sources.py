@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from pipelines.errors import CheckError, NeedsSparkError, PipelineError, SourceError
 from pipelines.sources.columns import check_columns, source_columns
+from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
-from quality.validation import Suite, between, measured, none_of, one_of
+from quality.validation import between, none_of, one_of
 
 if TYPE_CHECKING:
     from pipelines.runners.runner import Runner
@@ -62,7 +63,7 @@ def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str,
         measures |= _no_rows(stream)
     else:
         measures |= _new_rows(workspace, stream)
-    return [Suite(stream.name, expectations(stream), measured(measures))], measures
+    return [Suite(stream.name, expectations(stream), measures)], measures
 
 
 def _structure(stream: Stream, schema: pa.Schema) -> dict[str, str]:

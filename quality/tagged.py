@@ -9,9 +9,10 @@ import polars as pl
 from pipelines.errors import SourceError
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import LOCAL
+from quality.evaluation import Suite
 from quality.findings import Expectation
 from quality.sample import disagreements, time_of
-from quality.validation import Suite, between, equal, listing, measured, none_of, nothing
+from quality.validation import between, equal, listing, none_of, nothing
 from quality.written import Counts, NewestBatch, by_rule, exploded, totals
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[
         runner = runner_of(workspace, stream)
         with runner.session():
             measures, counts = _measure_files(written, stream) if runner.name == LOCAL else _measure(written, stream)
-    return [Suite(tagged_table(stream), expectations(stream), measured(measures))], measures, counts
+    return [Suite(tagged_table(stream), expectations(stream), measures)], measures, counts
 
 
 def _nothing_written() -> dict[str, Any]:

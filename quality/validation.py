@@ -1,34 +1,22 @@
-"""Runs suites through Great Expectations, on small frames that were measured before, and writes Data Docs."""
+"""The expectations of suites, and the suites run through Great Expectations with a page of Data Docs for each."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from quality.evaluation import EXAMPLES, Suite, message, observed, unjudged
 from quality.findings import ERROR, Expectation, Finding
 
 if TYPE_CHECKING:
     import pandas as pd
 
-EXAMPLES = 5
-"""Most values that a message names."""
 
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """Expectations about one frame; `name` is that of its page in Data Docs."""
-
-    name: str
-    expectations: Sequence[Expectation]
-    frame: pd.DataFrame
-
-
-def measured(measures: Mapping[str, Any]) -> pd.DataFrame:
+def frame_of(measures: Mapping[str, Any]) -> pd.DataFrame:
     """A frame of one row with a column for each measure."""
     import pandas as pd
 
@@ -141,7 +129,7 @@ def _run(suite: Suite) -> Any:
     """Great Expectations' result of one suite."""
     gx, context = _library(), _context()
     asset = context.data_sources.add_or_update_pandas(suite.name).add_dataframe_asset(suite.name)
-    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": suite.frame})
+    batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": frame_of(suite.measures)})
     expectations = [_expectation(expectation) for expectation in suite.expectations]
     result = batch.validate(gx.ExpectationSuite(suite.name, expectations=expectations), result_format="SUMMARY")
     for found in result.results:
@@ -167,15 +155,13 @@ def _expectation(expectation: Expectation) -> Any:
 
 
 def _finding(expectation: Expectation, found: Any) -> Finding:
-    """What people read of one result; an expectation that could not be evaluated has failed, whatever it is."""
+    """What people read of one result."""
     problem = _exception(found.exception_info)
     if problem is not None:
-        message = f"{expectation.description}. This could not be judged: {problem}"
-        return Finding(expectation.name, ERROR, False, None, message)
-    result = dict(found.result)
-    observed = _observed(result)
-    message = expectation.description if found.success else _message(expectation, result)
-    return Finding(expectation.name, expectation.severity, bool(found.success), observed, message)
+        return unjudged(expectation, problem)
+    result = {**found.result}
+    told = expectation.description if found.success else message(expectation, result)
+    return Finding(expectation.name, expectation.severity, bool(found.success), _plain(observed(result)), told)
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
@@ -185,41 +171,3 @@ def _exception(info: Mapping[str, Any] | None) -> str | None:
     records = [info] if "raised_exception" in info else [r for r in info.values() if isinstance(r, Mapping)]
     messages = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
     return messages[0] if messages else None
-
-
-def _observed(result: Mapping[str, Any]) -> Any:
-    return _plain(result.get("observed_value", result.get("unexpected_count")))
-
-
-def _message(expectation: Expectation, result: Mapping[str, Any]) -> str:
-    arguments = expectation.arguments
-    if "column_A" in arguments:
-        pairs = result.get("partial_unexpected_list") or []
-        found = f"{pairs[0][0]} is not {pairs[0][1]}" if pairs else "they differ"
-    elif "observed_value" in result:
-        found = f"found {_number(_observed(result))}, {_allowed(arguments)}"
-    else:
-        found = _unexpected(result)
-    return f"{expectation.description}: {found}"
-
-
-def _unexpected(result: Mapping[str, Any]) -> str:
-    listed = dict.fromkeys(str(value) for value in result.get("partial_unexpected_list") or [])
-    examples = ", ".join(list(listed)[:EXAMPLES])
-    more = f", such as {examples}" if examples and examples != "None" else ""
-    if result.get("element_count") == 1:
-        return f"found {examples}"
-    return f"not so for {result.get('unexpected_count')} of {result.get('element_count')}{more}"
-
-
-def _allowed(arguments: Mapping[str, Any]) -> str:
-    low, high = arguments.get("min_value"), arguments.get("max_value")
-    if low == high:
-        return f"expected {_number(low)}"
-    if high is None:
-        return f"at least {_number(low)} is expected"
-    return f"at most {_number(high)} is allowed"
-
-
-def _number(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

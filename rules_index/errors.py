@@ -36,5 +36,9 @@ class SchemaError(RulesIndexError):
     """A batch lacks a column that the rules read, or has it with another type."""
 
 
+class UnknownRuleError(RulesIndexError):
+    """An index has no rule of this id: there is none, or it did not compile."""
+
+
 class ArtifactError(RulesIndexError):
     """The bytes are not an index that this version can read: damaged, truncated or foreign."""

@@ -14,6 +14,7 @@ from rules_index.implication.lint import lint
 from rules_index.index.compiled import dumps
 from rules_index.index.loading import loads
 from rules_index.join import JoinIndex, Side
+from rules_index.join.index import Method
 
 _TYPES = {
     "tiny": pa.int8(),
@@ -51,7 +52,19 @@ def warm_up() -> int:
     schema = pa.schema(list(_TYPES.items()))
     compiled = loads(dumps(compile_rules(rules, schema)))
     batch = pa.table([pa.nulls(3, data_type) for data_type in _TYPES.values()], schema=schema)
-    return len(compiled.match(batch).flatten()) + _warm_up_join() + _warm_up_lint(schema)
+    return len(compiled.match(batch).flatten()) + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+
+
+def _warm_up_events(schema: pa.Schema) -> int:
+    """Matches single events with few and with many codes; returns the number of results."""
+    few = [("in", "whole IN (1, 5, 9) AND text > 'b'"), ("range", "whole > 3 AND big < 7"), ("always", "TRUE")]
+    many = [(f"{number}", f"whole = {number} AND big > {number}") for number in range(300)]
+    found = 0
+    for rules in (few, many):
+        compiled = compile_rules(rules, schema)
+        found += len(compiled.match_one({"whole": 5, "big": 6, "text": "c"}))
+        found += len(compiled.match_event("whole > 4 AND big IN (6, 8) AND text <> 'q'"))
+    return found
 
 
 def _warm_up_lint(schema: pa.Schema) -> int:
@@ -82,7 +95,8 @@ def _warm_up_join() -> int:
     rows = pa.table({"x": pa.array([1, 2, 3, 4], pa.int32()), "y": ["p", "q", "p", None]})
     times, flags = np.arange(4), np.ones(4, bool)
     side = Side(rows, np.array([0, 0, 1, -1]), times, flags, flags)
-    return sum(len(piece) for piece in index.match([side, side], [2, 2]))
+    methods: tuple[Method, ...] = ("batch", "pdfa")
+    return sum(len(piece) for method in methods for piece in index.match([side, side], [2, 2], method=method))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,8 +16,10 @@ from pyspark.sql.classic.column import Column as ClassicColumn
 import rules_index as ri
 from pipelines.spark.active_session import active
 from pipelines.spark.catalyst import derived_column
+from pipelines.spark.java_names import java
 
 FALSE, TRUE, NULL, RAISED = range(4)
+REFUSALS = (PySparkException, Py4JJavaError, ri.RuleError)
 AT_ONCE = 60
 """Expressions in one query: more would leave Spark's code generation behind."""
 
@@ -56,12 +58,11 @@ class Tally:
 
 def whole(spark: SparkSession, text: str) -> Column:
     """The expression's truth code as `WHERE` sees it; NULL on rows where it raises."""
-    jvm: Any = spark._jvm
     coded = f"named_struct('code', coalesce(CAST(((\n{text}\n) AND TRUE) AS TINYINT), {NULL}Y))"
     with active(spark):
         parsed = spark._jsparkSession.sessionState().sqlParser().parseExpression(coded)
-        tried = jvm.org.apache.spark.sql.catalyst.expressions.TryEval(parsed)
-        column = ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(tried))
+        tried = java(spark._jvm, "org.apache.spark.sql.catalyst.expressions.TryEval")(parsed)
+        column = ClassicColumn(java(spark._jvm, "org.apache.spark.sql.classic.ExpressionUtils.column")(tried))
     # Outside of a condition Spark would evaluate ahead what is constant or occurs twice, and fail where that raises.
     # Under one that repeats, it would take `a OR b` and `b OR a` of two columns for one, though only one may raise.
     return functions.when(functions.spark_partition_id() >= 0, column).getField("code")
@@ -84,25 +85,42 @@ class Oracle:
 
     def _ask(self, items: Sequence[Any], column: Callable[[Any], Column], read: Callable[[pa.Array], Any]) -> list[Any]:
         answers: list[Any] = []
-        for start in range(0, len(items), AT_ONCE):
-            answers += self._ask_some(items[start : start + AT_ONCE], column, read)
+        with active(self.spark):
+            for start in range(0, len(items), AT_ONCE):
+                made = [_made(column, item) for item in items[start : start + AT_ONCE]]
+                sound = self._ask_some([each for each in made if not isinstance(each, str)], read)
+                answers += [each if isinstance(each, str) else next(sound) for each in made]
         return answers
 
-    def _ask_some(
-        self, items: Sequence[Any], column: Callable[[Any], Column], read: Callable[[pa.Array], Any]
-    ) -> list[Any]:
+    def _ask_some(self, columns: Sequence[Column], read: Callable[[pa.Array], Any]) -> Iterator[Any]:
         """One query; where Spark refuses it, one for each half, down to the one at fault."""
+        if not columns:
+            return
         try:
-            with active(self.spark):
-                columns = [column(item).alias(f"c{number}") for number, item in enumerate(items)]
-                # unlike toArrow() this takes a struct for what it is, NULL or not
-                table = pa.Table.from_batches(self.rows.select("pk", *columns)._collect_as_arrow()).sort_by("pk")
-            return [read(table.column(f"c{number}").combine_chunks()) for number in range(len(items))]
-        except (PySparkException, Py4JJavaError, ri.RuleError) as error:
-            if len(items) == 1:
-                return [(str(error).strip() or type(error).__name__).splitlines()[0]]
-        middle = len(items) // 2
-        return self._ask_some(items[:middle], column, read) + self._ask_some(items[middle:], column, read)
+            named = [column.alias(f"c{number}") for number, column in enumerate(columns)]
+            # unlike toArrow() this takes a struct for what it is, NULL or not
+            table = pa.Table.from_batches(self.rows.select("pk", *named)._collect_as_arrow()).sort_by("pk")
+            yield from [read(table.column(f"c{number}").combine_chunks()) for number in range(len(columns))]
+            return
+        except REFUSALS as error:
+            if len(columns) == 1:
+                yield _reason(error)
+                return
+        middle = len(columns) // 2
+        yield from self._ask_some(columns[:middle], read)
+        yield from self._ask_some(columns[middle:], read)
+
+
+def _made(column: Callable[[Any], Column], item: Any) -> Column | str:
+    """The item's column, or Spark's reason to refuse its text."""
+    try:
+        return column(item)
+    except REFUSALS as error:
+        return _reason(error)
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _truth_codes(column: pa.Array) -> np.ndarray:

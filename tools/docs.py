@@ -95,9 +95,9 @@ def function_table() -> list[str]:
 
 
 def lake_tables() -> list[str]:
-    """The tables that every lake has."""
+    """The tables that every lake has, and those that are made when needed."""
     lines: list[str] = []
-    for table in tables.LAKE_TABLES.values():
+    for table in (tables.LAKE_TABLES | tables.MADE_WHEN_NEEDED).values():
         lines += [f"### {table.name}", "", f"One row: {table.grain}.", "", *_columns(table.columns), ""]
     return lines[:-1]
 

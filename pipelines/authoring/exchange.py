@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -14,15 +15,20 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
+from pipelines.authoring.dmn import read_dmn
+from pipelines.authoring.foreign import FOREIGN_COLUMNS, ForeignRules
 from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write_rules_file
+from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, as_text, names_of, rules_of
-from pipelines.errors import TableError
+from pipelines.errors import ConfigurationError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.tables import RULES
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
 from pipelines.workspace import Workspace
 
+READERS = {"sigma": read_sigma, "dmn": read_dmn}
+"""Languages that rules are read from beside the table's own columns."""
 _ATTEMPTS = 5
 _REMOVED = "__removed"
 
@@ -31,7 +37,8 @@ _REMOVED = "__removed"
 class ImportResult:
     """Rules by id that were added, changed and removed, or would be; `rejected` are not written, and why.
 
-    version: of `rules` after the import; None where nothing was written.
+    version: of `rules` after the import; None where nothing was written. left_out: rules of a folder that are about
+    something else than the mapping file says.
     """
 
     added: tuple[str | int, ...] = ()
@@ -40,9 +47,10 @@ class ImportResult:
     rejected: tuple[dict[str, Any], ...] = ()
     unchanged: int = 0
     version: int | None = None
+    left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Plan:
     """What an import does to one version of the table."""
 
@@ -52,29 +60,63 @@ class _Plan:
 
 
 def import_rules(
-    workspace: Workspace, file: Path, scope: str | None = None, replace: bool = False, dry_run: bool = False
+    workspace: Workspace,
+    file: Path,
+    scope: str | None = None,
+    replace: bool = False,
+    dry_run: bool = False,
+    language: str | None = None,
+    mapping: Path | None = None,
 ) -> ImportResult:
     """Brings the rules of a file into the table, in one commit; a rule that does not compile is left out and told.
 
-    scope: of rules for which the file names none. replace: removes the rules of the file's scopes, or of `scope`, that
-    the file has not. Columns that the file has not stay as they are. An edit by somebody else meanwhile is neither lost
-    nor undone unseen: the plan is made anew. Spark is started only where it must be asked about a rule.
+    language: "sigma" or "dmn" for a file, or a folder of files, of such rules; mapping: the file that names the column
+    of each of their fields. scope: of rules for which the file names none. replace: removes the rules of the file's
+    scopes, or of `scope`, that the file has not. Columns that the file has not stay as they are. An edit by somebody
+    else meanwhile is neither lost nor undone unseen: the plan is made anew. Spark is started only where it must be
+    asked about a rule.
     """
     lake = workspace.lake
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
-    given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone), scope)
+    foreign = _foreign(workspace, file, scope, language, mapping)
+    if foreign is None:
+        given = _with_scopes(workspace, file, read_rules_file(file, lake.rule_id_type(), zone), scope)
+    else:
+        given = foreign.frame(FOREIGN_COLUMNS)
     checked: dict[tuple[str, Any, str], dict[str, Any] | None] = {}
     for attempt in range(_ATTEMPTS):
         table = lake.delta("rules")
         plan = _plan(workspace, table, given, scope, replace, checked)
+        if foreign is not None:
+            plan.result = _beside(plan.result, foreign)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
             return plan.result
         version = _commit(lake, table, plan, last=attempt == _ATTEMPTS - 1)
         if version is not None:
-            found = plan.result
-            return ImportResult(found.added, found.changed, found.removed, found.rejected, found.unchanged, version)
+            return replace_fields(plan.result, version=version)
         time.sleep(0.1 * (attempt + 1))
     raise TableError("The table rules is edited by others all the time; try again.")
+
+
+def _foreign(
+    workspace: Workspace, file: Path, scope: str | None, language: str | None, mapping: Path | None
+) -> ForeignRules | None:
+    """The rules of files in another language; None where the file is one of the table's own columns."""
+    reader = READERS.get(language or ("dmn" if file.suffix.lower() == ".dmn" else ""))
+    if reader is None:
+        if mapping is not None:
+            raise ConfigurationError("--mapping names the columns of fields of Sigma and DMN; give --format too.")
+        return None
+    if scope is None:
+        raise ConfigurationError(f"{file} names no stream or join; give the scope of its rules with --scope.")
+    if workspace.lake.rule_id_type() != "string":
+        raise ConfigurationError("The rules of this lake have numbers as ids, and those of Sigma and DMN are texts.")
+    return reader(file, scope, scope_of(workspace, scope).columns(), mapping)
+
+
+def _beside(result: ImportResult, foreign: ForeignRules) -> ImportResult:
+    rejected = (*foreign.rejected, *result.rejected)
+    return replace_fields(result, rejected=rejected, left_out=foreign.left_out)
 
 
 def export_rules(workspace: Workspace, file: Path, scope: str | None = None) -> int:

@@ -37,14 +37,7 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
     id_type: "string" or "bigint".
     """
     reader = _by_suffix(path, {".csv": _from_csv, ".yaml": _from_yaml, ".yml": _from_yaml, ".jsonl": _from_lines})
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise RuleFileError(f"{path} has more than {MOST_BYTES >> 20:,} MiB; split it.")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise RuleFileError(f"{path} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise RuleFileError(f"{path} is not text in UTF-8; save it as UTF-8.") from None
+    text = read_text(path)
     rows = reader(path, text)
     schema = arrow_schema(RULES, id_type)
     present: dict[str, str] = {}
@@ -61,6 +54,18 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
     ]
     table = pa.Table.from_pylist(typed, pa.schema([schema.field(name) for name in names]))
     return pl.DataFrame(pl.from_arrow(table))
+
+
+def read_text(path: Path) -> str:
+    """A file's text; `RuleFileError` where it cannot be read."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise RuleFileError(f"{path} has more than {MOST_BYTES >> 20:,} MiB; split it.")
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise RuleFileError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise RuleFileError(f"{path} is not text in UTF-8; save it as UTF-8.") from None
 
 
 def write_rules_file(path: Path, rules: pa.Table) -> None:
@@ -193,14 +198,27 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _from_yaml(path: Path, text: str) -> list[dict[str, Any]]:
+def read_yaml_documents(path: Path, text: str) -> list[Any]:
+    """The documents of a YAML text, but empty ones; all but null is text. `RuleFileError` names the line at fault."""
     try:
-        found = yaml.load(text, _Loader)
+        return [each for each in yaml.load_all(text, _Loader) if each is not None]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         reason = getattr(error, "problem", None) or str(error).splitlines()[0]
         raise RuleFileError(f"{path}{where}, is no YAML of rules: {reason}.") from None
+
+
+def read_yaml(path: Path, text: str) -> Any:
+    """The one document of a YAML text; None where there is none."""
+    found = read_yaml_documents(path, text)
+    if len(found) > 1:
+        raise RuleFileError(f"{path} has {len(found)} YAML documents; one is expected.")
+    return found[0] if found else None
+
+
+def _from_yaml(path: Path, text: str) -> list[dict[str, Any]]:
+    found = read_yaml(path, text)
     if isinstance(found, dict) and set(found) == {"rules"}:
         found = found["rules"]
     if found is None:

@@ -373,6 +373,7 @@ class Joiner:
             tuple(self.join.window[name] for name in self.join.streams),
             keys,
             {"string": pa.string(), "bigint": pa.int64()}[id_type],
+            self.join.method,
         )
         found = matched(rows, planned.matcher.file, task, joined_schema(planned.rows.sides, id_type))
         return found if planned.index.exact else self._decided(found, planned.matcher)

@@ -225,7 +225,11 @@ class FolderLog:
         told = {**_commit_info("UPDATE", {}, {}), "isBlindAppend": False}
         lines = [{"commitInfo": told}]
         lines += [{"txn": {"appId": each, "version": version, "lastUpdated": now}} for each in (app, *marks)]
-        texts = [*map(json.dumps, lines), *entries, *(json.dumps({"remove": _removal(add, now)}) for add in removed)]
+        texts = [
+            *map(json.dumps, lines),
+            *entries,
+            *(json.dumps({"remove": {**_removal(add, now), "dataChange": True}}) for add in removed),
+        ]
         for _ in range(_ATTEMPTS):
             if last >= version:
                 return None
@@ -252,6 +256,41 @@ class FolderLog:
             return last >= number, [json.dumps(mark)]
 
         return self._commit(app, actions, {})
+
+    def replace_files(
+        self, snapshot: FolderSnapshot, gone: Sequence[Mapping[str, Any]], entries: Sequence[str]
+    ) -> bool:
+        """Put files (entries as JSON) in the place of others of a snapshot that hold the same rows, in one commit that
+        changes no row: readers of changes pass over it.
+
+        False, and nothing is done, where another writer has removed one of them meanwhile, or has changed what the
+        table's files must look like.
+        """
+        now, paths = _now(), {add["path"] for add in gone}
+        removed = [json.dumps({"remove": _removal(add, now)}) for add in gone]
+        metrics = {"numRemovedFiles": str(len(gone)), "numAddedFiles": str(len(entries))}
+        told = _commit_info("OPTIMIZE", {"predicate": "[]"}, metrics) | {"isBlindAppend": False}
+        lines = [json.dumps({"commitInfo": told}), *removed, *entries]
+        version = snapshot.number
+        for _ in range(_ATTEMPTS):
+            if self._put(version + 1, lines):
+                self._checkpoint(version + 1, snapshot.properties)
+                return True
+            version += 1
+            for action in self.commit(version) or ():
+                kind = next(iter(action))
+                if kind not in _SAFE_BETWEEN or (kind == "remove" and action["remove"]["path"] in paths):
+                    return False
+        return False
+
+    def note(self, operation: str, metrics: Mapping[str, str]) -> None:
+        """Enter a commit that only tells of an operation."""
+        told = json.dumps({"commitInfo": _commit_info(operation, {}, metrics) | {"isBlindAppend": False}})
+        version = self.latest().number
+        for _ in range(_ATTEMPTS):
+            if self._put(version + 1, [told]):
+                return
+            version += 1
 
     def create(self, definition: Definition) -> bool:
         """Make the table, as its version 0; False where somebody else has made it first."""
@@ -339,9 +378,15 @@ class FolderLog:
 
 
 def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """The `remove` action of a file."""
-    kept = {key: add[key] for key in ("path", "partitionValues", "size", "tags") if add.get(key) is not None}
-    return {**kept, "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
+    """The `remove` action of a file whose rows are in another one."""
+    return {
+        "path": add["path"],
+        "deletionTimestamp": now,
+        "dataChange": False,
+        "extendedFileMetadata": True,
+        "partitionValues": add["partitionValues"],
+        "size": add["size"],
+    }
 
 
 def local_folder(uri: str) -> str | None:

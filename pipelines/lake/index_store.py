@@ -45,11 +45,16 @@ class StoredIndex:
     created_at: datetime
 
 
-def newest_index(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex | None:
-    """The scope's newest index (or the newest of one fingerprint); None if there is none."""
+def newest_index(
+    lake: Lake, scope: str, fingerprint: str | None = None, rules_version: int | None = None
+) -> StoredIndex | None:
+    """The scope's newest index (or the newest of one fingerprint, or of one version of the rules); None if there is
+    none."""
     filters: list[tuple[str, str, Any]] = [("scope", "=", scope), ("chunk", "=", 0)]
     if fingerprint is not None:
         filters.append(("fingerprint", "=", fingerprint))
+    if rules_version is not None:
+        filters.append(("rules_version", "=", rules_version))
     with _damage(scope):
         rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
     if not rows:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.lake.tables import LAKE_TABLES, Table
+from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
 
 if TYPE_CHECKING:
@@ -82,7 +83,11 @@ class Lake:
 
         table = self.delta(name, version)
         try:
-            return table.to_pyarrow_table(columns=columns, filters=filters)
+            try:
+                return table.to_pyarrow_table(columns=columns, filters=filters)
+            except pa.ArrowNotImplementedError:
+                # what delta-rs has rewritten may have texts as views, which Arrow's scanner compares with nothing
+                return _filtered(table, columns, filters or [])
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
@@ -104,14 +109,14 @@ class Lake:
         return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
 
     def create(self, name: str, id_type: str = "string") -> bool:
-        """Make one of the four tables of every lake; False if it was there already, and is left as it is."""
+        """Make a table of every lake, or one that is made when needed; False if it was there, and is left as it is."""
         if self.settings.root is None:
             return self._create_in_catalog(name, id_type)
         if self.exists(name):
             return False
         from deltalake import DeltaTable
 
-        table = LAKE_TABLES[name]
+        table = (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
         if "://" not in self.uri(name):
             Path(self.uri(name)).mkdir(parents=True, exist_ok=True)
         DeltaTable.create(
@@ -125,11 +130,20 @@ class Lake:
         return True
 
     def _create_in_catalog(self, name: str, id_type: str) -> bool:
-        spark, table = self._spark(), LAKE_TABLES[name]
+        spark, table = self._spark(), (LAKE_TABLES | MADE_WHEN_NEEDED)[name]
         if spark.catalog.tableExists(self.sql_name(name)):
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))
         return True
+
+
+def _filtered(table: DeltaTable, columns: list[str] | None, filters: list[tuple[str, str, Any]]) -> pa.Table:
+    """As `to_pyarrow_table` reads it, but for that filters of columns within files are applied to what was read."""
+    asked = [name for name, _, _ in filters]
+    partitions = [each for each in filters if each[0] in table.metadata().partition_columns]
+    wanted = None if columns is None else list(dict.fromkeys([*columns, *asked]))
+    rows = table.to_pyarrow_table(columns=wanted, filters=partitions or None)
+    return rows.filter(pq.filters_to_expression(filters)).select(columns or rows.column_names)
 
 
 def _bad_id(kind: object) -> str:

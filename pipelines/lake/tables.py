@@ -16,6 +16,8 @@ CHUNK_BYTES = 8 << 20
 _DELTA_RS = {"delta.enableDeletionVectors": "false"}
 """Every table stays readable by delta-rs, whatever the platform's defaults are."""
 _LONG = "interval 3650 days"
+_BOOKS = {**_DELTA_RS, "delta.logRetentionDuration": "interval 7 days"}
+"""Of what deltatag writes for itself with every run, and nobody asks for as it was a month ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ RULE_REJECTS = Table(
         Column("message", "string", "What is wrong and what to do.", True),
         Column("position", "int", "0-based offset in the expression; NULL if unknown."),
     ),
-    _DELTA_RS,
+    _BOOKS,
 )
 
 RULE_INDEX = Table(
@@ -128,7 +130,7 @@ RULE_INDEX = Table(
         ),
         Column("created_at", "timestamp", "When it was compiled.", True),
     ),
-    {**_DELTA_RS, "delta.dataSkippingNumIndexedCols": "3"},
+    {**_BOOKS, "delta.dataSkippingNumIndexedCols": "3"},
     ("scope",),
 )
 
@@ -176,11 +178,27 @@ RUNS = Table(
         ),
         Column("started_at", "timestamp", "When it was planned.", True),
     ),
+    _BOOKS,
+)
+
+LINT_ACCEPTED = Table(
+    "lint_accepted",
+    "one finding of lint that was accepted; it is told again once the rule changes",
+    (
+        Column("scope", "string", "The stream or the join.", True),
+        Column("rule_id", "string", "The rule's id, as text.", True),
+        Column("kind", "string", "The kind of the finding, such as implied.", True),
+        Column("rule_sha256", "string", "SHA-256 of the rule's text and validity as they were.", True),
+        Column("reason", "string", "Why it is in order."),
+        Column("accepted_at", "timestamp", "When it was accepted.", True),
+    ),
     _DELTA_RS,
 )
 
 LAKE_TABLES: dict[str, Table] = {table.name: table for table in (RULES, RULE_REJECTS, RULE_INDEX, RUNS)}
 """The tables that `deltatag init` makes."""
+MADE_WHEN_NEEDED: dict[str, Table] = {LINT_ACCEPTED.name: LINT_ACCEPTED}
+"""Those that a verb makes when it first writes them."""
 
 ID_TYPES = ("string", "bigint")
 

@@ -72,6 +72,8 @@ def _why_ended(error: BaseException) -> str | None:
         if status is not None and status < 0:
             told = f"it was killed by signal {-status}"
         return f"Spark's JVM ended meanwhile ({told})" if told else "Spark's JVM ended meanwhile"
+    if jvm.is_stopped():
+        return "Spark was stopped meanwhile, though its JVM has not ended"
     seen: BaseException | None = error
     while seen is not None:
         text = str(seen)

@@ -40,6 +40,8 @@ def contents(workspace: Workspace, name: str) -> dict[str, Any]:
     found = lint_scopes(workspace, [name])[0]
     if found.error:
         notes.append(f"The rules could not be examined: {found.error}")
+    if found.accepted:
+        notes.append(f"{len(found.accepted):,} findings are accepted until their rules change, and not listed.")
     rejects = _rejects(workspace, name)
     errors = next((run.errors for run in reversed(runs) if run.state == DONE), {})
     findings = [asdict(each) for each in found.findings]

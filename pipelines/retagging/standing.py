@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.lake import Lake
-from pipelines.lake.runs import DONE, RESET, MicroBatch, newest_first
+from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.lake.transactions import GIVEN_UP, app_of
 
@@ -88,8 +88,16 @@ def standing(batches: Iterable[MicroBatch], retags: Iterable[MicroBatch], throug
         if batch.batch <= full:
             return Standing(through, found, _after(frozenset(), later, batch.batch))
         if batch.batch <= through and batch.fingerprint is not None and batch.rows != 0:
-            found[batch.batch] = _after(frozenset({(batch.fingerprint,)}), later, batch.batch)
+            first = int(batch.plan.get(FOLDED, batch.batch))
+            found[batch.batch] = _chains(batch.fingerprint, later, first, batch.batch)
     return Standing(through, found)
+
+
+def _chains(fingerprint: str, retags: Iterable[Retag], first: int, last: int) -> frozenset[Chain]:
+    """How rows stand of the micro-batches from one to another, which one index tagged and one row of `runs` tells."""
+    retags = list(retags)
+    cuts = {first, last} | {cut for each in retags for cut in (each.through, each.through + 1) if first <= cut <= last}
+    return frozenset().union(*(_after(frozenset({(fingerprint,)}), retags, cut) for cut in cuts))
 
 
 def _after(chains: frozenset[Chain], retags: Iterable[Retag], batch: int) -> frozenset[Chain]:

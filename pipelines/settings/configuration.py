@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast, get_args
 
 from pipelines.errors import ConfigurationError
+from pipelines.settings.maintenance import maintenance_of
 from pipelines.settings.model import (
     ENGINES,
     FIXED_TABLES,
@@ -21,6 +22,7 @@ from pipelines.settings.model import (
     RUNNERS,
     Configuration,
     Join,
+    JoinMethod,
     LakeSettings,
     RulesSettings,
     Start,
@@ -124,12 +126,12 @@ def _resolve(path: Path, location: str) -> str:
 
 
 def _lake(section: Section, path: Path) -> LakeSettings:
-    section.expect("root", "catalog", "runner")
+    section.expect("root", "catalog", "runner", "maintenance")
     root, catalog = section.text("root"), section.text("catalog")
     if (root is None) == (catalog is None):
         raise section.error("root", "give either root or catalog, as the place of deltatag's own tables")
     place = None if root is None else _resolve(path, root)
-    return LakeSettings(place, catalog, section.choice("runner", RUNNERS))
+    return LakeSettings(place, catalog, section.choice("runner", RUNNERS), maintenance_of(section))
 
 
 def _rules(section: Section) -> RulesSettings:
@@ -247,7 +249,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
-    section.expect("streams", "on", "window", "lateness", "engine")
+    section.expect("streams", "on", "window", "lateness", "engine", "method")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -264,7 +266,9 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
             )
     on = _join_keys(section, members)
     window = _join_window(section, members)
-    return Join(name, members, MappingProxyType(on), MappingProxyType(window), _lateness(section), _engine(section))
+    method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
+    frozen = MappingProxyType(on), MappingProxyType(window)
+    return Join(name, members, *frozen, _lateness(section), _engine(section), method)
 
 
 def _lateness(section: Section) -> int | None:

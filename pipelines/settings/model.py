@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from pipelines.errors import ConfigurationError
 
@@ -20,13 +21,31 @@ MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
 """Columns of `<stream>_matches` beside the stream's key and event time."""
 QUARANTINE_COLUMNS = ("reason", "batch")
 """Columns that deltatag adds to a row in quarantine."""
-FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs")
+FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs", "lint_accepted")
 """Tables that every lake has."""
 
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 RUNNERS = (AUTO, LOCAL, SPARK)
 """What `[lake] runner` may be."""
+
+_DAY = 86_400_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """How deltatag's own tables are kept small; times in microseconds.
+
+    automatic   whether a run does what is due of the tables that it wrote
+    versions    how long the older versions of a table can be read, at least
+    runs        how long each micro-batch is a row of `runs` of its own, at least
+    quarantine  how long rows stay in quarantine, None: for ever
+    """
+
+    automatic: bool = True
+    versions: int = 7 * _DAY
+    runs: int = 90 * _DAY
+    quarantine: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +58,7 @@ class LakeSettings:
     root: str | None
     catalog: str | None
     runner: str = AUTO
+    maintenance: Maintenance = Maintenance()
 
     def place(self, table: str) -> str:
         """Path, URI or catalog name of a table."""
@@ -47,6 +67,9 @@ class LakeSettings:
 
 ENGINES = ("auto", "hybrid", "asc", "be_tree", "r_tree", "grid_file", "cei", "scan")
 """What `engine` may be: those of `rules_index.index.registry`, named here since importing it takes a second."""
+
+JoinMethod = Literal["batch", "pdfa"]
+"""How the workers of a join find its joined rows: as `rules_index.join.index.Method`."""
 
 
 RETAG = ("never", "new_rules", "always")
@@ -128,6 +151,7 @@ class Join:
     window: Mapping[str, int]
     lateness: int | None = None
     engine: str | None = None
+    method: JoinMethod = "batch"
 
 
 @dataclass(frozen=True, slots=True)

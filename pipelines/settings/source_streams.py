@@ -76,8 +76,8 @@ def refuse_circles(
 
     section: the one of all streams; tables: of each table that deltatag makes its place, with the stream or join.
     """
-    makers = {_canonical(place): scope for place, scope in tables.items()}
-    origins = {name: makers.get(_canonical(stream.source)) for name, stream in streams.items()}
+    makers = {canonical_place(place): scope for place, scope in tables.items()}
+    origins = {name: makers.get(canonical_place(stream.source)) for name, stream in streams.items()}
     for name in streams:
         waiting, seen = [name], set[str]()
         while waiting:
@@ -94,7 +94,7 @@ def refuse_circles(
             seen.update(before)
 
 
-def _canonical(place: str) -> str:
+def canonical_place(place: str) -> str:
     """One spelling of a path, a URI or a catalog name; symbolic links are followed."""
     if "/" not in place and "\\" not in place:
         return place.lower().replace("`", "").removeprefix("spark_catalog.")

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
+from pipelines.spark.java_names import java
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 
 @contextlib.contextmanager
@@ -19,15 +23,14 @@ def active(spark: SparkSession) -> Iterator[None]:
     Spark's parser and its expressions take ANSI mode, the time zone of literals and all other settings from the active
     session, not from the one that is asked to parse. Whose session that is, a caller decides, or nobody.
     """
-    jvm: Any = spark._jvm
-    sessions = jvm.org.apache.spark.sql.classic.SparkSession
-    before = sessions.getActiveSession()
-    sessions.setActiveSession(spark._jsparkSession)
+    before = java(spark._jvm, f"{_SESSIONS}.getActiveSession")()
+    activate: Any = java(spark._jvm, f"{_SESSIONS}.setActiveSession")
+    activate(spark._jsparkSession)
     try:
         yield
     finally:
         with contextlib.suppress(Py4JError, OSError):  # of a JVM that has ended meanwhile nothing is active
             if before.isDefined():
-                sessions.setActiveSession(before.get())
+                activate(before.get())
             else:
-                sessions.clearActiveSession()
+                java(spark._jvm, f"{_SESSIONS}.clearActiveSession")()

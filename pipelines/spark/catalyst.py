@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from py4j.protocol import Py4JNetworkError
 
 from pipelines.errors import SessionError
 from pipelines.spark.active_session import active
+from pipelines.spark.java_names import java
 from rules_index.errors import RuleError
 from rules_index.language.patterns import check_rlike, is_safe_in_java, like_as_java_regex, rlike_as_re2
 
@@ -46,13 +48,14 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
     `value`, that is NULL where evaluation raised an error. `RuleError` (`PATTERN`) where a pattern in the text cannot
     be matched in linear time. Spark's own errors of analysis come when the column is used.
     """
-    build = _Builder(spark)
+    build = _builder(spark)
     with active(spark):
         expression = bare_expression(spark, text)
         if pa.types.is_boolean(data_type):
             known = build.make("KnownNullable", expression)
-            code = build.parse("coalesce(cast(null as tinyint), 2Y)")
-            code = build.replace_first(code, build.with_children(build.first(code), [known]))
+            null, unknown = build.operands_of("coalesce(cast(null as tinyint), 2Y)")
+            cast = build.with_children(null, [known])
+            code = build.with_children(build.constant("coalesce(cast(null as tinyint), 2Y)"), [cast, unknown])
             return build.column(build.without_errors(code, "3Y"))
         return build.column(_in_struct(build, expression))
 
@@ -60,17 +63,27 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
 def column_in_struct(spark: SparkSession, text: str) -> Column:
     """`derived_column` for a text of any type, kept in its struct so that Spark tells the type of the bare text."""
     with active(spark):
-        return (build := _Builder(spark)).column(_in_struct(build, bare_expression(spark, text)))
+        return (build := _builder(spark)).column(_in_struct(build, bare_expression(spark, text)))
+
+
+def operands_in_structs(spark: SparkSession, text: str) -> list[Column]:
+    """`column_in_struct` of each operand of an AND or OR; none for any other text."""
+    with active(spark):
+        build, expression = _builder(spark), bare_expression(spark, text)
+        if expression.getClass().getSimpleName() not in ("And", "Or"):
+            return []
+        return [build.column(_in_struct(build, operand)) for operand in build.children(expression)]
 
 
 def _in_struct(build: _Builder, expression: Java) -> Java:
-    struct = build.parse("named_struct('value', null)")
-    return build.without_errors(build.replace_last(struct, expression), "null")
+    struct = "named_struct('value', null)"
+    made = build.with_children(build.constant(struct), [build.operands_of(struct)[0], expression])
+    return build.without_errors(made, "null")
 
 
 def bare_expression(spark: SparkSession, text: str) -> Java:
     """A text as Spark's parser reads it, with the patterns in it matched in linear time."""
-    parsed = _Builder(spark).parse(text)
+    parsed = _builder(spark).parse(text)
     return linear_patterns(spark, parsed) if _MENTIONS_PATTERN.search(text) else parsed
 
 
@@ -79,7 +92,7 @@ def linear_patterns(spark: SparkSession, parsed: Java) -> Java:
 
     `RuleError` (`PATTERN`) for a pattern that is no literal or that cannot be matched in linear time.
     """
-    build = _Builder(spark)
+    build = _builder(spark)
     children = build.children(parsed)
     changed = [linear_patterns(spark, child) for child in children]
     if any(new is not old for new, old in zip(changed, children, strict=True)):
@@ -149,26 +162,40 @@ def _function(build: _Builder, parsed: Java, children: list[Java]) -> Java:
 
 
 class _Builder:
-    """Makes catalyst expressions."""
+    """Makes catalyst expressions, with few calls of the JVM: a rule set may have thousands of columns."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._session: Java = spark._jsparkSession
-        self._jvm: Java = spark._jvm
-        self._expressions: Java = reduce(getattr, _CATALYST.split("."), self._jvm)
+        self._java: Callable[[str], Java] = partial(java, spark._jvm)
+        self._parse: Java = spark._jsparkSession.sessionState().sqlParser().parseExpression
+        self._constants: dict[str, tuple[Java, list[Java]]] = {}
 
     def parse(self, text: str) -> Java:
         """The expression as Spark's parser reads it."""
-        return self._session.sessionState().sqlParser().parseExpression(text)
+        return self._parse(text)
+
+    def constant(self, text: str) -> Java:
+        """The expression of a text of deltatag's own, which is read once."""
+        return self._constant(text)[0]
+
+    def operands_of(self, text: str) -> list[Java]:
+        """The operands of such an expression."""
+        return self._constant(text)[1]
+
+    def _constant(self, text: str) -> tuple[Java, list[Java]]:
+        if text not in self._constants:
+            parsed = self.parse(text)
+            self._constants[text] = (parsed, self.children(parsed))
+        return self._constants[text]
 
     def make(self, name: str, *arguments: Java) -> Java:
         """An expression of a catalyst class."""
-        return getattr(self._expressions, name)(*arguments)
+        return self._java(f"{_CATALYST}.{name}")(*arguments)
 
     def column(self, expression: Java) -> Column:
         """An expression as a column."""
         from pyspark.sql.classic.column import Column
 
-        made: Column = Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+        made: Column = Column(self._java("org.apache.spark.sql.classic.ExpressionUtils.column")(expression))
         return made
 
     def children(self, expression: Java) -> list[Java]:
@@ -176,28 +203,16 @@ class _Builder:
         found = expression.children()
         return [found.apply(index) for index in range(found.size())]
 
-    def first(self, expression: Java) -> Java:
-        """The first operand."""
-        return expression.children().apply(0)
-
     def sequence(self, items: list[Java]) -> Java:
         """A Scala Seq."""
-        array = self._jvm.java.util.ArrayList()
-        for item in items:
-            array.add(item)
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(array).toSeq()
+        made = self._java("scala.collection.immutable.Nil$.MODULE$")
+        for item in reversed(items):
+            made = getattr(made, "$colon$colon")(item)
+        return made
 
     def with_children(self, expression: Java, children: list[Java]) -> Java:
         """The same expression over other operands."""
         return expression.withNewChildren(self.sequence(children))
-
-    def replace_first(self, expression: Java, child: Java) -> Java:
-        """The same expression with another first operand."""
-        return self.with_children(expression, [child, *self.children(expression)[1:]])
-
-    def replace_last(self, expression: Java, child: Java) -> Java:
-        """The same expression with another last operand."""
-        return self.with_children(expression, [*self.children(expression)[:-1], child])
 
     def without_errors(self, expression: Java, otherwise: str) -> Java:
         """The expression's value, or `otherwise` (SQL) where evaluating it raises an error.
@@ -207,10 +222,10 @@ class _Builder:
         `if` or CASE, now or after simplification, since Spark would move it into the branches: `expression` is a
         `coalesce` that Spark must take to be needed, or a struct.
         """
-        caught = self.make("Coalesce", self.sequence([self.make("TryEval", expression), self.parse(otherwise)]))
-        choice = self.parse("if(spark_partition_id() >= 0, 0, null)")
-        condition, _, never = self.children(choice)
-        return self.with_children(choice, [condition, caught, never])
+        caught = self.make("Coalesce", self.sequence([self.make("TryEval", expression), self.constant(otherwise)]))
+        choice = "if(spark_partition_id() >= 0, 0, null)"
+        condition, _, never = self.operands_of(choice)
+        return self.with_children(self.constant(choice), [condition, caught, never])
 
     def text_of(self, expression: Java) -> str | None:
         """The value of a text literal; None for NULL, and for a number or a truth value, which need no check."""
@@ -238,17 +253,16 @@ class _Builder:
 
     def literals(self) -> Java:
         """The companion object of Literal."""
-        return getattr(getattr(self._expressions, "Literal$"), "MODULE$")
+        return self._java(f"{_CATALYST}.Literal$.MODULE$")
 
     def re2(self, subject: Java, pattern: str) -> Java:
         """A search by RE2, which is linear in the value whatever the pattern is."""
-        types = self._jvm.org.apache.spark.sql.types
-        load: Callable[[str], Java] = self._jvm.java.lang.Class.forName
-        target = self.literals().fromObject(self.re2_pattern(pattern), types.ObjectType(load(f"{_RE2}.Pattern")))
+        load, object_type = self._java("java.lang.Class.forName"), self._java("org.apache.spark.sql.types.ObjectType")
+        target = self.literals().fromObject(self.re2_pattern(pattern), object_type(load(f"{_RE2}.Pattern")))
         value = self.with_children(self.parse("cast(null as string)"), [subject])
-        string = self.invoke(value, "toString", types.ObjectType(load("java.lang.String")))
-        matcher = self.invoke(target, "matcher", types.ObjectType(load(f"{_RE2}.Matcher")), string)
-        return self.invoke(matcher, "find", types.DataTypes.BooleanType)
+        string = self.invoke(value, "toString", object_type(load("java.lang.String")))
+        matcher = self.invoke(target, "matcher", object_type(load(f"{_RE2}.Matcher")), string)
+        return self.invoke(matcher, "find", self._java("org.apache.spark.sql.types.DataTypes.BooleanType"))
 
     def re2_pattern(self, pattern: str) -> Java:
         """A compiled pattern that survives the way to the executors.
@@ -256,22 +270,32 @@ class _Builder:
         Hadoop's RE2 reads a pattern's flags there as those of its compiler, so it is made with the compiler's flags,
         by the constructor that `Pattern.compile` uses.
         """
-        load: Callable[[str], Java] = self._jvm.java.lang.Class.forName
-        compiled = reduce(getattr, _RE2.split("."), self._jvm).Pattern.compile(pattern)
+        load = self._java("java.lang.Class.forName")
+        compiled = self._java(f"{_RE2}.Pattern.compile")(pattern)
         perl = load(f"{_RE2}.RE2").getDeclaredField("PERL")
         inner = load(f"{_RE2}.Pattern").getDeclaredField("re2")
         (constructor,) = load(f"{_RE2}.Pattern").getDeclaredConstructors()
         for member in (perl, inner, constructor):
             member.setAccessible(True)
-        arguments = self._jvm.java.util.ArrayList()
+        arguments = self._java("java.util.ArrayList")()
         for argument in (pattern, perl.get(None), inner.get(compiled)):
             arguments.add(argument)
         return constructor.newInstance(arguments.toArray())
 
     def invoke(self, target: Java, method: str, data_type: Java, *arguments: Java) -> Java:
         """A call of a Java method; NULL where its object or an argument is."""
-        invoke = getattr(self._jvm, f"{_CATALYST}.objects.Invoke")
+        invoke = self._java(f"{_CATALYST}.objects.Invoke")
         return invoke(target, method, data_type, self.sequence(list(arguments)), self.sequence([]), True, True, True)
+
+
+_builders: WeakKeyDictionary[SparkSession, _Builder] = WeakKeyDictionary()
+
+
+def _builder(spark: SparkSession) -> _Builder:
+    """The session's builder; its own texts are read with the session's settings, which stay as they are."""
+    if spark not in _builders:
+        _builders[spark] = _Builder(spark)
+    return _builders[spark]
 
 
 def self_test(spark: SparkSession) -> None:

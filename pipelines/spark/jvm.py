@@ -71,13 +71,27 @@ def is_dead(error: BaseException | None = None) -> bool:
     process = getattr(gateway, "proc", None)
     if process is None:
         return _is_network(error) and not _answers(gateway)
-    ending = error is not None and (any(text in str(error) for text in ENDING) or _is_stopped())
+    ending = error is not None and (any(text in str(error) for text in ENDING) or is_stopped())
     waited = time.monotonic() + (_WAIT_SECONDS if ending or _is_network(error) else 0.0)
     while process.poll() is None:
         if time.monotonic() >= waited or (not ending and _answers(gateway)):
             return False
         time.sleep(0.1)
     return True
+
+
+def is_stopped() -> bool:
+    """Whether the JVM has stopped Spark, as it does first when it ends: what jobs then tell is any error at all.
+
+    Some never end, since a thread or a shutdown hook keeps them; no job runs in them any more.
+    """
+    from pyspark import SparkContext
+
+    java: Any = getattr(SparkContext._active_spark_context, "_jsc", None)
+    try:
+        return java is not None and bool(java.sc().isStopped())
+    except Exception:
+        return False
 
 
 def exit_status() -> int | None:
@@ -123,17 +137,6 @@ def _is_network(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _is_stopped() -> bool:
-    """Whether the JVM has stopped Spark, as it does first when it ends: what jobs then tell is any error at all."""
-    from pyspark import SparkContext
-
-    java: Any = getattr(SparkContext._active_spark_context, "_jsc", None)
-    try:
-        return java is not None and bool(java.sc().isStopped())
-    except Exception:
-        return False
 
 
 def _answers(gateway: Any) -> bool:

@@ -19,7 +19,9 @@ from rules_index.index.code_matrix import Sample, sample_codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
+from rules_index.index.rule_texts import RuleTexts
 from rules_index.language import Compiler, Scope
+from rules_index.language.cures import with_cure
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
 from rules_index.language.typed import Leaf
@@ -62,6 +64,7 @@ def compile_rules(
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
     ids, digest = accepted.ids, fingerprint(accepted, [FORMAT_VERSION, time_zone, event_time], inputs)
+    texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
     # a million texts take more memory than the index of them
     del rules, enabled, accepted, builder
     release_freed_memory()
@@ -96,6 +99,7 @@ def compile_rules(
             "structure": structure,
             "build_seconds": round(time.perf_counter() - started, 6),
         },
+        texts=texts,
     )
 
 
@@ -116,7 +120,7 @@ def flatten(
             if alike is None or not alike.add(rule):
                 builder.add_formula(rule, _formula(rules, rule, compiler, clock))
         except RuleError as error:
-            rejects.add(rules.rule_id(rule), error)
+            rejects.add(rules.rule_id(rule), with_cure(error, rules.text(rule), scope))
         except MemoryError:
             raise
         except Exception as error:  # whatever it is, it must not keep the other rules from being compiled

@@ -54,7 +54,7 @@ class Regions:
         if "offsets" in self.arrays:
             self._encode_bytes(values, out)
         else:
-            self._encode_integers(_integer_keys(values, self.type), out)
+            self._encode_integers(integer_keys(values, self.type), out)
         if values.null_count:
             out[values.is_null().to_numpy(zero_copy_only=False)] = self.count
         if raised is not None:
@@ -240,7 +240,7 @@ def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray
     return np.frombuffer(buffer, dtype)
 
 
-def _integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
+def integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
     """Keys [rows] of any integer dtype; what stands on NULL rows is arbitrary."""
     rows, start = len(values), values.offset
     if pa.types.is_boolean(data_type):

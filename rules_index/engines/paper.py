@@ -14,6 +14,7 @@ from rules_index.index.boxes import Structure, Tree
 from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysError
 from rules_index.index.editable_conjunctions import Term, box_of, boxes_of
 from rules_index.index.engine import KernelEngine
+from rules_index.index.events import Event, offered_by
 from rules_index.index.layout import Placement, scan_all
 
 _STORED = "structure_"
@@ -29,6 +30,10 @@ class PaperEngine(KernelEngine):
     structure_class: ClassVar[str]
     """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
+    searches_sets: ClassVar[bool] = False
+    """Whether the structure's search evaluates sets with gaps, too, so that only gates are left to be checked."""
+    searches_events: ClassVar[bool] = False
+    """Whether the structure finds what an event that is an expression may meet."""
 
     def __init__(
         self,
@@ -83,11 +88,27 @@ class PaperEngine(KernelEngine):
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost, in
         the paper's terms."""
-        keys, counters = self.structure.search(codes)
-        self._require_known(keys)
-        held = keys[self._conjunctions.passes(keys, codes)]
+        conjunctions = self._conjunctions
+        if self.searches_sets:
+            keys, counters = self.structure.search(codes, sets=conjunctions.sets)
+            self._require_known(keys)
+            held = keys[conjunctions.passes_gates(keys, codes)]
+        else:
+            keys, counters = self.structure.search(codes)
+            self._require_known(keys)
+            held = keys[conjunctions.passes(keys, codes)]
         if "matches" in counters:
             counters = counters | {"matches": len(held)}
+        return np.unique(conjunctions.rules(held)), counters
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction, and what finding
+        them cost: those that the structure finds are compared with the event, or all where it finds none."""
+        if not self.searches_events:
+            return super().search_event(event)
+        keys, counters = self.structure.search_event(event)
+        self._require_known(keys)
+        held = keys[self._conjunctions.meets(keys, offered_by(event))]
         return np.unique(self._conjunctions.rules(held)), counters
 
     def insert(self, rule: int, terms: Sequence[Term]) -> None:

@@ -28,6 +28,9 @@ from rules_index.implication.findings import (
     UNREACHABLE_ALTERNATIVE,
     findings,
 )
+from rules_index.implication.mistakes.find import mistakes
+from rules_index.implication.mistakes.kinds import MISTAKES, NEVER_TRUE, PADDED_ID, TRUE_UNLESS_NULL, Mistake
+from rules_index.implication.mistakes.known_values import KnownValues
 from rules_index.implication.texts import Alternatives, alternatives_of, conflict_of, null_comparisons
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.scope import Scope
@@ -35,7 +38,7 @@ from rules_index.language.scope import Scope
 REJECTED, NULL_COMPARISON = "rejected", "null_comparison"
 LINT_KINDS = (
     REJECTED, CONTRADICTION, TAUTOLOGY, NULL_COMPARISON, DUPLICATE, IMPLIED, IMPLIED_BY_UNION, REDUNDANT_ALTERNATIVE,
-    UNREACHABLE_ALTERNATIVE,
+    UNREACHABLE_ALTERNATIVE, *MISTAKES,
 )  # fmt: skip
 _MOST_BESIDE = 10_000
 """Rules whose alternatives are tried beside the rest of the rule, a millisecond each."""
@@ -43,13 +46,20 @@ _MOST_EXPLAINED = 1_000
 """Contradictions of which two comparisons that exclude each other are looked for."""
 
 
-def lint(rules: Rules, schema: pa.Schema, event_time: str | None = None, time_zone: str = "UTC") -> pa.Table:
+def lint(
+    rules: Rules,
+    schema: pa.Schema,
+    event_time: str | None = None,
+    time_zone: str = "UTC",
+    known: Mapping[str, KnownValues] | None = None,
+) -> pa.Table:
     """What is odd about rules: those that never or always match, say what others say, or hold parts that add nothing.
 
     It looks at the rules alone, at no rows, so it can run before any are tagged. Whatever it tells is certain. It does
     not see all: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) may be TRUE or not
     whatever else is said, but for comparisons of the same values in one rule (`a < b AND b < a`). Rules, schema,
-    event_time and time_zone are those of `compile_rules`.
+    event_time and time_zone are those of `compile_rules`. known: what is known of the values of columns, by name, from
+    `known_values`; without it nothing is told that hangs on them.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -87,22 +97,41 @@ Write `origin IS NULL`.
     | implied_by_union | matches only rows that one or another of the others matches; these are as few as were found |
     | redundant_alternative | has an alternative, between its ORs, that its other alternatives make superfluous |
     | unreachable_alternative | has an alternative that is never TRUE |
+    | always_raises | has a part that raises an error on every row, like `amount = 'high'` |
+    | never_true | has a comparison that is never TRUE, like `whole = 7.5` or `upper(a) = 'x'` |
+    | unknown_value | names a value, an item or a key that no known row has |
+    | true_unless_null | has a part that leaves out nothing but NULL, like `c <> 'DE' OR c <> 'FR'` |
+    | missing_brackets | mixes AND and OR without brackets, like `a = 'x' OR a = 'y' AND b > 1` |
+    | null_text | compares with the text 'NULL' |
+    | padded_text | compares with a text that begins or ends with a blank |
+    | unit | compares percents with a fraction, or a fraction with percents |
+    | separated_number | has a list like `IN (1,000, 2,000)` |
+    | no_wildcard | has a LIKE without a wildcard |
+    | may_raise | raises an error on rows that the source has, like a division by a column with zeros |
+    | padded_id | has an id that begins or ends with a blank |
 
-    A hundred thousand rules take about half a minute. Raises `RulesIndexError` as `compile_rules` does.
+    A hundred thousand rules take about a minute. Raises `RulesIndexError` as `compile_rules` does.
     """
     given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
-    return lint_compiled(compile_rules(given, schema, "auto", event_time, time_zone), given, schema)
+    return lint_compiled(compile_rules(given, schema, "auto", event_time, time_zone), given, schema, known=known)
 
 
-def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, splits: int = SPLITS) -> pa.Table:
+def lint_compiled(
+    compiled: CompiledRules,
+    rules: Rules,
+    schema: pa.Schema,
+    splits: int = SPLITS,
+    known: Mapping[str, KnownValues] | None = None,
+) -> pa.Table:
     """`lint` of rules that are compiled; rules and schema are those that they were compiled from."""
     enabled, _ = read_rules(rules, compiled.time_zone)
     place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
     texts = enabled.expressions.take(place)
     scope = Scope(schema, compiled.time_zone)
     found = findings(compiled, splits)
-    known = found["example"].combine_chunks()
+    of_rules = found["example"].combine_chunks()
     with_nulls = list(_null_comparisons(texts, scope))
+    wrong = [_of_mistake(rule, each, texts) for rule, each in mistakes(texts, scope, known or {})]
     settled = np.zeros(len(compiled), bool)
     special = np.asarray(pc.is_in(found["kind"], pa.array([CONTRADICTION, TAUTOLOGY])))
     settled[found["rule"].to_numpy()[special]] = True
@@ -113,18 +142,23 @@ def lint_compiled(compiled: CompiledRules, rules: Rules, schema: pa.Schema, spli
         for rule, kind in zip(found["rule"].to_pylist(), found["kind"].to_pylist(), strict=True)
         if kind == CONTRADICTION
     ]
-    more, examples = _alternatives(given, texts, (settled, bounded), scope, splits, len(known))
+    more, examples = _alternatives(given, texts, (settled, bounded), scope, splits, len(of_rules))
     spoilt: dict[int, list[_Finding]] = {}
-    for each in with_nulls:
+    for each in [*with_nulls, *(each for each in wrong if each.kind == NEVER_TRUE)]:
         spoilt.setdefault(each.rule, []).append(each)
     more = [each for each in more if not _is_explained(each, spoilt.get(each.rule, ()))]
     explained = {each.rule for each in more} | spoilt.keys()
     beside = _beside(given, found, explained, texts, scope, splits)
     reasons = {rule: spoilt[rule][0] for rule in never if rule in spoilt}
-    others = [each for each in with_nulls if reasons.get(each.rule) is not each]
+    others = [
+        each
+        for each in [*with_nulls, *wrong]
+        if reasons.get(each.rule) is not each and not (settled[each.rule] and each.kind == TRUE_UNLESS_NULL)
+    ]
     void = _applies_never(enabled, place.to_numpy(), compiled.time_zone)
     told = [*_whole(found, reasons, void, texts, compiled.ids, scope), *others, *more, *beside]
-    table = _table(told, compiled.ids, joined_examples([known, examples]))
+    told += _padded_ids(compiled.ids)
+    table = _table(told, compiled.ids, joined_examples([of_rules, examples]))
     return _ordered(pa.concat_tables([_rejects(compiled, enabled, table.schema), table]))
 
 
@@ -153,6 +187,20 @@ def _null_comparisons(texts: pa.LargeStringArray, scope: Scope) -> Iterator[_Fin
         text = texts[each.rule].as_py()[each.begin : each.end]
         message = messages.null_comparison(text, each.negated, each.always)
         yield _Finding(each.rule, NULL_COMPARISON, message, (), each.begin, text)
+
+
+def _of_mistake(rule: int, mistake: Mistake, texts: pa.LargeStringArray) -> _Finding:
+    text = texts[rule].as_py()[mistake.begin : mistake.end]
+    return _Finding(rule, mistake.kind, mistake.message, (), mistake.begin, text)
+
+
+def _padded_ids(ids: pa.Array) -> Iterator[_Finding]:
+    """Rules whose ids have blanks around them, which no reader sees."""
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
+        return
+    padded = pc.not_equal(ids, pc.utf8_trim_whitespace(ids))
+    for rule in np.flatnonzero(padded.to_numpy(zero_copy_only=False)).tolist():
+        yield _Finding(rule, PADDED_ID, messages.padded_id(ids[rule].as_py()))
 
 
 def _alternatives(

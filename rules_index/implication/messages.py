@@ -125,6 +125,14 @@ def _asked(text: str) -> str:
     return quoted(f"{value} {_ASKED[found['is'] or found['was']]}")
 
 
+def padded_id(rule_id: str) -> str:
+    """The rule's id begins or ends with a blank."""
+    return (
+        f"The id {json.dumps(rule_id, ensure_ascii=False)} has a blank around it that nobody sees: a query for "
+        f"{json.dumps(rule_id.strip(), ensure_ascii=False)} finds none of its rows. Write it without."
+    )
+
+
 def rejected(error: str, message: str, rest: str | None) -> str:
     """The rule does not compile; rest: its text from where that was found."""
     where = ""

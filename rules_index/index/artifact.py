@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from rules_index.errors import ArtifactError
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Of the artifact; it is part of every fingerprint."""
 MAGIC = b"DELTATAG"
 ALIGNMENT = 64
@@ -101,8 +101,11 @@ class Sections:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as writer:
             writer.write_table(table)
-        data = memoryview(sink.getvalue())
-        return [self._add(data), len(data)]
+        return self.data(memoryview(sink.getvalue()))
+
+    def data(self, data: bytes | memoryview) -> list[int]:
+        """Adds bytes as they are; their reference is (position, length)."""
+        return [self._add(memoryview(data)), len(data)]
 
     def _add(self, data: memoryview) -> int:
         """Where the bytes begin; behind them stand zeros up to where the next may begin."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeAlias
+from pkgutil import resolve_name
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -15,12 +17,13 @@ import pyarrow.compute as pc
 from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.artifact import Sections, pieces_of, save
-from rules_index.index.code_matrix import code_matrix, codes_of_values
+from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Engine
-from rules_index.index.event_texts import event_of
+from rules_index.index.event_texts import EventReader
 from rules_index.index.inputs import as_table
-from rules_index.index.single_rows import values_of_row
+from rules_index.index.row_codes import RowCoder
+from rules_index.index.rule_texts import RuleTexts
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -35,12 +38,44 @@ def rejects_schema(id_type: pa.DataType) -> pa.Schema:
     return pa.schema([("rule_id", id_type), ("error", pa.string()), ("message", pa.string()), ("position", pa.int64())])
 
 
+class Explanation(Protocol):
+    """What `explain` tells of a rule, or of a part of it (`explaining.tree.Explanation`); `str` of it reads well."""
+
+    @property
+    def text(self) -> str:
+        """The part as its author wrote it."""
+
+    @property
+    def value(self) -> bool | str | None:
+        """True, False, None for NULL, or "error"."""
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """The row's values of the columns that it reads."""
+
+    @property
+    def children(self) -> Sequence[Explanation]:
+        """Its parts."""
+
+    @property
+    def matched(self) -> bool:
+        """Whether it is TRUE: of a whole rule, whether it matches the row."""
+
+    @property
+    def near_miss(self) -> Sequence[Any] | None:
+        """The smallest change of one or two columns with which the rule would match; None where there is none."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """text, value, values and children."""
+
+
 @dataclass
 class CompiledRules:
     """An index over one scope's rules.
 
     `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
-    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays.
+    go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays; `texts` are
+    what the rules' authors wrote, None in an index of a version that did not keep them.
     """
 
     ids: pa.Array
@@ -54,6 +89,7 @@ class CompiledRules:
     time_zone: str
     event_time: str | None
     stats: dict[str, Any]
+    texts: RuleTexts | None = None
     errors: dict[RuleId, int] = field(default_factory=dict)
 
     @property
@@ -97,14 +133,12 @@ class CompiledRules:
         that is missing or a value that its type does not have, `ArtifactError` for a stored structure that is not
         sound.
         """
-        values = values_of_row(row, self.inputs, self.time_zone)
-        codes, _ = codes_of_values(self.attributes, self.regions, values, 1)
+        codes = self._row_coder.codes(row)
         try:
-            rules, _ = self.index.search(np.ascontiguousarray(codes[:, 0]))
+            rules, _ = self.index.search(codes)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        found: list[RuleId] = self._ids_of(rules).to_pylist()
-        return found
+        return self._listed(rules)
 
     def match_event(self, expression: str) -> list[RuleId]:
         """The ids of the rules that an event meets, ascending; from any number of threads.
@@ -114,14 +148,24 @@ class CompiledRules:
         it offers a value, or NULL, that the rule asks for (BE-Tree, section 3.2). What an event does not speak of it
         does not offer; columns that no rule reads do not count. Raises `RuleError` for any other text.
         """
-        event = event_of(expression, self.attributes, self.regions, self.inputs, self.time_zone)
+        event = self._event_reader.event(expression)
         if event is None:
             return []
         try:
             rules, _ = self.index.search_event(event)
         except InvalidArraysError as error:
             raise ArtifactError(f"The index is not consistent ({error}); compile the rules again.") from error
-        found: list[RuleId] = self._ids_of(rules).to_pylist()
+        return self._listed(rules)
+
+    def explain(self, row: Mapping[str, Any], rule_id: RuleId, fixed: Collection[str] = ()) -> Explanation:
+        """Why a rule matches a row, or does not: a tree of its predicates with their values and those of the row.
+
+        row: as for `match_one`, but only what this rule reads has to be there. fixed: columns that a near miss leaves
+        as they are. Raises `SchemaError` as `match_one` does, `UnknownRuleError` for a rule that the index does not
+        have, `RulesIndexError` for an index that keeps no texts.
+        """
+        explain = resolve_name("rules_index.explaining.explain:explain")  # imported only when asked for
+        found: Explanation = explain(self, row, rule_id, fixed)
         return found
 
     def match_ordinals(self, batch: Any) -> tuple[np.ndarray, np.ndarray, dict[RuleId, int]]:
@@ -167,6 +211,27 @@ class CompiledRules:
             return pa.array(self.ids.to_numpy()[ordinals])
         return pc.take(self.ids, pa.array(ordinals), boundscheck=False)
 
+    @cached_property
+    def _row_coder(self) -> RowCoder:
+        return RowCoder(self.attributes, self.regions, self.time_zone)
+
+    @cached_property
+    def _event_reader(self) -> EventReader:
+        return EventReader(self.attributes, self.regions, self.inputs, self.time_zone)
+
+    @cached_property
+    def _known_ids(self) -> np.ndarray:
+        """Ids [rules]: numbers, or those strings that a single event has matched so far, else None."""
+        return self.ids.to_numpy() if pa.types.is_integer(self.ids.type) else np.full(len(self.ids), None, object)
+
+    def _listed(self, ordinals: np.ndarray) -> list[RuleId]:
+        """The ids of a few rules."""
+        found: list[RuleId] = self._known_ids[ordinals].tolist()
+        if None in found:
+            found = self._ids_of(ordinals).to_pylist()
+            self._known_ids[ordinals] = found
+        return found
+
     def save(self, path: str | Path) -> None:
         """Writes the index as one file: beside `path` first, then renamed onto it."""
         save(_pieces(self), path)
@@ -206,4 +271,8 @@ def _pieces(compiled: CompiledRules) -> list[bytes | memoryview]:
         "ids": sections.table(pa.table({"rule_id": compiled.ids})),
         "rejects": sections.table(compiled.rejects),
     }
+    if compiled.texts is not None:
+        # a key of its own, so that indexes without it, and versions that do not know it, go on
+        texts = compiled.texts
+        header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}
     return pieces_of(header, sections)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.events import met, offered_event, offered_row, terms_of
+from rules_index.index.term_sets import TermSets, extended, has_gaps, sets_of
+from rules_index.single_events.exact import Terms
 
 Term = tuple[int, np.ndarray]
 """(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
@@ -29,6 +33,8 @@ class EditableConjunctions:
         self._alive = np.ones(len(conjunctions.target) - self._first, bool)
         self._added: dict[int, _Added] = {}
         self._next = len(self._alive)
+        self._sets: TermSets | None = None
+        self._terms_built: Terms | None = None
 
     @property
     def sizes(self) -> np.ndarray:
@@ -47,6 +53,7 @@ class EditableConjunctions:
             rule, tuple((a, np.asarray(i, np.int32).reshape(-1, 2 - (a == GATE))) for a, i in terms)
         )
         self._next += 1
+        self._sets = None
         return key
 
     def _require_sound(self, attribute: int, intervals: np.ndarray) -> None:
@@ -70,12 +77,16 @@ class EditableConjunctions:
 
     def has(self, keys: np.ndarray) -> bool:
         """True if a conjunction has each of these keys."""
+        if not len(keys):
+            return True
         built = keys[keys < len(self._alive)]
         in_use = not len(built) or (int(built.min()) >= 0 and bool(self._alive[built].all()))
         return in_use and all(int(key) in self._added for key in keys[keys >= len(self._alive)])
 
     def rules(self, keys: np.ndarray) -> np.ndarray:
         """The rules' ordinals [keys] int32."""
+        if not self._added:
+            return self._built.target[self._first + keys]
         of = np.empty(len(keys), np.int32)
         built = keys < len(self._alive)
         of[built] = self._built.target[self._first + keys[built]]
@@ -88,8 +99,55 @@ class EditableConjunctions:
             return list(self._added[key].terms)
         return _terms(self._built, self._first + key)
 
+    @property
+    def sets(self) -> TermSets:
+        """The terms that a conjunction's box does not tell, but for gates, of all keys that there ever were."""
+        if self._sets is None:
+            added = {
+                key: [(a, i) for a, i in each.terms if a != GATE and has_gaps(i)] for key, each in self._added.items()
+            }
+            self._sets = extended(self._sets_built, added)
+        return self._sets
+
+    @cached_property
+    def _sets_built(self) -> TermSets:
+        return sets_of(self._built)
+
+    @cached_property
+    def _gated_built(self) -> np.ndarray:
+        """Which of the built conjunctions [keys] bool name a gate."""
+        c, first = self._built, self._first
+        owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
+        named = owner[c.terms[c.start[first] :, 0] == GATE]
+        return np.bincount(named, minlength=len(c.target) - first) > 0
+
+    def _gated(self, keys: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool name a gate."""
+        gated = np.zeros(len(keys), bool)
+        if self._built.gates:
+            built = keys < len(self._alive)
+            gated[built] = self._gated_built[keys[built]]
+            gated[~built] = [any(a == GATE for a, _ in self._added[int(key)].terms) for key in keys[~built]]
+        return gated
+
+    def passes_gates(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool hold a row of codes [attributes] that satisfies all of their other terms."""
+        held, gated = np.ones(len(keys), bool), self._gated(keys)
+        held[gated] = self.passes(keys[gated], codes)
+        return held
+
+    def meets_gates(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
+        """Which conjunctions [keys] bool an event meets, as `meets` has it, that meets all of their other terms."""
+        held, gated = np.ones(len(keys), bool), self._gated(keys)
+        held[gated] = self.meets(keys[gated], event)
+        return held
+
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes]."""
+        if not len(keys):
+            return np.empty(0, bool)
+        if keys.max(initial=-1) < len(self._alive):
+            return met(self._built_terms(), self._first + keys, offered_row(codes))
         gates: dict[int, bool] = {}
         return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
 
@@ -98,8 +156,18 @@ class EditableConjunctions:
 
         A term is met by an attribute that offers one of its codes, and by none that the event does not have.
         """
+        if keys.max(initial=-1) < len(self._alive):
+            start = np.cumsum([0, *map(len, event.values())], dtype=np.int64)
+            intervals = np.concatenate([np.empty((0, 2), np.int32), *event.values()])
+            offered = offered_event((np.fromiter(event, np.int32, len(event)), start, intervals), len(self.sizes))
+            return met(self._built_terms(), self._first + keys, offered)
         gates: dict[int, bool] = {}
         return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+
+    def _built_terms(self) -> Terms:
+        if self._terms_built is None:
+            self._terms_built = terms_of(self._built)
+        return self._terms_built
 
     def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
         for attribute, intervals in terms:
@@ -204,6 +272,9 @@ class EditableConjunctions:
             intervals[at, 0] = first[attribute][c.intervals[at, 0]]
             intervals[at, 1] = last[attribute][c.intervals[at, 1]]
         self._built = replace(c, sizes=np.asarray(sizes, np.int32), intervals=intervals)
+        self._sets = None
+        self.__dict__.pop("_sets_built", None)
+        self._terms_built = None
         for key, each in self._added.items():
             terms = tuple(
                 (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms

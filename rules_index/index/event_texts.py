@@ -6,6 +6,7 @@ a part is TRUE on, the event offers; a column that no rule reads offers nothing 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
@@ -17,7 +18,7 @@ import pyarrow as pa
 from rules_index.domains.regions import Regions
 from rules_index.domains.values import NOTHING, ValueSet
 from rules_index.errors import RuleError
-from rules_index.index.events import Event
+from rules_index.index.events import NO_INTERVALS, Event
 from rules_index.index.inputs import path_parts
 from rules_index.language.analyser import Analyser
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
@@ -36,34 +37,115 @@ class Offer:
         self.attribute, self.true, self.false, self.null = attribute, true, false, null
 
 
-def event_of(
-    text: str, attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], time_zone: str
-) -> Event | None:
-    """The codes that an event offers, by the attributes of an index; None where the event can never be.
+Offered = tuple[tuple[int, np.ndarray], ...]
+"""Attributes by number, each with the closed, ascending intervals [., 2] of codes that are offered of it."""
+NEVER: Offered = ((-1, NO_INTERVALS),)
+"""Of what is never TRUE; told by identity."""
+MOST_PARTS = 1 << 14
+"""Parts of events whose codes are remembered."""
+_PART = re.compile(
+    r"""\s*(?P<part>(?P<column>[a-z_]\w*)\s*(?:<=>|<=|>=|<>|!=|=|<|>)\s*(?:-?\d+|'[^'\\]*'))\s*(?:(?P<more>\bAND\b)|$)""",
+    re.ASCII | re.IGNORECASE,
+)
 
-    Raises `RuleError` for a text that is no expression, or no conjunction of parts about one column each.
-    """
-    number_of = {attribute: number for number, attribute in enumerate(attributes)}
-    offered: dict[int, np.ndarray] = {}
-    offers = _offers(text, Scope(_schema(inputs), time_zone))
-    if offers is None:
-        return None
-    for offer in offers:
-        number = number_of.get(offer.attribute)
-        if offer.true == NOTHING and offer.null != Truth.TRUE:
+
+class EventReader:
+    """Reads events for the attributes of an index; by any number of threads."""
+
+    def __init__(
+        self, attributes: Sequence[Expression], regions: Sequence[Regions], inputs: Sequence[Leaf], time_zone: str
+    ) -> None:
+        self._numbers: dict[Expression, list[int]] = {}
+        for number, attribute in enumerate(attributes):
+            self._numbers.setdefault(attribute, []).append(number)
+        self._regions = regions
+        self._decoded: list[Constants | None] = [None] * len(regions)
+        self._scope = Scope(_schema(inputs), time_zone)
+        self._parts: dict[str, Offered] = {}
+
+    def event(self, text: str) -> Event | None:
+        """The codes that an event offers; None where the event can never be.
+
+        Raises `RuleError` for a text that is no expression, or no conjunction of parts about one column each.
+        """
+        offered = self._from_known_parts(text)
+        if offered is None:
+            offered = self._offered(text)
+        if offered is NEVER:
             return None
-        if number is not None:
-            offered[number] = codes_of(regions[number], offer.true, offer.null == Truth.TRUE)
-    start = np.concatenate([[0], np.cumsum([len(offered[number]) for number in offered], dtype=np.int64)])
-    pairs = [np.repeat(codes[:, None], 2, axis=1) for codes in offered.values()]
-    intervals = np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
-    return np.array(list(offered), np.int32), start.astype(np.int64), intervals
+        start = np.concatenate([[0], np.cumsum([len(each) for _, each in offered], dtype=np.int64)])
+        intervals = np.concatenate([NO_INTERVALS, *(each for _, each in offered)])
+        return np.array([number for number, _ in offered], np.int32), start.astype(np.int64), intervals
+
+    def _offered(self, text: str) -> Offered:
+        """Attributes with the intervals of codes that an event, or a part of one, offers."""
+        offers = _offers(text, self._scope)
+        if offers is None or any(offer.true == NOTHING and offer.null != Truth.TRUE for offer in offers):
+            return NEVER
+        return tuple(
+            (number, self._intervals(number, offer))
+            for offer in offers
+            for number in self._numbers.get(offer.attribute, ())
+        )
+
+    def _from_known_parts(self, text: str) -> Offered | None:
+        """What an event of comparisons of columns with plain literals offers, part by part, since few parts are new;
+        None where the whole has to be read: other parts, a column in two of them, and whatever is refused."""
+        offered: list[tuple[int, np.ndarray]] = []
+        columns, at, is_never = set(), 0, False
+        while at < len(text):
+            part = _PART.match(text, at)
+            if part is None or part["column"].lower() in columns:
+                return None
+            columns.add(part["column"].lower())
+            if part["more"] and part.end() == len(text):
+                return None
+            known = self._parts.get(part["part"])
+            if known is None:
+                try:
+                    known = self._offered(part["part"])
+                except RuleError:
+                    return None
+                if len(self._parts) < MOST_PARTS:
+                    self._parts[part["part"]] = known
+            is_never = is_never or known is NEVER
+            offered += known
+            at = part.end()
+        return NEVER if is_never else tuple(offered) if columns else None
+
+    def _intervals(self, number: int, offer: Offer) -> np.ndarray:
+        """The codes that an offer has of an attribute, as closed, ascending intervals [., 2]."""
+        regions = self._regions[number]
+        constants = self._decoded[number]
+        if constants is None and "offsets" in regions.arrays:
+            constants = self._decoded[number] = Constants(regions.arrays)
+        codes = codes_of(regions, offer.true, offer.null == Truth.TRUE, constants)
+        gaps = np.flatnonzero(np.diff(codes) > 1)
+        if not len(codes):
+            return NO_INTERVALS
+        return np.column_stack([codes[np.append(0, gaps + 1)], codes[np.append(gaps, len(codes) - 1)]])
 
 
-def codes_of(regions: Regions, values: ValueSet, with_null: bool) -> np.ndarray:
-    """The codes [.] int32, ascending, of all regions that hold one of the values, and of NULL where it is offered."""
-    of = _byte_codes if "offsets" in regions.arrays else _integer_codes
-    found = of(regions.arrays, values)
+class Constants:
+    """The constants of an attribute whose keys are byte strings: `cuts` and `points`, ascending, with their codes."""
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.cuts, self.codes = _strings(arrays["offsets"], arrays["data"]), arrays["codes"]
+        points, codes = _strings(arrays["point_offsets"], arrays["point_data"]), arrays["point_codes"].tolist()
+        pairs = sorted(zip(points, codes, strict=True))
+        self.points, self.point_codes = [point for point, _ in pairs], [code for _, code in pairs]
+        self.known = frozenset(points)
+
+
+def codes_of(regions: Regions, values: ValueSet, with_null: bool, constants: Constants | None = None) -> np.ndarray:
+    """The codes [.] int32, ascending, of all regions that hold one of the values, and of NULL where it is offered.
+
+    constants: those of an attribute of byte strings, if they are decoded already.
+    """
+    if "offsets" in regions.arrays:
+        found = _byte_codes(constants or Constants(regions.arrays), values)
+    else:
+        found = _integer_codes(regions.arrays, values)
     return np.unique(np.append(found, [regions.count] if with_null else [])).astype(np.int32)
 
 
@@ -90,24 +172,19 @@ def _integer_codes(arrays: dict[str, np.ndarray], values: ValueSet) -> np.ndarra
     return np.concatenate(found)
 
 
-def _byte_codes(arrays: dict[str, np.ndarray], values: ValueSet) -> np.ndarray:
-    cuts, codes = _strings(arrays["offsets"], arrays["data"]), arrays["codes"]
-    points, of_points = _strings(arrays["point_offsets"], arrays["point_data"]), arrays["point_codes"]
-    known, found = set(points), []
+def _byte_codes(c: Constants, values: ValueSet) -> np.ndarray:
+    cuts, points, found = c.cuts, c.points, []
     for low, high in _intervals(values):
-        found += [
-            int(code)
-            for point, code in zip(points, of_points, strict=True)
-            if (low is None or low <= point) and (high is None or point < high)
-        ]
+        first = 0 if low is None else bisect_left(points, low)
+        found += c.point_codes[first : len(points) if high is None else bisect_left(points, high)]
         begin = 0 if low is None else bisect_right(cuts, low)
         end = len(cuts) if high is None else bisect_left(cuts, high)
         for segment in range(begin, end + 1):
             least = max(low or b"", cuts[segment - 1] if segment else b"")
             above = [each for each in (high, cuts[segment] if segment < len(cuts) else None) if each is not None]
             # a part that holds one value alone, which has a code of its own, is not of the segment's region
-            if not (above and min(above) == least + b"\0" and least in known):
-                found.append(int(codes[segment]))
+            if not (above and min(above) == least + b"\0" and least in c.known):
+                found.append(int(c.codes[segment]))
     return np.array(found, np.int32)
 
 

@@ -6,9 +6,15 @@ that it asks for (the BE-Tree paper, section 3.2). An attribute that the event d
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.single_events.exact import Terms, meets
+
+NO_INTERVALS = np.empty((0, 2), np.int32)
+ABSENT = np.iinfo(np.int32).max
 
 Event = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Attributes [.] int32, each once; start [. + 1] int64 of each one's intervals [., 2] int32 of codes, closed and
@@ -23,36 +29,51 @@ def offered_by(event: Event) -> dict[int, np.ndarray]:
 
 
 def rules_met(c: Conjunctions, event: Event) -> np.ndarray:
-    """The rules [.] int32, ascending, of which an event meets a conjunction."""
-    met = _terms_met(c, offered_by(event))
-    gate = np.flatnonzero(c.terms[:, 0] == GATE)
-    first = int(c.gate_start[-1])
-    empty = c.start[1:] == c.start[:-1]
-    owner = np.repeat(np.arange(c.gates), np.diff(c.gate_start))
-    passed = np.zeros(c.gates, bool)
-    while True:
-        met[gate] = passed[c.terms[gate, 1]]
-        unmet = np.concatenate([[0], np.cumsum(~met)])
-        held = empty | (unmet[c.start[1:]] == unmet[c.start[:-1]])
-        now = np.bincount(owner, weights=held[:first], minlength=c.gates) > 0
-        # a gate may name others, so that each round passes those that the last one has opened
-        if np.array_equal(now, passed):
-            return np.unique(c.target[first:][held[first:]])
-        passed = now
+    """The rules [.] int32, ascending, of which an event meets a conjunction; each is looked at."""
+    numbers = np.arange(c.gate_start[-1], len(c.target))
+    return np.unique(c.target[numbers[met(terms_of(c), numbers, offered_event(event, len(c.sizes)))]])
 
 
-def _terms_met(c: Conjunctions, offered: dict[int, np.ndarray]) -> np.ndarray:
-    """Which terms [terms] bool ask for a code that is offered; gates are left out."""
-    met = np.zeros(len(c.terms), bool)
-    for attribute, of in offered.items():
-        named = np.flatnonzero(c.terms[:, 0] == attribute)
-        which = c.terms[named, 1]
-        lengths = c.set_start[which + 1] - c.set_start[which]
-        starts = np.cumsum(lengths) - lengths
-        low, high = c.intervals[np.repeat(c.set_start[which] - starts, lengths) + np.arange(lengths.sum())].T
-        behind = np.searchsorted(of[:, 1], low)
-        inside = behind < len(of)
-        inside[inside] = of[behind[inside], 0] <= high[inside]
-        if len(named):
-            met[named] = np.logical_or.reduceat(inside, starts)
-    return met
+class Offered(NamedTuple):
+    """An event as kernels read it: its least and greatest code [attributes] int32 of each attribute, `ABSENT` and -1
+    where it does not have it, and where [attributes, 2] int64 its intervals [., 2] int32 are; a row has none."""
+
+    first: np.ndarray
+    last: np.ndarray
+    start: np.ndarray
+    intervals: np.ndarray
+
+
+def offered_row(codes: np.ndarray) -> Offered:
+    """A row of codes [attributes]."""
+    codes = np.ascontiguousarray(codes, np.int32)
+    return Offered(codes, codes, np.zeros((len(codes), 2), np.int64), NO_INTERVALS)
+
+
+def offered_event(event: Event, attributes: int) -> Offered:
+    """An event over so many attributes."""
+    named, start, intervals = event
+    first, last = np.full(attributes, ABSENT, np.int32), np.full(attributes, -1, np.int32)
+    where = np.zeros((attributes, 2), np.int64)
+    intervals = np.ascontiguousarray(intervals, np.int32).reshape(-1, 2)
+    some = start[1:] > start[:-1]
+    begin, end, of = start[:-1][some], start[1:][some], named[some]
+    first[of], last[of] = intervals[begin, 0], intervals[end - 1, 1]
+    where[of, 0], where[of, 1] = begin, end
+    return Offered(first, last, where, intervals)
+
+
+def terms_of(c: Conjunctions) -> Terms:
+    """What `met` reads of conjunctions, all of one kind, so that its kernel is compiled once."""
+    arrays = (c.start, c.terms, c.set_start, c.intervals, c.gate_start)
+    kinds = (np.int64, np.int32, np.int64, np.int32, np.int32)
+    views = [np.ascontiguousarray(array, kind).view() for array, kind in zip(arrays, kinds, strict=True)]
+    for view in views:
+        view.setflags(write=False)
+    return Terms(*views)
+
+
+def met(terms: Terms, numbers: np.ndarray, event: Offered) -> np.ndarray:
+    """Which conjunctions [numbers] bool an event meets."""
+    result: np.ndarray = meets(np.ascontiguousarray(numbers, np.int64), terms, *event)
+    return result

@@ -7,14 +7,18 @@ kernel's measured costs.
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import ClassVar, Self
 
 import numpy as np
 
+from rules_index.index.access_lists import AccessLists
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import KernelEngine
+from rules_index.index.events import Event
 from rules_index.index.layout import Placement, scan_all
 from rules_index.index.planner import plans
+from rules_index.index.planner.shares import code_shares
 
 
 class Hybrid(KernelEngine):
@@ -32,11 +36,32 @@ class Hybrid(KernelEngine):
         """placement: of these conjunctions, where it is known already."""
         super().__init__(conjunctions, kernel, sample)
         self._placement = placement
+        self._lists: AccessLists | None = None
+        self._listing = Lock()
 
     @classmethod
     def scanning(cls, conjunctions: Conjunctions) -> Self:
         """Every conjunction scanned, for a few batches that a plan would not pay for."""
         return cls(conjunctions, placement=scan_all(conjunctions))
+
+    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, that a row of codes [attributes] int32 satisfies."""
+        return self._access_lists().search(codes), {}
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The rules [.] int32, ascending, of which an event that is an expression meets a conjunction."""
+        return self._access_lists().search_event(event), {}
+
+    def _access_lists(self) -> AccessLists:
+        """The conjunctions for one event at a time, made when the first one comes."""
+        lists = self._lists
+        if lists is None:
+            with self._listing:
+                lists = self._lists
+                if lists is None:
+                    conjunctions, _ = self._conjunctions.conjunctions()
+                    lists = self._lists = AccessLists(conjunctions, code_shares(conjunctions, self._sample))
+        return lists
 
     @property
     def structure_counts(self) -> dict[str, int]:
@@ -56,4 +81,4 @@ class Hybrid(KernelEngine):
 
     def _changed(self) -> None:
         super()._changed()
-        self._placement = None
+        self._placement = self._lists = None

@@ -19,6 +19,7 @@ from rules_index.index.compiled import CompiledRules, rejects_schema
 from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
 from rules_index.index.inputs import inputs_of, path_parts
 from rules_index.index.registry import engine_class
+from rules_index.index.rule_texts import BLOCK, RuleTexts
 from rules_index.language.serialise import from_json, type_from_json
 from rules_index.language.typed import Expression, Leaf
 
@@ -105,6 +106,7 @@ def _assemble(header: Mapping[str, Any], view: memoryview) -> CompiledRules:
         time_zone=header["time_zone"],
         event_time=header["event_time"],
         stats=header["stats"],
+        texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
     )
 
 
@@ -146,15 +148,25 @@ def _array(reference: Any, body: memoryview) -> np.ndarray:
     return array
 
 
-def _table(reference: Any, body: memoryview) -> pa.Table:
+def _data(reference: Any, body: memoryview) -> memoryview:
     position, length = reference
     require(
         isinstance(position, int) and isinstance(length, int) and 0 <= position <= position + length <= len(body),
         "sections",
     )
-    table = pa.ipc.open_stream(pa.py_buffer(body[position : position + length])).read_all()
+    return body[position : position + length]
+
+
+def _table(reference: Any, body: memoryview) -> pa.Table:
+    table = pa.ipc.open_stream(pa.py_buffer(_data(reference, body))).read_all()
     table.validate(full=True)
     return table
+
+
+def _texts(references: Mapping[str, Any], body: memoryview, rules: int) -> RuleTexts:
+    """The rules' texts, which are unpacked, and checked, only where a rule is explained."""
+    require(len(references["blocks"]) == -(-rules // BLOCK), "texts")
+    return RuleTexts(_data(references["schema"], body), [_data(each, body) for each in references["blocks"]])
 
 
 def _regions(item: Mapping[str, Any], body: memoryview) -> Regions:

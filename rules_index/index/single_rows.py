@@ -18,13 +18,18 @@ from rules_index.names import column_key, field_key, spelled
 
 
 def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:
-    """The value of each leaf, one row; `SchemaError` for what is missing or of another type."""
+    """The value of each leaf, one row; `SchemaError` for what is missing or of another type.
+
+    An exception in place of a derived column's value says that evaluating it raised.
+    """
     return {leaf.name: _column(row, leaf, time_zone) for leaf in inputs}
 
 
 def _column(row: Mapping[str, Any], leaf: Leaf, time_zone: str) -> Evaluated | np.ndarray:
-    value = _value(row, leaf)
+    value = value_in(row, leaf)
     kind = leaf.type
+    if leaf.text is not None and isinstance(value, Exception):
+        return Evaluated(pa.nulls(1, kind), np.array([True]))
     is_number = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if is_number and leaf.text is not None and pa.types.is_boolean(kind):
         if not 0 <= value <= 3:
@@ -49,7 +54,8 @@ def _moment(value: datetime, has_zone: bool, leaf: Leaf, time_zone: str) -> date
     return value
 
 
-def _value(row: Mapping[str, Any], leaf: Leaf) -> Any:
+def value_in(row: Mapping[str, Any], leaf: Leaf) -> Any:
+    """A leaf's value as the row has it; `SchemaError` where it is missing."""
     if leaf.name in row:
         return row[leaf.name]
     column, *fields = path_parts(leaf.name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +27,15 @@ from rules_index.join.joined_batches import Matcher, Piece
 from rules_index.join.local_conjuncts import NOTHING, Split, split
 from rules_index.join.plan import Plan, make_plan
 from rules_index.join.residual_predicates import AcrossTests, AcrossValues
-from rules_index.join.rows import Rows, Side, place_rows
+from rules_index.join.rows import Rows, Side, order_rows, place_rows
 from rules_index.join.streams import ACROSS, Owners, find_owners, side_columns
 from rules_index.language.typed import Expression, Leaf, leaves_of
 
+if TYPE_CHECKING:
+    from rules_index.join.pdfa.row_by_row import RowByRow
+
+Method = Literal["batch", "pdfa"]
+"""How joined rows are found: by lists of all rows on which a part of a rule holds, or row by row as the paper does."""
 PIECE = 1 << 20
 """Pairs of a joined row and a conjunction that a piece is made from, at most, unless one joined row has more."""
 GROWTH = 8
@@ -52,6 +57,7 @@ class JoinIndex:
     _tests: AcrossTests
     _coders: tuple[_Coder, ...]
     _plan: Plan | None = field(default=None)
+    _row_by_row: RowByRow | None = field(default=None)
     _alone: dict[int, Engine] = field(default_factory=dict)
 
     @classmethod
@@ -125,11 +131,15 @@ class JoinIndex:
         offsets, _ = self._alone[place].match(codes)
         return np.diff(offsets) > 0
 
-    def match(self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE) -> Iterator[Piece]:
+    def match(
+        self, sides: Sequence[Side], windows: Sequence[int], piece: int = PIECE, method: Method = "batch"
+    ) -> Iterator[Piece]:
         """The joined rows that satisfy a rule, have a new row, and whose anchor is owned; each once, with its rules.
 
         sides: of each stream, its rows. windows: of each stream, microseconds, 0 or more: rows of equal keys join
         where, with t the latest of their times, the row of each stream i has its time in [t - windows[i], t].
+
+        method: either gives the same joined rows, though not in the same order among those of one time.
 
         Pieces are not empty and come by the anchors' time; each is made from at most `piece` pairs of a joined row and
         a conjunction, unless one joined row alone has more. They are computed as they are asked for: so are errors,
@@ -142,7 +152,7 @@ class JoinIndex:
             side_columns(side.rows, name, leaves)
             for side, name, leaves in zip(sides, self.owners.streams, self.owners.leaves, strict=True)
         ]
-        rows = place_rows(sides, windows)
+        rows = place_rows(sides, windows) if method == "batch" else order_rows(sides, windows, by_key=False)
         if not len(rows) or not len(self._split.target):
             return
         codes = [
@@ -150,8 +160,20 @@ class JoinIndex:
             for stream, (coder, table, side) in enumerate(zip(self._coders, tables, sides, strict=True))
         ]
         values = AcrossValues(self.compiled, self.owners, tables)
+        if method == "pdfa":
+            yield from self.row_by_row.pieces(rows, codes, self._tests, values, piece)
+            return
         plan = self._planned(rows, codes)
         yield from Matcher(self._split, plan, self._checks, self._tests, values, piece).pieces(rows, codes)
+
+    @property
+    def row_by_row(self) -> RowByRow:
+        """The paper's system over the rules, made when it is first asked for."""
+        if self._row_by_row is None:
+            from rules_index.join.pdfa.row_by_row import RowByRow
+
+            self._row_by_row = RowByRow(self._split, self.compiled.index.name)
+        return self._row_by_row
 
     def _planned(self, rows: Rows, codes: Sequence[np.ndarray]) -> Plan:
         """The plan that there is, or a new one where it was made from far fewer rows than these."""

@@ -101,6 +101,13 @@ class Rows:
 
 def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> Rows:
     """The rows of all sides that may be part of a joined row."""
+    rows = order_rows(sides, windows)
+    return rows.only(rows.useful())
+
+
+def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = True) -> Rows:
+    """The rows of all sides that have a key; without `by_key` those of a side by time alone, which leaves `reach`
+    without a meaning. `RulesIndexError` for sides or windows that do not fit."""
     if len(windows) != len(sides) or any(window < 0 for window in windows):
         raise RulesIndexError(f"Each of the {len(sides)} streams has a window of 0 or more, not {list(windows)}.")
     columns: list[tuple[np.ndarray, ...]] = []
@@ -111,13 +118,13 @@ def place_rows(sides: Sequence[Side], windows: Sequence[int]) -> Rows:
         joining = np.flatnonzero(side.keys >= 0)
         if ((side.times[joining] >= FARTHEST) | (side.times[joining] <= -FARTHEST)).any():
             raise RulesIndexError("Event times are less than 73,000 years from 1970.")
-        row = joining[np.lexsort((side.times[joining], side.keys[joining]))]
+        times = side.times[joining]
+        row = joining[np.lexsort((times, side.keys[joining])) if by_key else np.argsort(times, kind="stable")]
         columns.append((row, *(array[row] for array in given)))
     row, key, time, new, owned = (np.concatenate(arrays) for arrays in zip(*columns, strict=True))
     begin = offsets_of(np.array([len(each[0]) for each in columns]))
     reachable = np.array([min(window, 2 * FARTHEST) for window in windows], np.int64)
-    rows = Rows(reachable, begin, row, key, time, new, owned)
-    return rows.only(rows.useful())
+    return Rows(reachable, begin, row, key, time, new, owned)
 
 
 @jit

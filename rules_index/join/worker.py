@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.index.inputs import path_parts
-from rules_index.join.index import JoinIndex
+from rules_index.join.index import JoinIndex, Method
 from rules_index.join.joined_batches import Piece
 from rules_index.join.rows import FARTHEST, Side
 from rules_index.workers.spark_worker import open_index
@@ -39,6 +39,7 @@ class JoinTask:
     windows  of each stream, microseconds
     keys     how many columns the join's key has: `#key0`, `#key1`, ...
     id_type  string or int64
+    method   how joined rows are found
     """
 
     streams: tuple[str, ...]
@@ -46,6 +47,7 @@ class JoinTask:
     windows: tuple[int, ...]
     keys: int
     id_type: pa.DataType
+    method: Method = "batch"
 
 
 def own_column(stream: str, column: str) -> str:
@@ -81,7 +83,7 @@ def join_partition(
             rows = pa.concat_tables([before, chunk]).combine_chunks()
             owned = np.concatenate([np.zeros(before.num_rows, bool), owned])
         sides, numbers = _sides(index, task, rows, owned)
-        for piece in index.match(sides, task.windows):
+        for piece in index.match(sides, task.windows, method=task.method):
             yield from _joined(ids, task, rows, numbers, piece)
         before = _still_reached(rows, task)
 

@@ -30,6 +30,7 @@ from rules_index.language.coercion import (
     name_of,
 )
 from rules_index.language.costs.bounder import Bounder, check_costs
+from rules_index.language.evaluation import functions
 from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
@@ -174,8 +175,11 @@ class Analyser:
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
         """The column that Spark evaluates for a node, which must not need too much; `form` is put around its text."""
+        return self.derived_text(node, data_type, form.replace("{}", self.text(node)))
+
+    def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
+        """The column that Spark evaluates for a text, which needs no more than a node."""
         check_costs(self, self.bounders, node)
-        text = form.format(self.text(node)) if form == "{}" else form.replace("{}", self.text(node))
         digest = hashlib.sha256(f"{text}\0{data_type}".encode()).hexdigest()[:16]
         return Leaf(f"derived_{digest}", data_type, text)
 
@@ -467,6 +471,8 @@ class Analyser:
             if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
                 texts = (left.local.value, right.local.value)
                 tree = Constant(None if None in texts else "".join(texts), STRING)
+            elif operator == "||" and not left.collated and not right.collated:
+                tree = functions.build("concat", [left.local, right.local], result, self.scope.time_zone)
         return Value(node, result, tree)
 
     def _unary(self, node: Node) -> Value:

@@ -26,6 +26,7 @@ from rules_index.language.coercion import (
     is_number,
     name_of,
 )
+from rules_index.language.evaluation import functions
 from rules_index.language.functions import (
     AGGREGATES,
     FUNCTIONS,
@@ -226,7 +227,8 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
     except IncompatibleTypesError:
         shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
-    value = analyser.make_value(node, data_type)
+    trees = [None if argument.collated else argument.local for argument in arguments]
+    value = analyser.make_value(node, data_type, functions.build(name, trees, data_type, analyser.scope.time_zone))
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)
     return value

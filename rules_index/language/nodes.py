@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rules_index.errors import RuleError
@@ -30,7 +31,7 @@ class Node:
     | literal | tree.Constant | |
     | opaque | pa.DataType of a literal without a Constant (INTERVAL, TIME) | |
     | column | parts of the name | |
-    | and or | | operands, two or more |
+    | and or | the pairs of operands beside each other that are no AND or OR of the same kind | operands, two or more |
     | not | | operand |
     | compare | = <> < <= > >= <=> | left, right |
     | between | negated | value, low, high |
@@ -86,6 +87,20 @@ def checked(tokens: Tokens, node: Node, depth: int) -> Node:
     if depth > MAX_VALUE_DEPTH and (depth > MAX_BOOLEAN_DEPTH or kind not in _BOOLEAN):
         raise too_deep(tokens, first)
     return node
+
+
+def inside(node: Node) -> Iterator[Node]:
+    """A node and all below it, in the order of the text."""
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        waiting += reversed(node.children)
+
+
+def words_of(tokens: Tokens, node: Node) -> str:
+    """A node as its author wrote it, brackets around it left out."""
+    return tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
 
 
 def too_deep(tokens: Tokens, first: int) -> RuleError:

@@ -5,7 +5,17 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rules_index.language import constants
-from rules_index.language.coercion import BOOLEAN, INTEGER_BITS, is_decimal, is_float, is_integer, is_number
+from rules_index.language.coercion import (
+    BOOLEAN,
+    DATE,
+    INTEGER_BITS,
+    STRING,
+    is_decimal,
+    is_float,
+    is_integer,
+    is_number,
+)
+from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -22,6 +32,10 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
         return Operation("cast", (expression,), target)
+    if expression.type == STRING and is_integer(target):
+        return Operation("cast", (expression,), target)
+    if pa.types.is_timestamp(expression.type) and target == DATE:
+        return functions.build("date", [expression], DATE, zone)
     return None
 
 
@@ -34,6 +48,8 @@ def can_raise(expression: Expression) -> bool:
     if expression.name in ("add", "subtract", "multiply", "negate", "abs") and not is_float(expression.type):
         return True
     if expression.name == "cast" and not _is_widening(expression.operands[0].type, expression.type):
+        return True
+    if expression.name == "call" and functions.raises(expression):
         return True
     return any(can_raise(operand) for operand in expression.operands)
 

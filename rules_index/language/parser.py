@@ -386,13 +386,14 @@ def _join(tokens: Tokens, kind: str, left: Node, right: Node, first: int, last: 
     """AND or OR over two operands, flat where an operand is the same."""
     depth = max(each.depth + (each.kind != kind) for each in (left, right))
     if left.kind == kind:
-        children = left.children
+        children, pairs = left.children, left.value
         children += right.children if right.kind == kind else [right]
+        pairs += right.value if right.kind == kind else []
     elif right.kind == kind:
-        children = right.children
+        children, pairs = right.children, right.value
         children.insert(0, left)
     else:
-        children = [left, right]
+        children, pairs = [left, right], [(left, right)]
     # moving what stands before or behind is quick, but many may be moved many times
     tokens.work.spend(2 + len(children if right.kind == kind else ()) // _MOVED_IN_A_STEP, tokens.starts[first])
-    return checked(tokens, Node(kind, None, children, first, last), depth)
+    return checked(tokens, Node(kind, pairs, children, first, last), depth)

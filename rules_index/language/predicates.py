@@ -9,6 +9,7 @@ from rules_index.language import calls, constants, operations
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
+from rules_index.language.connectives import CONDITIONS, may_be_texts
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
@@ -17,7 +18,6 @@ from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Oper
 
 _TRUE = ValueSet(False, (1,))
 _FALSE = ValueSet(True, (1,))
-CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
 _CALLS = frozenset(("like", "ilike", "rlike", "regexp", "regexp_like"))
 _STEPS_OF_CAST = 8
 """Steps of work that a value of a list costs that has to be cast."""
@@ -50,9 +50,7 @@ class Splitter:
         """The formula of a node that must be BOOLEAN, or a STRING or NULL that Spark casts to it."""
         kind = node.kind
         if kind in ("and", "or"):
-            self._require_condition(node)
-            formulas = tuple(self.formula(child) for child in node.children)
-            return And(formulas) if kind == "and" else Or(formulas)
+            return self._connective(node)
         if kind == "not":
             return negate(self.formula(node.children[0]))
         if kind == "compare":
@@ -73,13 +71,22 @@ class Splitter:
             return self._call(node)
         return self._whole(node)
 
-    def _require_condition(self, node: Node) -> None:
-        """Spark casts a STRING beside a condition, and not two STRINGs beside each other."""
-        first, second = node.children[:2]
-        if first.kind in CONDITIONS or second.kind in CONDITIONS:
-            return
-        if self.analyser.value(first).type == STRING and self.analyser.value(second).type == STRING:
-            raise self.analyser.error("NOT_BOOLEAN", "A condition is needed here, and this is STRING.", first)
+    def _connective(self, node: Node) -> Formula:
+        """An AND or OR; of operands beside each other that may both be STRING, Spark evaluates theirs."""
+        for_spark = [pair for pair in node.value if may_be_texts(self.analyser, *pair)]
+        whole = {id(first): self._beside(node.kind, first, second) for first, second in for_spark}
+        seconds = {id(second) for _, second in for_spark}
+        operands = [child for child in node.children if id(child) not in seconds]
+        formulas = tuple(whole.get(id(child)) or self.formula(child) for child in operands)
+        if len(formulas) == 1:
+            return formulas[0]
+        return And(formulas) if node.kind == "and" else Or(formulas)
+
+    def _beside(self, kind: str, first: Node, second: Node) -> Formula:
+        """Two operands of a connective as one Boolean attribute, evaluated whole."""
+        node = Node(kind, [], [first, second], first.first, second.last)
+        text = f"({self.analyser.text(first)}) {kind.upper()} ({self.analyser.text(second)})"
+        return Predicate(self.analyser.derived_text(node, BOOLEAN, text), _TRUE, _FALSE, Truth.NULL)
 
     def _whole(self, node: Node) -> Formula:
         """A node as one Boolean attribute, evaluated whole."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rules_index.language.evaluation.functions import FUNCTIONS
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _DEPTH_LIMIT = 200
@@ -27,13 +28,18 @@ _PLAIN: dict[str, pa.DataType] = {
     "null": pa.null(),
 }
 _NAMES = {data_type: name for name, data_type in _PLAIN.items()}
-_PARAMETERS: dict[str, tuple[type, ...]] = {"like": (str, str, bool), "rlike": (str,)}
+_PARAMETERS: dict[str, tuple[type, ...]] = {
+    "like": (str, str, bool),
+    "rlike": (str,),
+    "call": (str, str),
+}
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike"), (1, 1)),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
     "coalesce": (1, None),
+    "call": (1, None),
 }
 
 
@@ -124,6 +130,8 @@ def _operation(
     kinds = _PARAMETERS.get(name, ())
     if len(parameters) != len(kinds) or any(type(p) is not k for p, k in zip(parameters, kinds, strict=True)):
         raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
+    if name == "call" and parameters[0] not in FUNCTIONS:
+        raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here.")
     return Operation(name, operands, data_type, parameters)
 
 

@@ -66,6 +66,7 @@ class Operation:
     | coalesce | one or more of one type | |
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
+    | call | those of a function (evaluation.functions) | its name, time zone |
 
     `size` and `depth` count its nodes, a part that occurs twice counting twice, and its levels.
     """

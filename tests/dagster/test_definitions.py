@@ -40,6 +40,7 @@ GRAPH = """
 both_tagged <- flights rule_index/both weather
   ids_exist keys_equal matches_recorded quarantine_share row_count rule_ids_ascending rule_ids_not_empty
   rule_ids_not_null sample_agrees times_in_window versions_recorded
+deltatag/maintenance <-
 early <- flights_tagged
   check_long_holds check_sane_holds checks_valid columns followed key_flight_id_not_null quarantine_share
 early_matches <- early rule_index/early
@@ -121,7 +122,12 @@ def test_everything_loads_and_runs_in_one_process_with_one_spark_step_at_a_time(
         "tag_weather",
         "join_both",
     }
-    assert [schedule.name for schedule in definitions.schedules or []] == ["run_every_quarter_of_an_hour"]
+    assert [schedule.name for schedule in definitions.schedules or []] == [
+        "run_every_quarter_of_an_hour",
+        "maintain_every_night",
+    ]
+    assert [node.name for node in definitions.resolve_job_def("maintain").nodes] == ["deltatag__maintenance"]
+    assert "deltatag__maintenance" not in pools
     assert [sensor.name for sensor in definitions.sensors or []] == ["rules_and_sources"]
     shipped = yaml.safe_load((ROOT / "dagster.yaml").read_text())
     assert shipped["concurrency"]["pools"]["default_limit"] == 1
@@ -175,8 +181,9 @@ def test_great_expectations_is_importable_where_the_main_module_has_no_file() ->
     """Dagster's daemon starts runs in such processes, and there Spark Connect's package ends the process."""
     code = (
         "import sys; main = sys.modules['__main__']; main.__dict__.pop('__file__', None); main.__spec__ = None\n"
-        "from quality.validation import Suite, measured, none_of, validate\n"
-        "suite = Suite('s', [none_of('n', 'No faults', 'faults')], measured({'faults': 0}))\n"
+        "from quality.evaluation import Suite\n"
+        "from quality.validation import none_of, validate\n"
+        "suite = Suite('s', [none_of('n', 'No faults', 'faults')], {'faults': 0})\n"
         "print(validate(None, [suite])[0][0].success)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)

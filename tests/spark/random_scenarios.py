@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -48,11 +48,11 @@ class Scenario:
             for name in self.names
         }
 
-    def joins(self) -> dict[str, Any]:
-        """The configuration's joins, one or two over the same streams and keys."""
+    def joins(self, methods: Sequence[str] = ("batch", "batch")) -> dict[str, Any]:
+        """The configuration's joins, one or two over the same streams and keys, by these methods."""
         windows = [{name: f"{size} us" for name, size in window.items()} for window in self.windows]
         return {
-            f"j{number}": {"streams": self.names, "on": ["k"], "window": windows[number]}
+            f"j{number}": {"streams": self.names, "on": ["k"], "window": windows[number], "method": methods[number]}
             for number in range(len(self.rules))
         }
 

@@ -61,7 +61,11 @@ class Lake:
         errors = {str(rule): count for rule, count in tagged.errors.items()}
         rejects = DeltaTable(self.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
         refused = {int(each["rule_id"]): f"{each['error']} {each['message']}" for each in rejects}
-        for number, truth in enumerate(self.oracle.truths(texts)):
+        # Spark looks for what it refuses among many by halves: what deltatag refuses is asked about by itself
+        truths: dict[int, Any] = {number: self.oracle.truths([texts[number]])[0] for number in refused}
+        others = [number for number in range(len(texts)) if number not in refused]
+        truths |= zip(others, self.oracle.truths([texts[number] for number in others]), strict=True)
+        for number, truth in sorted(truths.items()):
             self._add(tally, texts[number], truth, matched[number], refused.get(number), errors.get(str(number), 0))
 
     def _write(self, texts: Sequence[str]) -> None:

@@ -24,6 +24,9 @@ STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a",
 JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}
 
 
+METHODS = pytest.mark.parametrize("method", ["batch", "pdfa"])
+
+
 class DiedError(BaseException):
     """Stands for the end of the process: no `except Exception` may catch it."""
 
@@ -61,10 +64,13 @@ def prepared(new_workspace, add_rules):
 
 
 @pytest.mark.timeout(6 * 3600)
+@pytest.mark.parametrize("methods", [("batch", "pdfa"), ("pdfa", "batch")])
 @pytest.mark.parametrize("seed", SCENARIOS)
-def test_whatever_arrives_when_the_table_is_the_join(new_workspace, add_rules, monkeypatch, seed: int) -> None:
+def test_whatever_arrives_when_the_table_is_the_join(
+    new_workspace, add_rules, monkeypatch, seed: int, methods: tuple[str, str]
+) -> None:
     scenario = Scenario(seed)
-    joins = scenario.joins()
+    joins = scenario.joins(methods)
     workspace = new_workspace(scenario.streams(), joins=joins, rules={"time_zone": "America/New_York"})
     for name in scenario.names:
         write_deltalake(workspace.configuration.streams[name].source, scenario.table(name, 0))
@@ -117,8 +123,9 @@ def _run_and_die(workspace, joins: list[str], monkeypatch, step: str) -> None:
             return
 
 
-def test_the_window_reaches_from_the_latest_row(prepared) -> None:
-    workspace = prepared(("all", "TRUE"), ("few", "a.v + b.v < 102"))
+@METHODS
+def test_the_window_reaches_from_the_latest_row(prepared, method: str) -> None:
+    workspace = prepared(("all", "TRUE"), ("few", "a.v + b.v < 102"), method=method)
     result = join_streams(workspace, "j")
     assert (result.batches, result.rows, result.joined, result.matches) == (1, 9, 2, 3)
     assert pairs(workspace) == [(100, 1, "all", "few"), (100, 2, "all")]
@@ -138,9 +145,11 @@ def test_ids_may_be_numbers(new_workspace, add_rules) -> None:
     assert pairs(workspace) == [(100, 1, 3, 12)]
 
 
-def test_new_rules_apply_to_rows_joined_after_them(prepared, add_rules) -> None:
+def test_new_rules_apply_to_rows_joined_after_them(prepared, new_workspace, add_rules) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
+    # the method may change too: both give the same joined rows
+    workspace = new_workspace(STREAMS, joins={"j": {**JOIN["j"], "method": "pdfa"}})
     add_rules(workspace, ("late", "j", "b.v > 5"))
     compile_scopes(workspace, ["j"])
     append(workspace, "b", (1, 8, 9), (1, 3, 4))
@@ -148,8 +157,9 @@ def test_new_rules_apply_to_rows_joined_after_them(prepared, add_rules) -> None:
     assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all"), (100, 4, "all"), (100, 9, "all", "late")]
 
 
-def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_rules) -> None:
-    workspace = new_workspace(STREAMS, joins={"j": {**JOIN["j"], "window": "10 s"}})
+@METHODS
+def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_rules, method: str) -> None:
+    workspace = new_workspace(STREAMS, joins={"j": {**JOIN["j"], "window": "10 s", "method": method}})
     append(workspace, "a", (1, 10, 100), (1, 20, 200))
     append(workspace, "b", (1, 15, 1))
     bound = datetime.fromtimestamp(1_700_000_015, UTC)
@@ -163,8 +173,9 @@ def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_ru
     assert pairs(workspace) == [(100, 1, "from"), (200, 1, "from")]
 
 
-def test_rows_that_come_too_late_are_in_quarantine(prepared) -> None:
-    workspace = prepared(lateness="20 s")
+@METHODS
+def test_rows_that_come_too_late_are_in_quarantine(prepared, method: str) -> None:
+    workspace = prepared(lateness="20 s", method=method)
     join_streams(workspace, "j")
     append(workspace, "b", (1, -9, 6), (1, -10, 7), (1, 9, 8))
     append(workspace, "a", (1, -11, 500))
@@ -175,12 +186,14 @@ def test_rows_that_come_too_late_are_in_quarantine(prepared) -> None:
     assert pairs(workspace) == [(100, 1, "all"), (100, 2, "all"), (100, 8, "all")]
 
 
-def test_rules_may_name_the_latest_time(prepared) -> None:
+@METHODS
+def test_rules_may_name_the_latest_time(prepared, method: str) -> None:
     workspace = prepared(
         ("after", "_event_time > timestamp_seconds(1700000010)"),
         ("second", "second(_event_time) = 30"),
         ("not a", "_event_time > a.t"),
         window="10 s",
+        method=method,
     )
     join_streams(workspace, "j")
     # the 10th second behind 1.7 billion is second 30 of its minute
@@ -222,7 +235,7 @@ def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace, c
 def test_joins_of_the_same_rows_share_them(new_workspace, add_rules, monkeypatch) -> None:
     joins = {
         "near": {"streams": ["a", "b"], "on": ["k"], "window": "2 s"},
-        "far": {"streams": ["a", "b"], "on": ["K"], "window": "10 s"},
+        "far": {"streams": ["a", "b"], "on": ["K"], "window": "10 s", "method": "pdfa"},
         "other": {"streams": ["a", "b"], "on": ["v"], "window": "10 s"},
         "bare": {"streams": ["a", "b"], "on": ["k"], "window": "1 s"},
     }

@@ -87,9 +87,10 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
 def joined(new_workspace, add_rules, spark):
     """Two streams whose keys are of these types, a row each commit, and what their join and Spark's give."""
 
-    def join(types: tuple[str, str], values: str, partitioned: bool = False):
+    def join(types: tuple[str, str], values: str, method: str, partitioned: bool = False):
         streams = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
-        workspace = new_workspace(streams, joins={"j": {"streams": ["a", "b"], "on": ["k"], "window": "1 hour"}})
+        join = {"streams": ["a", "b"], "on": ["k"], "window": "1 hour", "method": method}
+        workspace = new_workspace(streams, joins={"j": join})
         add_rules(workspace, ("all", "j", "TRUE"))
         names = [workspace.configuration.streams[name].source for name in ("a", "b")]
         for path, data_type in zip(names, types, strict=True):
@@ -112,6 +113,7 @@ def joined(new_workspace, add_rules, spark):
     return join
 
 
+@pytest.mark.parametrize("method", ["batch", "pdfa"])
 @pytest.mark.parametrize(
     ("types", "values", "partitioned", "pairs"),
     [
@@ -120,8 +122,8 @@ def joined(new_workspace, add_rules, spark):
         (("char(3)", "char(5)"), "a ab", False, 2),
     ],
 )
-def test_a_join_is_that_of_spark(joined, types, values: str, partitioned: bool, pairs: int) -> None:
-    found, expected = joined(types, values, partitioned)
+def test_a_join_is_that_of_spark(joined, types, values: str, partitioned: bool, pairs: int, method: str) -> None:
+    found, expected = joined(types, values, method, partitioned)
     assert found == expected
     assert len(found) == pairs
 

@@ -124,6 +124,74 @@ def seconds(frame: DataFrame, text: str, spark: SparkSession) -> float:
     return time.perf_counter() - started
 
 
+ENCODERS = """
+    hex({v}) ; base64({v}) ; quote({v}) ; url_encode({v}) ; encode({v}, 'utf-8') ; encode({v}, 'UTF-16')
+    encode({v}, 'utf-32') ; decode(CAST({v} AS BINARY), 'iso-8859-1') ; upper({v}) ; lower({v}) ; initcap({v})
+    translate({v}, 'xy', 'é日') ; mask({v}) ; reverse({v}) ; string(CAST({v} AS BINARY)) ; make_valid_utf8({v})
+    encode({v}, 'us-ascii') ; encode({v}, 'iso-8859-1') ; decode(encode({v}, 'utf-16be'), 'utf-16be') ; unbase64({v})
+    unhex({v}) ; url_decode({v}) ; to_json(named_struct('a', {v})) ; get_json_object({v}, '$') ; soundex({v})
+    replace({v}, 'x', 'yz') ; regexp_replace({v}, '', 'z') ; lpad({v}, 20, 'é') ; format_string('%s%s', {v}, {v})
+    split_part({v}, 'x', 1) ; substring_index({v}, 'y', 1) ; regexp_extract({v}, '(?s).*', 0) ; to_binary({v}, 'utf-8')
+    array_join(split({v}, 'y'), 'x') ; from_csv({v}, 'a STRING').a ; from_json({v}, 'a STRING').a
+    parse_url({v}, 'FILE') ; regexp_replace({v}, '(.)', '$1$1')
+    array_join(sentences({v})[0], ' ') ; overlay({v} PLACING 'é' FROM 3)
+"""
+"""What makes of a text another text, or bytes."""
+LETTERS = (
+    "x",
+    "é",
+    "日",
+    "🙂",
+    "ß",
+    "İ",
+    "ΐ",
+    "ﬃ",
+    "'",
+    '"',
+    "\\",
+    "%",
+    " ",
+    "\0",
+    "\n",
+    "41",
+    "%41",
+    "QUE=",
+    b"\xff",
+    b"\xe6\x97",
+)
+
+
+def test_no_text_is_larger_than_its_bound(spark: SparkSession, tmp_path: Path) -> None:
+    """Also texts of every kind of letter and of bytes that are no UTF-8, encoded twice and three times over."""
+    draw = random.Random(int(os.environ.get("DELTATAG_SEED", "1")))
+    one = forms(ENCODERS)
+    more = [draw.choice(one).replace("{v}", draw.choice(one)) for _ in range(60)]
+    texts = [
+        form.replace("{v}", "s") for form in [*one, *more, *(draw.choice(one).replace("{v}", t) for t in more[:20])]
+    ]
+    size, bounds = 400, {}
+    for text in texts:
+        node, tokens = parse(text)
+        analyser = Analyser(tokens, SCOPE)
+        analyser.value(node)
+        bounds[text] = Bounder(analyser, size).bound(node).size.bytes.most
+    values = [each if isinstance(each, bytes) else each.encode() for each in LETTERS]
+    rows = pa.table({"b": pa.array([value * (size // len(value)) for value in values], pa.binary())})
+    pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet")).selectExpr("CAST(b AS STRING) AS s")
+    largest, accepted = dict.fromkeys(texts, -1), 0
+    for text in texts:
+        column = session.tested_column(spark, f"octet_length({text})", pa.int32())
+        try:
+            found = [row[0].value for row in frame.select(column).collect() if row[0] is not None]
+        except AnalysisException:
+            continue  # of a type that the next function does not take
+        accepted += 1
+        largest[text] = max((each for each in found if each is not None), default=-1)
+    assert {text: (found, bounds[text]) for text, found in largest.items() if found > bounds[text]} == {}
+    assert accepted > 0.8 * len(texts) and sum(found > 0 for found in largest.values()) > 0.7 * len(texts)
+
+
 def test_accepted_expressions_stay_within_their_bounds(
     spark: SparkSession, sources: dict[int, DataFrame], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from benchmarks import compile, engines, measured, memory, peers, real, sizes
+from benchmarks import compile, engines, join_methods, measured, memory, peers, real, single_events, sizes, structures
 from benchmarks.baselines.witness import Witness
 from benchmarks.kinds import KINDS, RuleSet
 from rules_index.engines.asc.engine import Asc
@@ -153,6 +153,28 @@ def test_a_wrong_answer_ends_the_run(
         engines.measure(cell, ["asc"], without_compiled(tmp_path), 1, 0.001)
 
 
+SMALL = ["--rules", "5", "--shares", "0.2", "--partners", "3", "--streams", "2", "3", "--rows", "90", "--repeat", "1"]
+
+
+def test_the_methods_of_a_join_are_compared_in_what_they_find_and_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    join_methods.main(SMALL)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    header, *cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if "--" not in line]
+    assert [row[header.index("combinations")] for row in cells] == ["270", "810"]
+    assert all(float(row[header.index(name)]) > 0 for row in cells for name in ("joined rows", "SECOND a row"))
+
+
+def test_methods_that_find_other_joined_rows_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = join_methods.JoinIndex.match
+
+    def match(self, sides, windows, *more, method="batch"):
+        return right(self, sides, windows if method == "batch" else [0] * len(windows), *more, method=method)
+
+    monkeypatch.setattr(join_methods.JoinIndex, "match", match)
+    with pytest.raises(SystemExit, match="the methods differ"):
+        join_methods.main(SMALL)
+
+
 def test_an_engine_that_would_take_too_long_is_left_out_with_the_reason(
     cell: engines.Cell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -219,3 +241,19 @@ def matches(rules: list[str], table: pa.Table) -> set[int]:
     compiled = ri.compile_rules(list(enumerate(rules)), table.schema, engine="asc")
     assert (compiled.rejects.num_rows, compiled.derived) == (0, ())
     return set(np.diff(compiled.match(table).offsets.to_numpy()).tolist())
+
+
+def test_single_events_say_what_they_lack(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("DELTATAG_BENCH", "/nowhere")
+    assert single_events.main([]) == 1
+    assert "DELTATAG_BENCH can name another folder" in capsys.readouterr().err
+
+
+def test_structures_are_compared_on_equal_keys() -> None:
+    boxes, rows = structures.boxes_of(150)
+    compared = structures.compare_variants(boxes, np.ascontiguousarray(rows[:, :20]))
+    assert [name for name, *_ in compared] == list(structures.variants(boxes))
+    parts = structures.bytes_of(boxes)
+    assert all(value > 0 for value in parts.values())
+    adapted = structures.adaptation(boxes, rows[:, :40], (1.0,))
+    assert set(adapted) == {"as it was built", "adapting, theta 1"}

@@ -28,4 +28,5 @@ ROOMS = ("rules_index.engines.", "rules_index.join.pdfa", "rules_index.implicati
 def test_a_run_imports_no_structure_of_a_paper() -> None:
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     imported = [name for name in json.loads(run.stdout) if name.startswith(ROOMS)]
+    assert not any(name.startswith("rules_index.explaining") for name in json.loads(run.stdout))
     assert [name for name in imported if name.count(".") > 2 and not name.endswith(".engine")] == []

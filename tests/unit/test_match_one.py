@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
@@ -15,8 +14,9 @@ import pytest
 import rules_index as ri
 from rules_index.index.compiled import dumps
 from rules_index.index.registry import ENGINES
+from tests.cases import cases
 
-CASES = int(os.environ.get("DELTATAG_ENGINE_CASES", "200"))
+CASES = cases(200, "DELTATAG_EVENTS")
 SCHEMA = pa.schema(
     {
         "i": pa.int32(),
@@ -67,7 +67,7 @@ def test_one_row_matches_as_a_table_of_it(engine: str) -> None:
     rules += [(f"and{number}", f"({draw.choice(TEXTS)}) AND ({draw.choice(TEXTS)})") for number in range(60)]
     compiled = ri.compile_rules(rules, SCHEMA, engine=engine, time_zone="Europe/Berlin")
     assert compiled.rejects.num_rows == 0
-    rows = [draw_row(draw) for _ in range(CASES)]
+    rows = [draw_row(draw) for _ in range(CASES if engine != "scan" else CASES // 10 + 1)]
     # what the library does not evaluate itself is given by the caller, here the same for all
     derived = {
         leaf.name: draw.choice([True, False, None]) for leaf in compiled.derived if pa.types.is_boolean(leaf.type)

@@ -22,6 +22,7 @@ from rules_index.engines.asc.bitmaps import bits_of, candidate_arrows, set_codes
 from rules_index.engines.asc.evaluate import COSTS, Bitmaps, Order, evaluate_rows
 from rules_index.errors import RulesIndexError
 from rules_index.index.conjunction_arrays import GATE, Conjunctions, require, require_range
+from rules_index.index.events import NO_INTERVALS, Event, offered_by
 
 MAX_BYTES = 1 << 30
 """Most memory of the query-result bitmaps: codes of all p-attributes x conjunctions / 8."""
@@ -228,6 +229,21 @@ class SelectionConstructs:
         """(offsets [rows + 1] int64, keys [.] int32, costs by the names of `evaluate.COSTS`) of rows searched one by
         one, codes [attributes, rows] int32; without an order the p-attributes are evaluated in theirs."""
         return self._evaluate(codes, order, True)
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys [.] int32, ascending, of the conjunctions that an event meets, and what it cost: GRB is intersected
+        with the union of the regions that the event offers of an attribute (ours)."""
+        offered = offered_by(event)
+        left, evaluated = self._live.copy(), 0
+        for attribute in self.attributes.tolist():
+            open_ones = ~self._qub[attribute]
+            first = int(self._region_at[attribute])
+            for low, high in offered.get(attribute, NO_INTERVALS).tolist():
+                open_ones |= np.bitwise_or.reduce(self._qrb[first + low : first + high + 1], axis=0)
+                evaluated += high - low + 1
+            left &= open_ones
+        keys = np.concatenate([self._key_of[bits_of(left)], self._unbounded])
+        return np.sort(keys), {"constructs_evaluated": evaluated, "matches": len(keys)}
 
     def cost(self, codes: np.ndarray, order: Order | None = None) -> dict[str, int]:
         """What `search_rows` would cost; `matches` is 0."""

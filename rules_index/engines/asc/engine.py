@@ -27,6 +27,7 @@ class Asc(PaperEngine):
 
     name: ClassVar[str] = "asc"
     structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"
+    searches_events: ClassVar[bool] = True
 
     def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
         return scan_all(conjunctions)

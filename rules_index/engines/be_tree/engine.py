@@ -7,18 +7,30 @@ from typing import ClassVar
 import numpy as np
 
 from rules_index.engines.paper import BoxEngine
+from rules_index.index.boxes import Structure
+from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.index.events import offered_by
+from rules_index.index.planner.shares import match_probability
 
 
 class BETree(BoxEngine):
-    """Conjunctions in a BE-Tree."""
+    """Conjunctions in a BE-Tree, whose l-nodes hold as many as Table 4 has it for the expected match probability."""
 
     name: ClassVar[str] = "be_tree"
     structure_class: ClassVar[str] = "rules_index.engines.be_tree.structure:BETree"
+    searches_sets: ClassVar[bool] = True
+
+    @classmethod
+    def _build_structure(cls, conjunctions: Conjunctions) -> Structure:
+        from rules_index.engines.be_tree.structure import BETree, max_cap_for
+
+        share = match_probability(conjunctions)
+        return BETree.build(boxes_of(conjunctions), **{"max_cap": max_cap_for(share)} | cls.parameters)
 
     def search_event(self, event: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
-        """As `KernelEngine.search_event`; the structure finds the conjunctions whose bounds the event meets."""
-        keys, counters = self.structure.search_event(event)
+        """As `KernelEngine.search_event`; the structure finds the conjunctions whose gates are left to check."""
+        keys, counters = self.structure.search_event(event, sets=self._conjunctions.sets)
         self._require_known(keys)
-        held = keys[self._conjunctions.meets(keys, offered_by(event))]
+        held = keys[self._conjunctions.meets_gates(keys, offered_by(event))]
         return np.unique(self._conjunctions.rules(held)), counters | {"matches": len(held)}

@@ -13,6 +13,7 @@ import numpy as np
 
 from rules_index.engines.be_tree.adapt import Trace, new_trace, observe
 from rules_index.engines.be_tree.store import (
+    COUNT,
     EVALUATED,
     HEADER,
     KEY,
@@ -22,12 +23,13 @@ from rules_index.engines.be_tree.store import (
     Store,
     find_p_node,
 )
+from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import inner, jit
 
 C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
 COUNTERS = ("c_nodes_visited", "expressions_checked", "predicates_evaluated", "matches")
 """Names of the first counters, by their places. Predicates are those evaluated in l-nodes, until the first that
-fails; subsumed ones are not evaluated."""
+fails, one for a set; subsumed ones, which are all of their bucket, are not evaluated."""
 ABSENT = np.iinfo(np.int32).max
 _FOUND_FULL, _STACK_FULL, _TRACE_FULL = -1, -2, -3
 
@@ -63,8 +65,9 @@ class _Event(NamedTuple):
 
 @jit
 def match_batch(
-    store: Store, batch: Batch, begin: int, offsets: np.ndarray, found: np.ndarray, counters: np.ndarray, adapt: bool
-) -> tuple[int, np.ndarray]:
+    store: Store, batch: Batch, sets: TermSets, begin: int, offsets: np.ndarray, found: np.ndarray,
+    counters: np.ndarray, adapt: bool,
+) -> tuple[int, np.ndarray]:  # fmt: skip
     """Matches events from number `begin` on; how far it came, and `found` [.] int32, which may be a larger array.
 
     The keys that match event i are written to found[offsets[i] : offsets[i + 1]] in the order in which they are met,
@@ -87,7 +90,7 @@ def match_batch(
             count, scattered = _load(batch, number, first, last, ends, named)
         event = _Event(first, last, ends[0], ends[1], named[:count], batch.intervals, scattered)
         cost = np.zeros(len(counters), np.int64)
-        matches = _match(store, event, offsets[number], found, stack, cost, trace, adapt)
+        matches = _match(store, event, sets, offsets[number], found, stack, cost, trace, adapt)
         while matches < 0:
             if matches == _FOUND_FULL:
                 found = _grown(found)
@@ -96,7 +99,7 @@ def match_batch(
             else:
                 trace = new_trace(2 * len(trace.discarded))
             cost[:] = 0
-            matches = _match(store, event, offsets[number], found, stack, cost, trace, adapt)
+            matches = _match(store, event, sets, offsets[number], found, stack, cost, trace, adapt)
         offsets[number + 1] = matches
         for i in range(len(counters)):
             counters[i] += cost[i]
@@ -142,8 +145,8 @@ def _shares(event: _Event, attribute: int, low: int, high: int) -> bool:
 
 @inner
 def _match(
-    store: Store, event: _Event, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray, trace: Trace,
-    adapt: bool,
+    store: Store, event: _Event, sets: TermSets, matches: int, found: np.ndarray, stack: np.ndarray, cost: np.ndarray,
+    trace: Trace, adapt: bool,
 ) -> int:  # fmt: skip
     """MatchBETree: the end of the keys in `found`; or which array is too small, and then all is to be done again.
 
@@ -167,7 +170,7 @@ def _match(
         before = matches
         discarded = cost[DISCARDED]
         if node.count > 0:
-            matches = _check(words, node.head, event, matches, found, cost)
+            matches = _check(words, node.head, event, sets, matches, found, cost)
         if adapt:
             if visit == len(trace.discarded):
                 return _TRACE_FULL
@@ -190,24 +193,65 @@ def _match(
 
 
 @inner
-def _check(words: np.ndarray, expression: int, event: _Event, matches: int, found: np.ndarray, cost: np.ndarray) -> int:
+def _check(
+    words: np.ndarray, expression: int, event: _Event, sets: TermSets, matches: int, found: np.ndarray, cost: np.ndarray
+) -> int:
     """Evaluates the expressions of an l-node, each until a predicate fails (CheckSub)."""
     while expression != NO_EXPRESSION:
         cost[EXPRESSIONS] += 1
+        key = words[expression + KEY]
         begin = expression + HEADER
         end = begin + 3 * words[expression + EVALUATED]
         at = begin
         while at < end and _shares(event, words[at], words[at + 1], words[at + 2]):
             at += 3
-        if at == end:
-            found[matches] = words[expression + KEY]
+        evaluated, holds = (at - begin) // 3, at == end
+        if has_sets(sets, key):
+            evaluated, holds = _check_sets(words, expression, event, sets, key, evaluated)
+        elif not holds:
+            evaluated += 1
+        cost[PREDICATES] += evaluated
+        if holds:
+            found[matches] = key
             matches += 1
-            cost[PREDICATES] += (end - begin) // 3
         else:
-            cost[PREDICATES] += (at - begin) // 3 + 1
-            cost[DISCARDED] += (at - begin) // 3 + 1
+            cost[DISCARDED] += evaluated
         expression = words[expression + NEXT]
     return matches
+
+
+@inner
+def _check_sets(
+    words: np.ndarray, expression: int, event: _Event, sets: TermSets, key: int, met: int
+) -> tuple[int, bool]:
+    """How many predicates of an expression are evaluated, and whether all hold, where some are sets with gaps.
+
+    met: of how many, from the first on, the event meets the bounds. Where a predicate's bounds are those of its bucket
+    it is subsumed only if it has no gaps.
+    """
+    evaluated = 0
+    for place in range(words[expression + COUNT]):
+        attribute = words[expression + HEADER + 3 * place]
+        number = set_number(sets, key, attribute)
+        if number < 0 and place >= words[expression + EVALUATED]:
+            continue
+        evaluated += 1
+        if place < words[expression + EVALUATED] and place >= met:
+            return evaluated, False
+        if number >= 0 and not _shares_set(event, attribute, sets, number):
+            return evaluated, False
+    return evaluated, True
+
+
+@inner
+def _shares_set(event: _Event, attribute: int, sets: TermSets, number: int) -> bool:
+    """Whether the event has a code of the attribute in a set."""
+    if not event.scattered:
+        return set_shares(sets, number, event.first[attribute], event.last[attribute])
+    for at in range(event.begin[attribute], event.end[attribute]):
+        if set_shares(sets, number, event.intervals[at, 0], event.intervals[at, 1]):
+            return True
+    return False
 
 
 @inner

@@ -29,6 +29,7 @@ from rules_index.engines.be_tree.store import (
 from rules_index.engines.be_tree.validate import require_parameters, require_predicates
 from rules_index.index.boxes import Boxes, Tree
 from rules_index.index.conjunction_arrays import require, require_offsets, require_range
+from rules_index.index.term_sets import NO_SETS, TermSets
 
 GROWTH = 1.0
 """Room that a tree is laid out with once it has grown, as a share of what is in use."""
@@ -155,16 +156,20 @@ class BETree:
         remove(self._store, key)
         self._finish()
 
-    def search(self, codes: np.ndarray, adapt: bool = False) -> tuple[np.ndarray, dict[str, int]]:
+    def search(
+        self, codes: np.ndarray, adapt: bool = False, sets: TermSets = NO_SETS
+    ) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost (`COUNTERS`).
 
         codes: [attributes] int32, the code of every attribute. adapt: Loss is fed with what the search discards, and
-        nodes are recycled by it (section 5).
+        nodes are recycled by it (section 5). sets: the predicates of which boxes have the first and last code alone.
         """
-        _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)), adapt)
+        _, keys, counters = self.search_rows(np.reshape(codes, (-1, 1)), adapt, sets)
         return np.sort(keys), counters
 
-    def search_rows(self, codes: np.ndarray, adapt: bool = False) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    def search_rows(
+        self, codes: np.ndarray, adapt: bool = False, sets: TermSets = NO_SETS
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         """As `search`, for rows: offsets [rows + 1] int64, keys [.] int32, and the sum of the costs.
 
         codes: [attributes, rows] int32. The keys of row i are keys[offsets[i] : offsets[i + 1]], in the order in
@@ -175,19 +180,21 @@ class BETree:
             raise ValueError("codes: one row an attribute")
         empty = np.empty(0, np.int32)
         none = np.zeros(1, np.int64)
-        return self._search(Batch(codes, none, empty, none, empty.reshape(0, 2)), codes.shape[1], adapt)
+        return self._search(Batch(codes, none, empty, none, empty.reshape(0, 2)), sets, codes.shape[1], adapt)
 
     def search_event(
-        self, event: tuple[np.ndarray, np.ndarray, np.ndarray], adapt: bool = False
+        self, event: tuple[np.ndarray, np.ndarray, np.ndarray], adapt: bool = False, sets: TermSets = NO_SETS
     ) -> tuple[np.ndarray, dict[str, int]]:
         """As `search`, for an event that is an expression: its attributes, start and intervals as in `Events`."""
         attributes, start, intervals = event
         _, keys, counters = self.search_events(
-            Events(np.array([0, len(attributes)]), attributes, start, intervals), adapt
+            Events(np.array([0, len(attributes)]), attributes, start, intervals), adapt, sets
         )
         return np.sort(keys), counters
 
-    def search_events(self, events: Events, adapt: bool = False) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    def search_events(
+        self, events: Events, adapt: bool = False, sets: TermSets = NO_SETS
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         """As `search_rows`, for events."""
         attributes = np.ascontiguousarray(events.attributes, np.int32)
         require_range(attributes, 0, len(self._store.sizes), "attributes")
@@ -198,7 +205,7 @@ class BETree:
             np.ascontiguousarray(events.start, np.int64),
             np.ascontiguousarray(events.intervals, np.int32),
         )
-        return self._search(batch, len(events), adapt)
+        return self._search(batch, sets, len(events), adapt)
 
     def renumber(self, sizes: np.ndarray, first: list[np.ndarray], last: list[np.ndarray]) -> None:
         """Follows regions that new constants have split: per attribute, the old code c is now the codes first[c] to
@@ -235,7 +242,9 @@ class BETree:
             self._store = enlarged(self._store) if outcome == SHORT else laid_out(self._store, GROWTH)
             outcome = work(self._store)
 
-    def _search(self, batch: Batch, events: int, adapt: bool) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    def _search(
+        self, batch: Batch, sets: TermSets, events: int, adapt: bool
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         if adapt and not len(self._store.c_windows):
             self._store = with_windows(self._store)
         offsets = np.zeros(events + 1, np.int64)
@@ -243,7 +252,7 @@ class BETree:
         counters = np.zeros(DISCARDED + 1, np.int64)
         done = 0
         while done < events:
-            done, found = match_batch(self._store, batch, done, offsets, found, counters, adapt)
+            done, found = match_batch(self._store, batch, sets, done, offsets, found, counters, adapt)
             if adapt:
                 self._finish()
         return offsets, found[: offsets[-1]], dict(zip(COUNTERS, counters.tolist(), strict=False))

@@ -12,4 +12,5 @@ class Cei(BoxEngine):
 
     name: ClassVar[str] = "cei"
     structure_class: ClassVar[str] = "rules_index.engines.cei.structure:Cei"
+    searches_sets: ClassVar[bool] = True
     parameters: ClassVar[dict[str, Any]] = {"access": "narrowest"}

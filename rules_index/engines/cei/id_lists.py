@@ -12,13 +12,16 @@ from rules_index.kernels.jit import jit
 SPARE_ENTRIES = 4096
 """The lists are packed anew when so many entries and half of the pool are lost to lists that have moved."""
 
+MOST_ENTRIES = (1 << 31) - 1
+"""So that the header of a construct, where its list begins, is 4 bytes, as in the paper."""
+
 
 class IdLists:
     """The list of place p is `pool[start[p] : start[p] + length[p]]`, in no order.
 
-    start     [places] int64
+    start     [places] int32
     length    [places] int32
-    capacity  [places] int32: a full list moves to the end of the pool, with twice the room
+    capacity  [places] int32 once a list has grown: a full one moves to the end of the pool, with twice the room
     pool      [.] int32
     use       [2] int64: entries of the pool that are taken, and those of them that no list holds any more
     """
@@ -28,9 +31,11 @@ class IdLists:
         self._take(offsets, ids)
 
     def _take(self, offsets: np.ndarray, ids: np.ndarray) -> None:
-        self.start = np.array(offsets[:-1], np.int64)
+        if len(ids) > MOST_ENTRIES:
+            raise OverflowError(f"all id lists hold at most {MOST_ENTRIES:,} entries, not {len(ids):,}")
+        self.start = np.array(offsets[:-1], np.int32)
         self.length = np.diff(offsets).astype(np.int32)
-        self.capacity = self.length.copy()
+        self.capacity: np.ndarray | None = None
         self.pool = np.array(ids, np.int32)
         self.use = np.array([len(ids), 0], np.int64)
 
@@ -48,7 +53,11 @@ class IdLists:
 
     def add(self, layout: Layout, terms: np.ndarray, owner: int) -> None:
         """Adds an id to the lists of all pieces of its terms."""
+        if self.capacity is None:
+            self.capacity = self.length.copy()
         self.pool = _add_terms(layout, terms, owner, self.start, self.length, self.capacity, self.pool, self.use)
+        if len(self.pool) > MOST_ENTRIES:
+            raise OverflowError(f"all id lists hold at most {MOST_ENTRIES:,} entries")
         if self.use[1] > max(SPARE_ENTRIES, self.use[0] // 2):
             self._take(*self.packed())
 
@@ -70,8 +79,8 @@ class IdLists:
         return IdLists(np.concatenate([[0], np.cumsum(np.concatenate(lengths))]), np.concatenate(ids))
 
     def packed(self) -> tuple[np.ndarray, np.ndarray]:
-        """(offsets [places + 1] int64, ids [.] int32) of lists that leave no room between them."""
-        offsets = np.zeros(len(self.start) + 1, np.int64)
+        """(offsets [places + 1] int32, ids [.] int32) of lists that leave no room between them."""
+        offsets = np.zeros(len(self.start) + 1, np.int32)
         np.cumsum(self.length, out=offsets[1:])
         return offsets, gather(self.start, self.length, self.pool, offsets)
 

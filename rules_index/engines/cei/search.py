@@ -6,6 +6,7 @@ import numpy as np
 
 from rules_index.engines.cei.box_table import Slots
 from rules_index.engines.cei.constructs import Layout, covering, levels
+from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
 from rules_index.kernels.jit import jit
 
 LISTS_READ, IDS_READ, PREDICATES_EVALUATED, MATCHES = range(4)
@@ -23,6 +24,7 @@ def search_rows(
     length: np.ndarray,
     pool: np.ndarray,
     slots: Slots,
+    sets: TermSets,
     everywhere: np.ndarray,
     tally: np.ndarray,
     first_search: int,
@@ -32,7 +34,8 @@ def search_rows(
 
     codes [attributes, rows] int32. filed [attributes]: number of terms in the lists of an attribute.
     merge: an id is a satisfied predicate, and a box holds the row once all of its are (phase 2 of section 2.1);
-    else it is a candidate, whose terms after the first are compared. tally [slots] int64, with no search
+    else it is a candidate, whose terms after the first are compared. Of a set with gaps the lists hold the codes from
+    its first to its last, so that it is compared wherever it is filed. tally [slots] int64, with no search
     from `first_search` on. everywhere [.] int32: the keys of the boxes without terms. Adds to costs [4] int64.
     """
     rows = codes.shape[1]
@@ -60,10 +63,12 @@ def search_rows(
                     ids += count
                     entries = pool[start[place] : start[place] + count]
                     if merge:
-                        found = _count(entries, slots.number, slots.keys, tally, base, keys, found)
+                        found, evaluated = _count(
+                            entries, attribute, codes[attribute, row], slots, sets, tally, base, keys, found
+                        )
                     else:
-                        found, evaluated = _compare(entries, codes, row, slots, keys, found)
-                        predicates += evaluated
+                        found, evaluated = _compare(entries, codes, row, slots, sets, keys, found)
+                    predicates += evaluated
         keys[offsets[row] : found].sort()
         offsets[row + 1] = found
     costs[LISTS_READ] += lists
@@ -76,42 +81,55 @@ def search_rows(
 @jit
 def _count(
     entries: np.ndarray,
-    needed: np.ndarray,
-    key: np.ndarray,
+    attribute: int,
+    code: int,
+    slots: Slots,
+    sets: TermSets,
     tally: np.ndarray,
     base: int,
     keys: np.ndarray,
     found: int,
-) -> int:
-    """Adds one to the tally of every entry; those that reach what is needed are found. Returns their end."""
+) -> tuple[int, int]:
+    """(end of what is found, sets compared): adds one to the tally of every entry whose set has the code; those that
+    reach what is needed are found."""
+    evaluated = 0
     for slot in entries:
+        number = set_number(sets, slots.keys[slot], attribute)
+        if number >= 0:
+            evaluated += 1
+            if not set_shares(sets, number, code, code):
+                continue
         satisfied = max(tally[slot], base) + 1
         tally[slot] = satisfied
-        if satisfied - base == needed[slot]:
-            keys[found] = key[slot]
+        if satisfied - base == slots.number[slot]:
+            keys[found] = slots.keys[slot]
             found += 1
-    return found
+    return found, evaluated
 
 
 @jit
 def _compare(
-    entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, keys: np.ndarray, found: int
+    entries: np.ndarray, codes: np.ndarray, row: int, slots: Slots, sets: TermSets, keys: np.ndarray, found: int
 ) -> tuple[int, int]:
     """(end of what is found, predicates evaluated): the entries whose other terms hold the row, up to the first
-    that does not."""
+    that does not, after the one that they are filed under where it is a set with gaps."""
     evaluated = 0
     terms = slots.terms
     for slot in entries:
-        begin = slots.at[slot]
+        begin, key = slots.at[slot], slots.keys[slot]
+        with_sets = has_sets(sets, key)
         held = True
-        for term in range(begin + 1, begin + slots.number[slot]):
+        for term in range(begin, begin + slots.number[slot]):
+            number = set_number(sets, key, terms[term, 0]) if with_sets else -1
+            if term == begin and number < 0:
+                continue
             evaluated += 1
             code = codes[terms[term, 0], row]
-            if code < terms[term, 1] or code > terms[term, 2]:
-                held = False
+            held = terms[term, 1] <= code <= terms[term, 2] and (number < 0 or set_shares(sets, number, code, code))
+            if not held:
                 break
         if held:
-            keys[found] = slots.keys[slot]
+            keys[found] = key
             found += 1
     return found, evaluated
 

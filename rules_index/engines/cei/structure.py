@@ -15,6 +15,7 @@ from rules_index.engines.cei.search import search_rows
 from rules_index.engines.cei.verify import check_decomposition, check_lists
 from rules_index.index.boxes import Boxes, Tree
 from rules_index.index.conjunction_arrays import InvalidArraysError, require, require_offsets, require_range
+from rules_index.index.term_sets import NO_SETS, TermSets
 
 Access = Literal["every", "narrowest"]
 ACCESSES: dict[Access, int] = {"every": 0, "narrowest": 1}
@@ -94,7 +95,7 @@ class Cei:
             raise InvalidArraysError("k") from error
         list_start, ids = arrays["list_start"], arrays["ids"]
         require(ids.ndim == 1 and ids.dtype == np.int32, "ids")
-        require(list_start.dtype == np.int64 and len(list_start) == layout.at[-1] + 1, "list_start")
+        require(list_start.dtype == np.int32 and len(list_start) == layout.at[-1] + 1, "list_start")
         require_offsets(list_start, len(ids), "list_start")
         structure = cls(parameters, table, layout, IdLists(list_start, ids))
         require(not structure._wrong(), "ids")
@@ -102,7 +103,7 @@ class Cei:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int64 into
+        """The state: the boxes by ascending key as in `BoxTable.arrays`, and `list_start` [places + 1] int32 into
         `ids` [.] int32, the places of boxes in `keys`; `k` [attributes] int32; `parameters` [3] int64: kind, access,
         L."""
         list_start, ids = self._lists.packed()
@@ -141,17 +142,18 @@ class Cei:
         self._boxes.remove(key)
         self._everywhere = self._everywhere[self._everywhere != key]
 
-    def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
+    def search(self, codes: np.ndarray, sets: TermSets = NO_SETS) -> tuple[np.ndarray, dict[str, int]]:
         """The keys [.] int32, ascending, of the boxes that hold a row, and what it cost; see `search_rows`."""
-        _, keys, costs = self.search_rows(codes[:, None])
+        _, keys, costs = self.search_rows(codes[:, None], sets)
         return keys, costs
 
-    def search_rows(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
+    def search_rows(self, codes: np.ndarray, sets: TermSets = NO_SETS) -> tuple[np.ndarray, np.ndarray, dict[str, int]]:
         """(offsets [rows + 1] int64, keys [.] int32, costs) of rows searched one by one, codes [attributes, rows]
-        int32; the keys of a row ascend.
+        int32; the keys of a row ascend. sets: the terms of which boxes have the first and the last code alone.
 
         Costs: `lists_read` (those of the constructs that cover a value, empty ones included), `ids_read` (satisfied
-        predicates, or candidates), `predicates_evaluated` (comparisons of candidates' other terms), `matches`.
+        predicates, or candidates), `predicates_evaluated` (comparisons of candidates' other terms, and of sets with
+        gaps), `matches`.
         """
         sizes = self._boxes.sizes
         # one layout and one type: the kernel is compiled once
@@ -165,7 +167,7 @@ class Cei:
                 self._tally, self._searches = np.zeros(len(slots.keys), np.int64), 1
             offsets, keys = search_rows(
                 codes, self.parameters.access == "every", self._layout, self._filed, self._lists.start,
-                self._lists.length, self._lists.pool, slots, self._everywhere, self._tally, self._searches, costs,
+                self._lists.length, self._lists.pool, slots, sets, self._everywhere, self._tally, self._searches, costs,
             )  # fmt: skip
             self._searches += codes.shape[1]
         return offsets, keys, dict(zip(COSTS, costs.tolist(), strict=True))

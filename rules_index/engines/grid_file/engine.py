@@ -12,3 +12,4 @@ class GridFile(BoxEngine):
 
     name: ClassVar[str] = "grid_file"
     structure_class: ClassVar[str] = "rules_index.engines.grid_file.structure:GridFile"
+    searches_events: ClassVar[bool] = True

@@ -13,6 +13,7 @@ from rules_index.engines.r_tree.preorder import preorder
 from rules_index.engines.r_tree.search import find_overlapping
 from rules_index.index.boxes import Tree
 from rules_index.index.conjunction_arrays import InvalidArraysError
+from rules_index.index.events import Event
 
 
 class BoxTree(ABC):
@@ -75,6 +76,16 @@ class BoxTree(ABC):
     def search_some(self, attributes: np.ndarray, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The keys of the boxes that a row can lie in of which only these attributes' codes are known."""
         _, keys, counters = self._search(*self._range(attributes, codes, codes))
+        return keys, counters
+
+    def search_event(self, event: Event) -> tuple[np.ndarray, dict[str, int]]:
+        """The keys of the boxes that can hold a row whose codes an event offers, and what it cost; what the event does
+        not have is taken to be anything."""
+        attributes, start, intervals = event
+        begin, end = start[:-1], start[1:]
+        some = end > begin
+        low, high = intervals[begin[some], 0], intervals[end[some] - 1, 1]
+        _, keys, counters = self._search(*self._range(attributes[some], low, high))
         return keys, counters
 
     def overlapping(self, attributes: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -12,3 +12,4 @@ class RTree(BoxEngine):
 
     name: ClassVar[str] = "r_tree"
     structure_class: ClassVar[str] = "rules_index.engines.r_tree.structure:RTree"
+    searches_events: ClassVar[bool] = True

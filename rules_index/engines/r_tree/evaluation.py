@@ -13,7 +13,7 @@ from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import ROOT, Nodes
 from rules_index.engines.r_tree.search import box_meets, meets
 from rules_index.index.boxes import Boxes
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import inlined, jit
 
 
 @jit
@@ -54,7 +54,7 @@ def evaluate_rows(
     return holds, totals
 
 
-@jit
+@inlined
 def _leaf_holds(
     leaf: int, row: np.ndarray, nodes: Nodes, boxes: BoxArrays, short_circuit: bool, totals: np.ndarray
 ) -> bool:

@@ -7,11 +7,11 @@ import numpy as np
 from rules_index.engines.r_tree.box_store import BoxArrays
 from rules_index.engines.r_tree.dimensions import Dimensions
 from rules_index.engines.r_tree.nodes import ROOT, Nodes
-from rules_index.kernels.jit import jit
+from rules_index.kernels.jit import inlined, jit
 from rules_index.kernels.lists import grown
 
 
-@jit
+@inlined
 def meets(bounds: np.ndarray, low: np.ndarray, high: np.ndarray, attributes: np.ndarray) -> bool:
     """Whether the bounds [2 d] of a node share a code with [low, high], both [attributes], in every dimension."""
     for dimension in range(len(attributes)):
@@ -21,7 +21,7 @@ def meets(bounds: np.ndarray, low: np.ndarray, high: np.ndarray, attributes: np.
     return True
 
 
-@jit
+@inlined
 def box_meets(slot: int, boxes: BoxArrays, low: np.ndarray, high: np.ndarray) -> bool:
     """Whether a box shares a code with [low, high], both [attributes], in every attribute that it bounds."""
     begin = boxes.start[slot]

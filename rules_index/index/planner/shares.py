@@ -33,6 +33,20 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
     return np.bincount(found, minlength=len(conjunctions)) / sample.shape[1]
 
 
+def match_probability(c: Conjunctions, sample: np.ndarray | None = None) -> float:
+    """The expected share of the conjunctions of rules that a row satisfies, terms taken to be independent and gates to
+    be passed; 0 where there are none."""
+    first = int(c.gate_start[-1])
+    count = len(c.target) - first
+    shares = set_shares(c, code_shares(c, sample))
+    pairs = c.terms[c.start[first] :]
+    named = pairs[:, 0] != GATE
+    owner = np.repeat(np.arange(count), np.diff(c.start)[first:])[named]
+    logarithms = np.log(np.maximum(shares[pairs[named, 1]], 1e-30))
+    expected = np.exp(np.bincount(owner, weights=logarithms, minlength=count))
+    return float(expected.mean()) if count else 0.0
+
+
 def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
     """The expected share of the rows [codes] for every code of every attribute, one attribute after the other."""
     sizes = c.sizes.astype(np.int64)

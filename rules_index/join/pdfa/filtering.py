@@ -63,7 +63,23 @@ def search_first(
     They and all nodes above them are marked, on the way back: the paths that lead to no result stay unmarked.
     """
     found = np.empty(len(boxes.key), np.int32)
-    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    stack = np.empty(stack_size(nodes), np.int32)
+    count = collect_first(row, chosen, nodes, boxes, dimensions, marks, stamp, totals, stack, found)
+    return found[:count].copy()
+
+
+@inner
+def stack_size(nodes: Nodes) -> int:
+    """How many nodes can wait in a search, at most."""
+    return (nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1
+
+
+@inner
+def collect_first(
+    row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
+    stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
+) -> int:  # fmt: skip
+    """`search_first` into `found` [slots]; the number of boxes. `stack` has `stack_size` places."""
     stack[0] = nodes.header[ROOT]
     waiting, count = 1, 0
     while waiting > 0:
@@ -92,7 +108,7 @@ def search_first(
         while count > before and node >= 0 and marks.node[node] != stamp:
             marks.node[node] = stamp
             node = nodes.parent[node]
-    return found[:count].copy()
+    return count
 
 
 @jit
@@ -106,36 +122,52 @@ def search_marked(
     """
     offsets = np.zeros(len(rows) + 1, np.int64)
     keys = np.empty(max(64, len(rows)), np.int32)
-    stack = np.empty((nodes.level[nodes.header[ROOT]] + 1) * nodes.entries.shape[1] + 1, np.int32)
+    stack = np.empty(stack_size(nodes), np.int32)
+    found = np.empty(len(boxes.key), np.int32)
     count = 0
     for i in range(len(rows)):
-        stack[0] = nodes.header[ROOT]
-        waiting = np.int64(marks.node[stack[0]] == stamp)
-        while waiting > 0:
-            waiting -= 1
-            node = stack[waiting]
-            if nodes.level[node] > 0:
-                totals[NODES] += 1
-                for j in range(nodes.filled[node]):
-                    child = nodes.entries[node, j]
-                    if marks.node[child] == stamp and _meets(child, rows[i], chosen, nodes, dimensions):
-                        stack[waiting] = child
-                        waiting += 1
-                continue
-            while node >= 0:
-                totals[NODES] += 1
-                keys = _with_room(keys, count + nodes.filled[node])
-                for j in range(nodes.filled[node]):
-                    slot = nodes.entries[node, j]
-                    if marks.entry[slot] == stamp:
-                        totals[ENTRIES] += 1
-                        if _inside(slot, rows[i], chosen, boxes):
-                            keys[count] = boxes.key[slot]
-                            count += 1
-                node = nodes.following[node]
+        more = collect_marked(rows[i], chosen, nodes, boxes, dimensions, marks, stamp, totals, stack, found)
+        keys = _with_room(keys, count + more)
+        for j in range(more):
+            keys[count + j] = boxes.key[found[j]]
+        keys[count : count + more].sort()
+        count += more
         offsets[i + 1] = count
-        keys[offsets[i] : count].sort()
     return offsets, keys[:count].copy()
+
+
+@inner
+def collect_marked(
+    row: np.ndarray, chosen: np.ndarray, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, marks: Marks,
+    stamp: int, totals: np.ndarray, stack: np.ndarray, found: np.ndarray,
+) -> int:  # fmt: skip
+    """`search_marked` for one row, the slots of its boxes into `found` [slots] as they are met; their number. `stack`
+    has `stack_size` places."""
+    stack[0] = nodes.header[ROOT]
+    waiting = np.int64(marks.node[stack[0]] == stamp)
+    count = 0
+    while waiting > 0:
+        waiting -= 1
+        node = stack[waiting]
+        if nodes.level[node] > 0:
+            totals[NODES] += 1
+            for j in range(nodes.filled[node]):
+                child = nodes.entries[node, j]
+                if marks.node[child] == stamp and _meets(child, row, chosen, nodes, dimensions):
+                    stack[waiting] = child
+                    waiting += 1
+            continue
+        while node >= 0:
+            totals[NODES] += 1
+            for j in range(nodes.filled[node]):
+                slot = nodes.entries[node, j]
+                if marks.entry[slot] == stamp:
+                    totals[ENTRIES] += 1
+                    if _inside(slot, row, chosen, boxes):
+                        found[count] = slot
+                        count += 1
+            node = nodes.following[node]
+    return count
 
 
 @jit

@@ -42,7 +42,7 @@ class JoinBuffer:
 
     def __init__(self, attributes: Sequence[int]) -> None:
         """attributes: how many codes a row of each stream has."""
-        self._streams = [_make(LEAST_ROOM, LEAST_ROOM, count, 0) for count in attributes]
+        self._streams = [make_rows(LEAST_ROOM, LEAST_ROOM, count, 0) for count in attributes]
 
     def __len__(self) -> int:
         """Number of rows that are kept."""
@@ -54,7 +54,7 @@ class JoinBuffer:
         kept = int(rows.header[NEXT] - rows.header[OLDEST_KEPT])
         if kept == len(rows.key) or 2 * int(rows.header[KEYS]) >= len(rows.first):
             rows = self._streams[stream] = _with_room(rows, kept)
-        return int(_insert(rows, key, time, codes))
+        return int(insert_row(rows, key, time, codes))
 
     def expire(self, stream: int, before: int) -> None:
         """Lets the oldest rows go, up to the first whose time is not before that."""
@@ -75,7 +75,8 @@ class JoinBuffer:
         return rows.codes[arrivals & len(rows.key) - 1]
 
 
-def _make(places: int, slots: int, attributes: int, first: int) -> StreamRows:
+def make_rows(places: int, slots: int, attributes: int, first: int) -> StreamRows:
+    """Room for so many rows and keys, powers of two; `first` is the number of the first arrival."""
     return StreamRows(
         key=np.empty(places, np.int64),
         time=np.empty(places, np.int64),
@@ -94,7 +95,7 @@ def _with_room(rows: StreamRows, kept: int) -> StreamRows:
     while room < 2 * (kept + 1):
         room *= 2
     # at most half of the slots are taken, and these after as many rows again
-    larger = _make(room, 2 * room, rows.codes.shape[1], int(rows.header[OLDEST_KEPT]))
+    larger = make_rows(room, 2 * room, rows.codes.shape[1], int(rows.header[OLDEST_KEPT]))
     _copy(rows, larger)
     return larger
 
@@ -111,7 +112,8 @@ def _slot(rows: StreamRows, key: int) -> int:
 
 
 @jit
-def _insert(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
+def insert_row(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
+    """Keeps a row, for which there is room; the number of its arrival."""
     mask = len(rows.key) - 1
     arrival = rows.header[NEXT]
     rows.header[NEXT] += 1
@@ -136,7 +138,7 @@ def _insert(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
 def _copy(rows: StreamRows, larger: StreamRows) -> None:
     for arrival in range(rows.header[OLDEST_KEPT], rows.header[NEXT]):
         place = arrival & (len(rows.key) - 1)
-        _insert(larger, rows.key[place], rows.time[place], rows.codes[place])
+        insert_row(larger, rows.key[place], rows.time[place], rows.codes[place])
 
 
 @jit
@@ -215,4 +217,22 @@ def _combine(
                 found[count] = chosen
             count += 1
             chosen[stream] += 1
+    return count
+
+
+@inner
+def partners(rows: StreamRows, key: int, earliest: int, found: np.ndarray) -> int:
+    """Writes the arrivals of a key and of a time from `earliest` on to `found` [.] int64, ascending, and lets the older
+    ones of the key go; the number of those found. Rows have come by time."""
+    mask = len(rows.key) - 1
+    slot = _slot(rows, key)
+    arrival = rows.first[slot]
+    while arrival >= 0 and rows.time[arrival & mask] < earliest:
+        arrival = rows.following[arrival & mask]
+        rows.first[slot] = arrival
+    count = 0
+    while arrival >= 0:
+        found[count] = arrival
+        count += 1
+        arrival = rows.following[arrival & mask]
     return count

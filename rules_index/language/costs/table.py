@@ -2,7 +2,8 @@
 
 One line for each kind of function: `result | work | names`. The words are defined below, each by one function of the
 arguments. Bytes are those of the value in memory, steps are about a nanosecond of one core each; both are upper
-bounds for whatever a row holds, so that they never fall where an argument grows.
+bounds for whatever a row holds, so that they never fall where an argument grows. A text may hold bytes that are no
+UTF-8: each becomes U+FFFD, three bytes, where Spark makes a text of Java's of it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rules_index.language.coercion import STRING, Type, is_decimal
+from rules_index.language.coercion import BINARY, STRING, Type, is_decimal
 from rules_index.language.costs.forms import (
     SLOT,
     VALUE,
@@ -61,17 +62,23 @@ short      | text     | conv
 printed    | text     | format_number
 dated      | text     | date_format from_unixtime to_char to_varchar
 same       | text     | trim ltrim rtrim btrim
-same       | text     | soundex unhex unbase64 reverse validate_utf8 try_validate_utf8 nullif
-same       | text     | right url_decode try_url_decode
-same       | raising  | to_binary try_to_binary
+halved     | text     | unhex
+same       | text     | soundex unbase64 reverse validate_utf8 try_validate_utf8 nullif
+same       | text     | right
+tripled    | text     | url_decode try_url_decode
+tripled    | raising  | to_binary try_to_binary
 tripled    | text     | upper ucase lower lcase initcap make_valid_utf8
-wide       | text     | hex base64 quote url_encode encode
+hex        | text     | hex
+base64     | text     | base64
+quoted     | text     | quote
+percent    | text     | url_encode
+encoded    | text     | encode
 wide       | letters  | translate mask
 cut        | text     | left
 cut-third  | text     | substring substr
-same       | search   | split_part substring_index
-same       | parse    | parse_url try_parse_url
-same       | match    | regexp_extract regexp_substr
+tripled    | search   | split_part substring_index
+tripled    | parse    | parse_url try_parse_url
+tripled    | match    | regexp_extract regexp_substr
 string     | text     | string
 same       | text     | binary
 total      | read     | overlay
@@ -188,12 +195,23 @@ def _printed(call: Call) -> Size:
 
 
 def _decoded(call: Call) -> Size:
-    return of_bytes(call.total * 4 + VALUE)
+    """Of bytes in a character set the letters, of which ISO-8859-1 has the most; else one of the arguments."""
+    return of_bytes((call.bytes(0) * 2 if len(call.sizes) == 2 else call.total) + VALUE)
+
+
+_ENCODED = {"utf-8": 3.0, "us-ascii": 1.0, "iso-8859-1": 1.0, "utf-16le": 2.0, "utf-16be": 2.0, "utf-16": 2.0}
+
+
+def _encoded(call: Call) -> Size:
+    """Each byte is a letter at most: one that is no UTF-8 becomes U+FFFD. UTF-32 has four bytes for each."""
+    name = call.sizes[1].constant if len(call.sizes) > 1 else None
+    factor = _ENCODED.get(name.lower(), 4.0) if isinstance(name, str) else 4.0
+    return of_bytes(call.bytes(0) * factor + VALUE)
 
 
 def _string(call: Call) -> Size:
     """A number has at most 64 letters; of an array, so has each of its items."""
-    if call.types[0] == STRING:
+    if call.types[0] in (STRING, BINARY):
         return _same(call)
     return of_bytes(call.bytes(0) * 8 + 64)
 
@@ -229,7 +247,8 @@ def _replaced(call: Call) -> Size:
 
 def _rewritten(call: Call) -> Size:
     """The replacement may stand before each letter, and name each match once for every two of its letters."""
-    return of_bytes(call.bytes(0) + (call.bytes(0) + 1) * (call.bytes(2) * 1.5 + 1))
+    factor = 2.5 if isinstance(call.sizes[2].constant, str) else 4.5
+    return of_bytes(call.bytes(0) * 3 + (call.bytes(0) + 1) * (call.bytes(2) * factor + 1))
 
 
 def _repeated(call: Call) -> Size:
@@ -265,12 +284,12 @@ def _structured(read: Form, schema: Size, shortest: float) -> Size:
     """A value of a schema; each item in the text of at least `shortest` bytes may hold all fields of its struct."""
     shape = schema_shape(schema.constant)
     repeated = read * ((SLOT + VALUE * shape.repeated_fields) / shortest) if shape.repeats else Form(0.0)
-    return of_bytes(read * 2 + repeated + shape.fields * (VALUE + SLOT) + SLOT, shape.names)
+    return of_bytes(read * 3 + repeated + shape.fields * (VALUE + SLOT) + SLOT, shape.names)
 
 
 def _parts(call: Call) -> Size:
-    content = call.bytes(0) + VALUE
-    return array(content, content, of_bytes(content), call.names)
+    content = call.bytes(0) * 3 + VALUE
+    return array(content, call.bytes(0) + VALUE, of_bytes(content), call.names)
 
 
 def _either(call: Call) -> Size:
@@ -363,6 +382,14 @@ RESULTS: dict[str, Callable[[Call], Size]] = {
     "same": _same,
     "tripled": _scaled(3),
     "wide": _scaled(6),
+    "halved": _scaled(0.5),
+    "hex": _scaled(2),
+    # in lines of 76 letters, each with two at its end
+    "base64": _scaled(1.4),
+    # what is no UTF-8 becomes three bytes
+    "quoted": _scaled(3),
+    "percent": _scaled(9),
+    "encoded": _encoded,
     "cut": _cut(1),
     "cut-third": _cut(2),
     "string": _string,

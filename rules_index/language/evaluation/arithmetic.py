@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.evaluation import decimals
+from rules_index.language.evaluation.times import BLANK
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
@@ -23,7 +25,9 @@ _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers, or a type to itself."""
+    """True where `cast` converts between the two types: BOOLEAN and numbers, texts to integers, or a type to itself."""
+    if pa.types.is_string(source) and pa.types.is_integer(target):
+        return True
     return source == target or (_is_number(source) and _is_number(target))
 
 
@@ -88,6 +92,8 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
         return values, None
     if not can_cast(source, target):
         raise ValueError(f"No cast from {source} to {target} is evaluated here.")
+    if t.is_string(source):
+        return _integers(values, target)
     if t.is_boolean(target):
         zero = pa.scalar(Decimal(0) if t.is_decimal(source) else 0, source)
         return pc.not_equal(values, zero), None
@@ -107,6 +113,20 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
         return _float_to_integer(numbers, values, target)
     narrow, failed = _narrow(numbers.astype(np.int64), target)
     return _like_nulls_of(narrow, values, target), failed
+
+
+def _integers(texts: pa.Array, target: pa.DataType) -> Outcome:
+    """The integers that texts spell, with blanks and control characters around them; any other text fails."""
+    trimmed = pc.utf8_trim(texts, characters=BLANK)
+    parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
+    signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
+    # the one number whose digits are no BIGINT without its sign is read with it
+    spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
+    numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
+    failed = (numbers.is_null().to_numpy(zero_copy_only=False)) & ~texts.is_null().to_numpy(zero_copy_only=False)
+    narrow, beyond = _narrow(_numbers(numbers), target)
+    failed = failed if beyond is None else failed | beyond
+    return _like_nulls_of(narrow, texts, target), failed
 
 
 def _float_to_integer(numbers: npt.NDArray[Any], values: pa.Array, target: pa.DataType) -> Outcome:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.evaluation import decimals
+from rules_index.language.evaluation import decimals, functions
 from rules_index.language.evaluation.arithmetic import cast, integer_operation, negative_or_absolute
+from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -150,29 +150,6 @@ def _cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, _with_more(operands[0].raised, failed))
 
 
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-}
-
-
-def compare(name: str, left: pa.Array, right: pa.Array) -> pa.Array:
-    """A comparison as BOOLEAN, NULL where a side is; NaN equals NaN and is above all, -0.0 equals 0.0."""
-    result = _COMPARISONS[name](left, right)
-    if not pa.types.is_floating(left.type):
-        return result
-    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
-    special = pc.fill_null(pc.or_(left_nan, right_nan), False)
-    if not pc.any(special).as_py():
-        return result
-    ranks = _COMPARISONS[name](left_nan.cast(pa.int8()), right_nan.cast(pa.int8()))
-    return pc.if_else(special, ranks, result)
-
-
 def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(compare(operation.name, operands[0].values, operands[1].values), _either(operands))
 
@@ -251,6 +228,11 @@ def _rlike(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(rlike_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
 
+def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values, failed = functions.call(operation, [operand.values for operand in operands])
+    return _finish(values, _with_more(_either(operands), failed))
+
+
 _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "add": _arithmetic,
     "subtract": _arithmetic,
@@ -258,7 +240,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "negate": _sign,
     "abs": _sign,
     "cast": _cast,
-    **dict.fromkeys(_COMPARISONS, _comparison),
+    **dict.fromkeys(COMPARISONS, _comparison),
     "<=>": _null_safe_equal,
     "and": _and_or,
     "or": _and_or,
@@ -269,6 +251,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "coalesce": _coalesce,
     "like": _like,
     "rlike": _rlike,
+    "call": _call,
 }
 OPERATIONS = frozenset(_OPERATIONS)
 """The names of the operations that can be evaluated here."""

@@ -58,7 +58,7 @@ _SHORT = frozenset(
 )
 """Short names that Spark reads by Java's own table."""
 _SYSTEM_V = re.compile(r"SystemV/[A-Z]{3}[0-9](?:[A-Z]{3})?")
-_BLANK = "".join(map(chr, range(33))) + "\x7f"
+BLANK = "".join(map(chr, range(33))) + "\x7f"
 _SETTLED = DAY
 """The first local time, a day into 1970 in all zones, from which on all editions agree."""
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -87,7 +87,7 @@ def days_of(year: int, month: int, day: int) -> int | None:
 
 def parse_date(text: str) -> int | None:
     """Days since 1970-01-01 of a text that Spark casts to DATE, None for any other."""
-    found = _DATE.fullmatch(text.strip(_BLANK))
+    found = _DATE.fullmatch(text.strip(BLANK))
     if found is None:
         return None
     year = int(found[2]) * (-1 if found[1] == "-" else 1)
@@ -97,7 +97,7 @@ def parse_date(text: str) -> int | None:
 
 def parse_timestamp(text: str) -> LocalTime | None:
     """The local time of a text that Spark casts to TIMESTAMP, None for any other (time of day alone included)."""
-    found = _TIMESTAMP.fullmatch(text.strip(_BLANK))
+    found = _TIMESTAMP.fullmatch(text.strip(BLANK))
     if found is None:
         return None
     year = int(found[2]) * (-1 if found[1] == "-" else 1)

@@ -24,7 +24,7 @@ from tests.unit.implication.oracles import CASES, SCHEMA
 @pytest.mark.parametrize(
     ("text", "columns"),
     [
-        ("hour(t)", "t"),
+        ("unix_seconds(t)", "t"),
         ("s > a", "a s"),
         ("s <=> a", ""),
         ("a / b", "a b"),

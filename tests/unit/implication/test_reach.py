@@ -25,7 +25,7 @@ CONDITION = "a BETWEEN 0 AND 9 AND (b BETWEEN 5 AND 5 OR b IS NULL) AND s IS NUL
         ("a > 20 OR b = 15", {"r": None}),
         ("a > 20 OR f = 15", {}),
         ("s LIKE 'x%'", {"r": "s"}),
-        ("hour(t) = 1 AND a > 9", {"r": "a"}),
+        ("unix_seconds(t) = 1 AND a > 9", {"r": "a"}),
         ("a + 1 > 50", {}),
         ("a > 3 AND a < 3", {}),
         ("nonsense", {}),

@@ -69,13 +69,13 @@ def test_rules_that_do_not_compile_match_nothing() -> None:
 
 
 def test_what_only_spark_evaluates_is_the_same_where_its_text_is() -> None:
-    others = [("hour", "hour(t) > 5"), ("word", "soundex(s) = 'A100' AND a > 0")]
+    others = [("hour", "unix_seconds(t) > 5"), ("word", "soundex(s) = 'A100' AND a > 0")]
     rules = [
-        ("narrower", "hour(t) > 5 AND a = 7"),
-        ("within", "hour(t) > 6"),
-        ("beyond", "hour(t) > 4"),
+        ("narrower", "unix_seconds(t) > 5 AND a = 7"),
+        ("within", "unix_seconds(t) > 6"),
+        ("beyond", "unix_seconds(t) > 4"),
         ("plain", "a = 7"),
-        ("union", "(soundex(s) = 'A100' OR hour(t) > 5) AND a > 3"),
+        ("union", "(soundex(s) = 'A100' OR unix_seconds(t) > 5) AND a > 3"),
     ]
     # a row whose t and s are NULL shows that the plain one is not implied
     expected = {"beyond": None, "narrower": True, "plain": False, "union": True, "within": True}

@@ -82,7 +82,7 @@ def widened(*rules: str, k: int = 1) -> Widened:
         (["l IS NULL"], "true"),
         (["l IS NOT NULL AND a = 1"], "`a` = 1"),
         (["a + 1 > 5"], "true"),
-        (["hour(t) > 5 AND a = 1"], "`a` = 1"),
+        (["unix_seconds(t) > 5 AND a = 1"], "`a` = 1"),
         (["s LIKE '%x' AND a < 0"], "`a` <= -1"),
         (["a = 3 AND NOT c", "a = 3 AND c IS NULL"], "`a` = 3 AND (`c` = FALSE OR `c` IS NULL)"),
     ],

@@ -13,6 +13,7 @@ import pytest
 import rules_index as ri
 from rules_index.index.compiled import CompiledRules
 from rules_index.join import JoinIndex, Side, joined_batches
+from rules_index.join.index import Method
 from tests.cases import cases
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
 
@@ -40,10 +41,10 @@ def draw_windows(draw: Draw) -> list[int]:
 
 
 @pytest.mark.timeout(6 * 3600)
-@pytest.mark.parametrize("cut", ["whole", "finely"])
+@pytest.mark.parametrize(("cut", "method"), [("whole", "batch"), ("finely", "batch"), ("finely", "pdfa")])
 @pytest.mark.parametrize("streams", [2, 3, 4, 6])
 def test_a_join_equals_matching_every_combination_of_rows(
-    streams: int, cut: str, monkeypatch: pytest.MonkeyPatch
+    streams: int, cut: str, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     total = checked = gates = 0
     for seed in range(CASES):
@@ -55,14 +56,17 @@ def test_a_join_equals_matching_every_combination_of_rows(
         assert index.exact and len(index.uncertain) == 0
         for _ in range(2):
             most = int(draw.random.choice([1, 10, 1000] if cut == "finely" else [50, 1 << 20]))
-            parts = list(index.match(sides, windows, piece=most))
+            parts = list(index.match(sides, windows, most, method))
             assert all(len(part.ordinals) <= most or len(part) == 1 for part in parts)
             found = joined_of(parts)
             assert found == brute_force(compiled, draw.streams, sides, windows), seed
             times = [max(int(side.times[row]) for side, row in zip(sides, rows, strict=True)) for rows in found]
             assert times == sorted(times), seed
             total += len(found)
-            checked += index._plan is not None and bool((index._plan.checked >= 0).any())
+            if method == "batch":
+                checked += index._plan is not None and bool((index._plan.checked >= 0).any())
+            else:
+                checked += index.row_by_row.counters["second"] > 0
             sides, windows = draw_sides(draw), draw_windows(draw)
         gates += compiled.stats["gates"] > 0
     assert total > CASES and checked > CASES // 4 and gates > CASES // 4
@@ -78,8 +82,11 @@ def part_of(side: Side, chosen: np.ndarray, **flags: np.ndarray) -> Side:
     return replace(part, **{name: flag[chosen] for name, flag in flags.items()})
 
 
+@pytest.mark.parametrize("method", ["batch", "pdfa"])
 @pytest.mark.parametrize("streams", [2, 3])
-def test_slices_of_time_with_replicated_borders_and_batches_of_arrivals_give_each_joined_row_once(streams: int) -> None:
+def test_slices_of_time_with_replicated_borders_and_batches_of_arrivals_give_each_joined_row_once(
+    streams: int, method: Method
+) -> None:
     for seed in range(CASES):
         draw, compiled, sides, windows = draw_join(seed, streams)
         sides = [replace(side, new=side.new | True, owned=side.owned | True) for side in sides]
@@ -98,7 +105,7 @@ def test_slices_of_time_with_replicated_borders_and_batches_of_arrivals_give_eac
                     part_of(side, chosen, new=come == arriving, owned=(side.times >= low) & (side.times < high))
                     for side, come, chosen in zip(sides, batch, rows, strict=True)
                 ]
-                more = renamed(joined_of(list(index.match(parts, windows))), rows)
+                more = renamed(joined_of(list(index.match(parts, windows, method=method))), rows)
                 assert not found.keys() & more.keys(), seed
                 found |= more
         assert found == whole, seed
@@ -139,7 +146,9 @@ def side_of(values: list[int | None], times: list[int], **more: pa.Array) -> Sid
 
 def matches(index: JoinIndex, *sides: Side, windows: list[int]) -> Joined:
     ids = index.compiled.ids.to_pylist()
-    return {rows: [ids[o] for o in rules] for rows, rules in joined_of(list(index.match(sides, windows))).items()}
+    found = joined_of(list(index.match(sides, windows)))
+    assert joined_of(list(index.match(sides, windows, method="pdfa"))) == found
+    return {rows: [ids[o] for o in rules] for rows, rules in found.items()}
 
 
 def test_the_window_is_closed_and_relative_to_the_latest_row() -> None:
@@ -160,13 +169,13 @@ def test_of_rows_of_one_time_that_of_the_first_stream_is_the_anchor() -> None:
 
 
 def test_columns_are_asked_for_by_stream() -> None:
-    compiled = ri.compile_rules([("r", "A.x = 1 AND b.x + a.x > 2 AND hour(b.at) > 1")], PAIR)
+    compiled = ri.compile_rules([("r", "A.x = 1 AND b.x + a.x > 2 AND unix_seconds(b.at) > 1")], PAIR)
     index = JoinIndex.of(compiled, ["a", "b"])
     assert [leaf.name for leaf in index.inputs("a")] == ["a.x"]
     (x, hour) = index.inputs("b")
-    assert (x.name, x.text) == ("b.x", None) and hour.text == "hour(b.at)"
+    assert (x.name, x.text) == ("b.x", None) and hour.text == "unix_seconds(b.at)"
     assert len(index.cross) == 1 and index.derived_across == () and index.exact
-    a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int32())})
+    a, b = side_of([1, 1], [0, 0]), side_of([2, 3], [0, 0], **{hour.name: pa.array([2, 1], pa.int64())})
     assert matches(index, a, b, windows=[0, 0]) == {(0, 0): ["r"], (1, 0): ["r"]}
     with pytest.raises(ri.SchemaError, match=hour.name):
         matches(index, a, a, windows=[0, 0])
@@ -183,7 +192,7 @@ def test_columns_come_with_or_without_the_streams_name() -> None:
 
 
 def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None:
-    perhaps, no = "a.x = 1 AND hour(a.at) = hour(b.at)", "a.x = 2 AND a.x / b.x > 1"
+    perhaps, no = "a.x = 1 AND unix_seconds(a.at) = unix_seconds(b.at)", "a.x = 2 AND a.x / b.x > 1"
     rules = [("sure", "a.x = 1"), ("perhaps", perhaps), ("no", no)]
     index = JoinIndex.of(ri.compile_rules(rules, PAIR), ["a", "b"])
     assert not index.exact and len(index.derived_across) == 2
@@ -193,7 +202,7 @@ def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None
 
 
 def test_gates_with_what_only_spark_can_tell_stay_supersets() -> None:
-    unknown = " OR ".join(f"(a.x = {i} AND hour(a.at) = hour(b.at) + {i})" for i in range(7))
+    unknown = " OR ".join(f"(a.x = {i} AND unix_seconds(a.at) = unix_seconds(b.at) + {i})" for i in range(7))
     known = " OR ".join(f"(a.x = {i} AND b.x = {i})" for i in range(7))
     index = JoinIndex.of(ri.compile_rules([("gates", f"({unknown}) AND ({known})")], PAIR), ["a", "b"])
     assert index.compiled.stats["gates"] > 0 and not index.exact

@@ -185,3 +185,10 @@ def test_bounds_grow_with_a_constant(form: str) -> None:
         steps = Bounder(analyser, 1_000.0).bound(node).steps.most
         assert steps >= before
         before = steps
+
+
+def test_texts_that_are_encoded_several_times_are_no_larger_than_they_are() -> None:
+    for text in ("base64(encode(repeat(s, 30), 'utf-8')) = u", "hex(base64(unhex(hex(repeat(s, 15))))) = u"):
+        compile_expression(text, SCOPE)
+    with pytest.raises(RuleError, match="may need"):
+        compile_expression("base64(encode(repeat(s, 90), 'utf-8')) = u", SCOPE)

@@ -9,6 +9,7 @@ import rules_index as ri
 from rules_index.errors import RuleError
 from rules_index.language import Scope, compile_expression
 from rules_index.language.formula import And, Fixed, Or, Predicate, Truth
+from rules_index.language.typed import Leaf
 
 from .schemas import SCHEMA, SCOPE
 
@@ -44,6 +45,11 @@ REFUSED = [
     ("dt = DATE'2024-02-30'", "LITERAL", 5),
     ("ts = TIMESTAMP'yesterday noon'", "NOT_REPEATABLE", 5),
     ("dt = DATE'today'", "NOT_REPEATABLE", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00 Factory'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00 localtime'", "LITERAL", 5),
+    ("ts < TIMESTAMP'2024-01-01 00:00:00+800'", "LITERAL", 5),
+    ("abs(x => i) = 1", "SYNTAX", 4),
+    ("b AND CAST(CAST(NULL AS TIMESTAMP_NTZ) AS BOOLEAN)", "TYPE_MISMATCH", 6),
     ("j = 1", "UNKNOWN_COLUMN", 0),
     ("i = 1 AND `dep_delay` > 5", "UNKNOWN_COLUMN", 10),
     ("st.z = 1", "UNKNOWN_COLUMN", 0),
@@ -51,6 +57,13 @@ REFUSED = [
     ("i AND b", "NOT_BOOLEAN", 0),
     ("b OR i + 1", "NOT_BOOLEAN", 5),
     ("NULL", "NOT_BOOLEAN", 0),
+    ("s AND u", "NOT_BOOLEAN", 0),
+    ("s AND NULL", "NOT_BOOLEAN", 0),
+    ("b OR NULL AND s", "NOT_BOOLEAN", 5),
+    ("b AND (s AND u)", "NOT_BOOLEAN", 7),
+    ("b AND (c AND (s AND u))", "NOT_BOOLEAN", 14),
+    ("(b AND c) AND (s AND u)", "NOT_BOOLEAN", 15),
+    ("(b OR c) OR (s OR u OR b)", "NOT_BOOLEAN", 13),
     ("b = 1", "TYPE_MISMATCH", 0),
     ("arr = 1", "TYPE_MISMATCH", 0),
     ("i.x = 1", "TYPE_MISMATCH", 0),
@@ -221,6 +234,28 @@ def test_a_cast_that_may_raise_is_not_lost_beside_null() -> None:
     assert len(ri.compile_rules([(1, "t <=> CAST(NULL AS INT)")], SCHEMA, engine="scan").derived) == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "n < '999999-01-01'",
+        "n < DATE'299999-01-01'",
+        *(f"ts < '2024-01-01 00:00:00{offset}'" for offset in ("+800", "+80000", "+08:0:00", "+8:00:0", "+1:2:3")),
+        "d = CAST('0e38' AS DECIMAL(5,2))",
+        "d = CAST('0e39' AS DECIMAL(38,0))",
+    ],
+)
+def test_constants_at_which_spark_raises_are_left_to_it(text: str) -> None:
+    """Out of range, or of no form that Spark reads: the rule is unknown on every row, and its errors are counted."""
+    formula = compile_expression(text, SCOPE)
+    assert isinstance(formula, Predicate) and isinstance(formula.attribute, Leaf) and formula.attribute.text == text
+
+
+@pytest.mark.parametrize("offset", ["+8", "-08", "+08:00", "+8:5", "+0800", "+080000", "+08:00:00", "GMT+0", "UTC-3"])
+def test_offsets_that_spark_reads_need_no_spark(offset: str) -> None:
+    formula = compile_expression(f"ts < '2024-01-01 00:00:00{offset}'", SCOPE)
+    assert isinstance(formula, Predicate) and formula.attribute == Leaf("ts", SCHEMA.field("ts").type)
+
+
 def test_names_are_compared_as_spark_does() -> None:
     columns = pa.schema(
         [("s", pa.int32()), ("\u017f", pa.int32()), ("stra\u00dfe", pa.int32()), ("\u03c3", pa.int32())]
@@ -261,3 +296,22 @@ def test_a_field_and_a_column_of_the_same_path() -> None:
     ]
     compiled = ri.compile_rules(rules, schema)
     assert compiled.match(table).to_pylist() == [[1, 4, 6], [2, 3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        # Spark casts a text beside a condition, and none of two beside each other, which it alone can tell
+        ("elt(1, s, u) AND elt(2, s, u)", ["(elt(1, s, u)) AND (elt(2, s, u))"]),
+        ("elt(1, s, u) OR s", ["(elt(1, s, u)) OR (s)"]),
+        ("NULL OR elt(1, '{}', s)", ["(NULL) OR (elt(1, '{}', s))"]),
+        ("b AND (elt(1, s, u) AND s)", ["(elt(1, s, u)) AND (s)"]),
+        ("elt(1, s, u) AND b AND elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("elt(1, s, u) AND (b AND elt(2, s, u))", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("elt(1, s, u) AND NOT elt(2, s, u)", ["(elt(1, s, u)) AND TRUE", "(elt(2, s, u)) AND TRUE"]),
+        ("b AND s", ["CAST(s AS BOOLEAN)"]),
+    ],
+)
+def test_operands_that_may_both_be_texts_are_left_to_spark(text: str, wanted: list[str]) -> None:
+    compiled = ri.compile_rules([(1, text)], SCHEMA)
+    assert sorted(leaf.text for leaf in compiled.derived) == sorted(wanted)

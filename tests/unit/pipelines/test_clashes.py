@@ -83,6 +83,35 @@ def test_a_row_that_was_edited_beside_the_copy_goes_on_as_it_was(workspace, add_
     assert matched(workspace) == {"a": [8, 9]}
 
 
+def test_a_copy_of_a_rule_that_was_rejected_itself_does_not_go_on(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > > 7"), ("b", "s", "x = 0"))
+    compile_scopes(workspace)
+    add_rules(workspace, ("a", "s", "x < 3"), ("b", "s", "x = 1"))
+    compiled = compile_scopes(workspace)[0]
+    assert (compiled.rules, compiled.rejects) == (4, 4)
+    assert matched(workspace) == {"b": [0]}
+    assert {(rule, "goes on" in message) for _, rule, _, message in rejects(workspace)} == {("a", False), ("b", True)}
+    assert not compile_is_due(workspace, "s")
+    findings = {each.rule_id: each.message for each in lint_scopes(workspace, ["s"])[0].findings}
+    assert "goes on" not in findings["a"] and "goes on" in findings["b"]
+
+
+def test_a_last_good_version_that_the_source_has_outgrown_does_not_go_on(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "x > 7"), ("b", "s", "x = 0"))
+    compile_scopes(workspace)
+    add_rules(workspace, ("a", "s", "x < 3"))
+    compile_scopes(workspace)
+    assert matched(workspace) == {"a": [8, 9], "b": [0]}
+    rows = pl.DataFrame({"y": range(10)}).with_columns(t=pl.datetime(2024, 1, 1, time_zone="UTC"))
+    rows.write_delta(
+        workspace.configuration.streams["s"].source, mode="overwrite", delta_write_options={"schema_mode": "overwrite"}
+    )
+    for _ in range(2):
+        compile_scopes(workspace)
+        assert not any("goes on" in each[3] for each in rejects(workspace))
+    assert not compile_is_due(workspace, "s")
+
+
 def test_a_copy_in_another_scope_stops_neither_and_adds_nothing(workspace, add_rules) -> None:
     add_rules(workspace, ("a", "s", "x > 7"))
     compile_scopes(workspace)

@@ -146,6 +146,11 @@ def test_start(tmp_path: Path, text: str, expected: Start) -> None:
         (PAIR + '[joins.j]\nstreams = ["flights", "snow"]\n', "[joins.j] streams", "no stream 'snow'"),
         (PAIR + '[joins.j]\nstreams = ["flights", "weather"]\nwindow = "1 h"\n', "[joins.j] on", "number of key"),
         (
+            PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\nwindow = "1 h"\nmethod = "naive"\n',
+            "[joins.j] method",
+            "expected one of batch, pdfa, found 'naive'",
+        ),
+        (
             PAIR + '[joins.j]\nstreams = ["flights", "weather"]\non = ["o"]\nwindow = "1 moon"\n',
             "[joins.j] window",
             "us, ms, s",

@@ -15,8 +15,12 @@ from deltalake import write_deltalake
 from pipelines.compile import compile_scopes
 from pipelines.lake.runs import DONE, MicroBatch, record_plan
 from pipelines.lint import Finding, LintResult, lint_scopes
+from pipelines.lint_kinds import KINDS
 from pipelines.scopes import scope_of
+from pipelines.sources import known_values as known_values_module
+from pipelines.sources.known_values import source_values
 from pipelines.sources.value_ranges import source_ranges
+from rules_index.implication.lint import LINT_KINDS
 
 STREAM = {"s": {"source": "lake/source", "event_time": "t"}}
 ROWS = pl.DataFrame(
@@ -109,7 +113,7 @@ def test_the_ranges_of_a_source(workspace) -> None:
     [
         ("x > 9", "its column x has values from 1 to 9, and NULL."),
         ("x < 1 AND flag", "its column x has values"),
-        ("name = 'A'", "its column name has values from 'a' to 'm', and no NULL."),
+        ("name = 'B'", "its column name has values from 'a' to 'm', and no NULL."),
         ("name IS NULL", "its column name has values"),
         ("same = 4", "its column same is 3 on every row."),
         ("none = 4", "its column none is NULL on every row."),
@@ -179,7 +183,7 @@ def test_one_fault_gives_one_finding(workspace, add_rules) -> None:
     result = lint_scopes(workspace)[0]
     assert sorted((each.rule_id, each.kind) for each in result.findings if each.kind != "implied") == [
         ("always", "tautology"), ("bounds", "contradiction"), ("far", "out_of_range"), ("never", "contradiction"),
-        ("null", "contradiction"), ("raises", "run_time_errors"), ("syntax", "rejected"), ("twice", "rejected"),
+        ("null", "contradiction"), ("raises", "always_raises"), ("syntax", "rejected"), ("twice", "rejected"),
     ]  # fmt: skip
     (bounds,) = (each.message for each in result.findings if each.rule_id == "bounds")
     assert "its valid_to" in bounds and "exclude each other" not in bounds
@@ -283,3 +287,52 @@ def test_the_ranges_of_a_source_with_column_mapping(tmp_path, new_workspace) -> 
         "a": ("10", "20"),
         "`x.y`.e f": ("5", "6"),
     }
+
+
+def test_the_values_of_a_source_are_told_by_their_paths(workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, schema = workspace.configuration.streams["s"], scope_of(workspace, "s").columns()
+    found = source_values(stream, schema, ["X > 5 AND `name` = 'b'", "n.y = 7 OR f > 1 OR unknown = 3"])
+    assert set(found) == {"x", "name", "n.y", "f"}
+    assert found["name"].texts == {"a", "k", "m"} and found["name"].complete and found["name"].rows == 6
+    assert (found["x"].low, found["x"].high, found["n.y"].high, found["f"].has_fraction) == (1, 9, 3, True)
+    assert source_values(stream, schema, ["day = '2024-01-01'"]) == {}
+    # of a large source some rows of some files are looked at
+    monkeypatch.setattr(known_values_module, "MOST_ROWS", 4)
+    monkeypatch.setattr(known_values_module, "MOST_SAMPLED", 2)
+    some = source_values(stream, schema, ["name = 'b'"])["name"]
+    assert (some.rows, some.complete, some.texts) == (4, False, {"a", "k"})
+
+
+def test_a_source_that_cannot_be_read_tells_nothing(new_workspace) -> None:
+    found = new_workspace({"s": {"source": "lake/none"}}, spark=False)
+    schema = pa.schema({"x": pa.int64()})
+    assert source_values(found.configuration.streams["s"], schema, ["x = 1"]) == {}
+    catalog = new_workspace({"s": {"source": "main.t"}}, spark=False)
+    assert source_values(catalog.configuration.streams["s"], schema, ["x = 1"]) == {}
+
+
+def test_the_values_of_both_sides_of_a_join(new_workspace, add_rules) -> None:
+    streams = {name: {"source": f"lake/{name}_rows", "event_time": "t"} for name in ("left", "right")}
+    joins = {"both": {"streams": ["left", "right"], "on": ["x"], "window": "1 hour"}}
+    joined = new_workspace(streams, spark=False, joins=joins)
+    for stream in joined.configuration.streams.values():
+        ROWS.write_delta(stream.source)
+    add_rules(joined, ("j", "both", "left.name = 'K' AND right.x > 0"), ("k", "both", "right.name = 'k'"))
+    (result,) = lint_scopes(joined, ["both"])
+    assert [(each.rule_id, each.kind) for each in result.findings] == [("j", "unknown_value")]
+    assert "Write 'k'" in result.findings[0].message
+
+
+def test_what_is_spelled_otherwise_is_told_once(workspace, add_rules) -> None:
+    add_rules(workspace, ("a", "s", "name = 'A'"), ("b", "s", "name = 'A' AND x > 1000"))
+    result = lint_scopes(workspace)[0]
+    assert [(each.rule_id, each.kind) for each in result.findings if each.kind != "implied"] == [
+        ("a", "unknown_value"), ("b", "unknown_value"), ("b", "out_of_range"),
+    ]  # fmt: skip
+
+
+def test_every_kind_has_its_place_and_is_described() -> None:
+    own = {"out_of_range", "run_time_errors", "dead", "noisy", "implied_by_stream"}
+    assert set(KINDS) == set(LINT_KINDS) | own and len(KINDS) == len(set(KINDS))
+    text = (Path(__file__).resolve().parents[3] / "docs" / "lint.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"| `{kind}` |" not in text] == []

@@ -76,6 +76,13 @@ def test_a_range_leaves_rows_of_both_kinds() -> None:
     assert dict(found.by_batch) == {0: {("a",), ("r",)}, 1: {("b",)}}
 
 
+def test_micro_batches_that_are_folded_stand_in_all_ways_of_theirs() -> None:
+    batches = [batch(9, "a", folded=0), batch(10, "b")]
+    found = stand(batches, [retag(0, 4, "r"), retag(1, 6, "n", NEW_RULES)], 10)
+    assert found.chains == {("r", "n"), ("a", "n"), ("a",), ("b",)}
+    assert stand(batches, [], 10).chains == {("a",), ("b",)}
+
+
 def test_a_restart_forgets_what_came_before() -> None:
     batches = [batch(0, "a"), batch(1, None, reset=True), batch(2, "c")]
     assert stand(batches, [retag(0, 0, "r")], 2).chains == {("c",)}

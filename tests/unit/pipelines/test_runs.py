@@ -61,7 +61,7 @@ def test_the_last_one_is_found_in_the_newest_file_alone(new_workspace, monkeypat
     rows_in = runs._rows_in
     monkeypatch.setattr(runs, "_rows_in", lambda *arguments: read.append(1) or rows_in(*arguments))
     for first in range(0, 400, 20):
-        rows = [runs._to_rows(planned(scope, n)) for n in range(first, first + 20) for scope in ("a", "z")]
+        rows = [runs.to_rows(planned(scope, n)) for n in range(first, first + 20) for scope in ("a", "z")]
         write_deltalake(lake.uri("runs"), pa.concat_tables(rows), mode="append")
     for number in (400, 401):
         record_plan(lake, planned("m", number))
@@ -105,3 +105,17 @@ def test_a_reset_of_a_plan_that_was_being_planned_anew_gives_up_both(new_workspa
     revise(lake, first, {"series": "y", "given_up": "x"}, started_at=datetime(2024, 1, 2, tzinfo=UTC))
     # as whoever saw the first plan finds it
     assert given_up(plan_reset(lake, first).plan) == ["y", "x"]
+
+
+def test_rows_that_were_merged_with_other_scopes_can_still_be_read(new_workspace) -> None:
+    """Where an update rewrites a file of several scopes, delta-rs writes texts as views."""
+    from deltalake import write_deltalake
+
+    from pipelines.lake import runs
+
+    lake = new_workspace(spark=False).lake
+    rows = [runs.to_rows(planned(scope, n)) for n in range(3) for scope in ("a", "b")]
+    write_deltalake(lake.uri("runs"), pa.concat_tables(rows), mode="append")
+    record_done(lake, replace(planned("a", 2), state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
+    assert last_batch(lake, "a").state == DONE and last_batch(lake, "b") == planned("b", 2)
+    assert [each.batch for each in batches(lake, "b")] == [0, 1, 2]

@@ -1,0 +1,68 @@
+"""The upkeep of deltatag's own tables as an asset with a job and a nightly schedule of its own."""
+
+from typing import Any
+
+import dagster as dg
+
+from assets.names import MAINTENANCE, RESOURCE, SPARK_POOL
+from pipelines.settings.model import Configuration
+
+CRON = "10 3 * * *"
+MAINTAIN_JOB = "maintain"
+
+
+def maintenance_asset() -> dg.AssetsDefinition:
+    """`deltatag/maintenance`: what `deltatag maintain` does, with the files and bytes of each table."""
+
+    @dg.asset(
+        key=MAINTENANCE,
+        group_name="maintenance",
+        description="deltatag's own tables with few files, short logs, and nothing that no version names any more.",
+        kinds={"deltalake", "spark"},
+        required_resource_keys={RESOURCE},
+        pool=SPARK_POOL,
+    )
+    def maintenance(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        from pipelines.maintain import maintain
+        from quality.findings import markdown_table
+
+        results = maintain(context.resources.lake.workspace())
+        failed = [f"{each.table}: {each.error}" for each in results if each.error is not None]
+        if failed:
+            raise dg.Failure("; ".join(failed))
+        for note in (note for each in results for note in each.notes):
+            context.log.info(note)
+        columns = ("table", "files", "bytes", "merged", "into", "removed", "rows")
+        table = markdown_table(columns, [[getattr(each, name) for name in columns] for each in results])
+        return dg.MaterializeResult(
+            metadata={
+                "files": sum(each.files for each in results),
+                "bytes": sum(each.bytes for each in results),
+                "merged": sum(each.merged for each in results),
+                "removed": sum(each.removed for each in results),
+                "tables": dg.MetadataValue.md(table),
+            }
+        )
+
+    return maintenance
+
+
+def maintain_job() -> Any:
+    """The asset alone."""
+    return dg.define_asset_job(
+        MAINTAIN_JOB,
+        selection=dg.AssetSelection.assets(MAINTENANCE),
+        description="Keep deltatag's own tables small.",
+        executor_def=dg.in_process_executor,
+    )
+
+
+def maintain_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
+    """Starts the job every night."""
+    return dg.ScheduleDefinition(
+        name="maintain_every_night",
+        job=job,
+        cron_schedule=CRON,
+        execution_timezone=configuration.rules.time_zone,
+        description="Merges small files and removes what no version names any more.",
+    )

@@ -1,0 +1,62 @@
+"""The verb explain: how rules on rows are shown."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
+
+from deltatag.output import counted, paragraph, print_json
+
+if TYPE_CHECKING:
+    from pipelines.explain import ExplainResult, RowExplained
+    from pipelines.workspace import Workspace
+
+DONE = 0
+
+
+def explain_action(workspace: Workspace, args: Namespace) -> int:
+    """Explain the rules that the command line names, and show the trees."""
+    from pipelines.explain import explain
+
+    result = explain(workspace, args.scope, args.rules, args.where, args.rules_version, args.limit)
+    clear = getattr(workspace.progress, "clear", None)
+    if clear is not None:
+        clear()
+    if args.json:
+        print_json([_as_json(each) for each in result.explained])
+    else:
+        keys = workspace.configuration.streams[args.scope].key if args.scope in workspace.configuration.streams else ()
+        _print(result, tuple(keys))
+    for note in result.notes:
+        print(f"deltatag: {paragraph(note)}", file=sys.stderr)
+    return DONE
+
+
+def _as_json(each: RowExplained) -> dict[str, Any]:
+    miss = each.explanation.near_miss
+    return {
+        "row": each.row,
+        "rule_id": each.rule_id,
+        "matched": each.explanation.matched,
+        "tree": each.explanation.as_dict(),
+        "near_miss": None if miss is None else [change.as_dict() for change in miss],
+    }
+
+
+def _print(result: ExplainResult, keys: tuple[str, ...]) -> None:
+    from rules_index.explaining.tree import shown
+
+    if not result.rows:
+        print(f"No row of {result.scope} satisfies the condition.")
+    elif not result.explained:
+        print(f"{counted(result.rows, 'row')}: no rule of {result.scope} matches, and none nearly does.")
+    last: RowExplained | None = None
+    for each in result.explained:
+        if last is None or each.row is not last.row:
+            names = [name for name in each.row if name.lower() in {key.lower() for key in keys}] or [*each.row]
+            told = ", ".join(f"{name} = {shown(each.row[name])}" for name in names)
+            by = "" if each.rules_version is None else f" (version {each.rules_version} of the rules)"
+            print(("" if last is None else "\n") + f"row {told}{by}")
+        print(f"\n{each.explanation}")
+        last = each

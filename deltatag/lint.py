@@ -1,0 +1,87 @@
+"""The verb lint: findings as lines or JSON, the kinds that fail a build, and findings that are accepted."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deltatag.output import counted, paragraph, print_json
+
+if TYPE_CHECKING:
+    from pipelines.lint import LintResult
+    from pipelines.workspace import Workspace
+
+DONE, FAILED = 0, 1
+_LONGEST = 120
+
+
+def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
+    """Prints what lint tells; the exit status is 1 where a scope failed, or a finding is of a kind of --fail-on."""
+    from pipelines.compile import refusals_notice
+    from pipelines.lint import lint_scopes
+
+    if args.accept is not None:
+        return _accept(workspace, args)
+    results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
+    lost = refusals_notice(workspace)
+    failing = [each for result in results for each in result.findings if each.kind in (args.fail_on or ())]
+    if args.only is not None:
+        results = [_only(result, args.only) for result in results]
+    clear = getattr(workspace.progress, "clear", None)
+    if clear is not None:
+        clear()
+    print_results(args, results, lint_lines, notice=lost)
+    if failing:
+        kinds = ", ".join(dict.fromkeys(each.kind for each in failing))
+        print(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds}", file=sys.stderr)
+    return FAILED if failing or any(result.error for result in results) else DONE
+
+
+def _only(result: LintResult, kinds: Sequence[str]) -> LintResult:
+    findings, accepted = (
+        tuple(each for each in found if each.kind in kinds) for found in (result.findings, result.accepted)
+    )
+    return replace(result, findings=findings, accepted=accepted)
+
+
+def _accept(workspace: Workspace, args: Namespace) -> int:
+    from pipelines.errors import ConfigurationError
+    from pipelines.lint import accept_finding
+    from pipelines.lint_kinds import KINDS
+
+    rule, kind = args.accept
+    if kind not in KINDS:
+        raise ConfigurationError(f"{kind!r} is no kind of finding; there are {', '.join(KINDS)}.")
+    found = accept_finding(workspace, rule, kind, args.reason)
+    if args.json:
+        print_json({"rule_id": found.rule_id, "kind": found.kind, "reason": args.reason})
+    else:
+        print(f"Accepted until the rule changes: {found.rule_id}: {found.kind}: {paragraph(found.message)}")
+    return DONE
+
+
+def lint_lines(result: LintResult) -> str:
+    """The findings of a scope, the most harmful first: a line for each, and one below it with the rule."""
+    from pipelines.lint_kinds import IMPLIED_BY_STREAM
+
+    if result.error is not None:
+        return ""
+    count = len(result.findings)
+    told = "nothing to tell" if not count else counted(count, "finding")
+    more = f", {len(result.accepted):,} accepted" if result.accepted else ""
+    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}{more}, rules version {result.rules_version}"]
+    for each in result.findings:
+        named = "(no id)" if each.rule_id is None else each.rule_id
+        rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "
+        lines.append(f"  {rule}{each.kind}: {paragraph(each.message)}")
+        if each.expression is not None:
+            owner = f"  (owner: {each.owner})" if each.owner else ""
+            lines.append(f"      {_shortened(paragraph(each.expression))}{owner}")
+    return "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

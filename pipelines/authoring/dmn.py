@@ -1,0 +1,181 @@
+"""Decision tables of DMN (XML) as rules over a scope's columns: one for each row."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Sequence
+from pathlib import Path
+from xml.parsers import expat
+
+import pyarrow as pa
+
+from pipelines.authoring.conditions import Condition, Not, all_of, expression
+from pipelines.authoring.feel import unary_tests
+from pipelines.authoring.foreign import Column, FieldMapping, ForeignRules, RefusedError, files_in, shortened
+from pipelines.authoring.rule_files import MOST_BYTES, RuleFileError
+
+SUFFIXES = (".dmn",)
+_MOST_DEEP = 500
+MOST_ROWS = 200
+"""Rows of a table of hit policy FIRST, whose rules each leave out all rows before theirs."""
+_INDEPENDENT = ("UNIQUE", "ANY", "COLLECT", "RULE ORDER")
+_SHORT = {
+    "U": "UNIQUE",
+    "A": "ANY",
+    "F": "FIRST",
+    "C": "COLLECT",
+    "R": "RULE ORDER",
+    "P": "PRIORITY",
+    "O": "OUTPUT ORDER",
+}
+
+
+def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) -> ForeignRules:
+    """The decision tables of a file, or of all below a folder, over the columns `schema` of a scope.
+
+    A row's rule has the id `decision/row`, its outputs as labels and its number as priority. With the hit policies
+    UNIQUE, ANY, COLLECT and RULE ORDER a rule is what its row says; with FIRST it leaves out what earlier rows take.
+    Tables of other policies, and rows with a test that is not supported, are refused. `RuleFileError` where a file is
+    no XML, or has a DOCTYPE.
+    """
+    fields = FieldMapping(schema, mapping)
+    found = ForeignRules()
+    for file in files_in(path, SUFFIXES):
+        for decision in _all(_root(file), "decision"):
+            name = decision.get("id") or decision.get("name") or file.stem
+            for table in _children(decision, "decisionTable"):
+                _add(found, name, table, scope, fields)
+    return found
+
+
+def _root(path: Path) -> ElementTree.Element:
+    """The root of an XML file without a DOCTYPE, so that no entity of it can stand for more than there is."""
+    try:
+        if path.stat().st_size > MOST_BYTES >> 4:
+            raise RuleFileError(f"{path} has more than {MOST_BYTES >> 24:,} MiB; split it.")
+        data = path.read_bytes()
+    except OSError as error:
+        raise RuleFileError(f"{path} cannot be read: {error.strerror}.") from None
+    parser, depth = expat.ParserCreate(), 0
+
+    def refuse(*_: object) -> None:
+        raise RuleFileError(f"{path} has a DOCTYPE, which a decision table needs not; remove it.")
+
+    def deeper(*_: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > _MOST_DEEP:
+            raise RuleFileError(f"{path} has elements that are nested more than {_MOST_DEEP} levels deep.")
+
+    def back(*_: object) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = refuse, deeper, back
+    try:
+        parser.Parse(data, True)
+        return ElementTree.fromstring(data)
+    except (expat.ExpatError, ElementTree.ParseError, ValueError, LookupError) as error:
+        raise RuleFileError(f"{path} is no XML: {error}.") from None
+
+
+def _tag(element: ElementTree.Element) -> str:
+    """An element's name without its namespace, which differs between versions of DMN."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def _children(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [each for each in element if _tag(each) == name]
+
+
+def _all(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
+    return [each for each in element.iter() if _tag(each) == name]
+
+
+def _text(element: ElementTree.Element, *path: str) -> str:
+    """The text of the first element down a path; empty where there is none."""
+    for name in path:
+        found = _children(element, name)
+        if not found:
+            return ""
+        element = found[0]
+    return (element.text or "").strip()
+
+
+def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: str, fields: FieldMapping) -> None:
+    """The rules of one table."""
+    rows = _children(table, "rule")
+    try:
+        policy = _policy(table, len(rows))
+        inputs = [_input(each, fields) for each in _children(table, "input")]
+    except RefusedError as error:
+        found.refuse(decision, error)
+        return
+    outputs = [each.get("name") or each.get("label") or decision for each in _children(table, "output")]
+    earlier: list[Condition] = []
+    is_broken = False
+    for number, row in enumerate(rows, 1):
+        rule_id = f"{decision}/{number}"
+        try:
+            if is_broken:
+                raise RefusedError("HIT_POLICY", "An earlier row is refused, and FIRST leaves out what that one takes.")
+            condition = _condition(row, inputs, fields)
+        except RefusedError as error:
+            found.refuse(rule_id, error)
+            is_broken = policy == "FIRST"
+            continue
+        whole = all_of([condition, *(Not(each) for each in earlier)]) if earlier else condition
+        if policy == "FIRST":
+            earlier.append(condition)
+        values = [_text(each, "text") for each in _children(row, "outputEntry")]
+        told = _text(row, "description") or ", ".join(map(" = ".join, zip(outputs, values, strict=False)))
+        labels = {name: value.strip('"') for name, value in zip(outputs, values, strict=False)}
+        found.add(
+            {
+                "rule_id": rule_id,
+                "scope": scope,
+                "expression": expression(whole),
+                "priority": number,
+                "labels": list(shortened(labels).items()),
+                "owner": None,
+                "description": told or None,
+            }
+        )
+
+
+def _policy(table: ElementTree.Element, rows: int) -> str:
+    policy = (table.get("hitPolicy") or "UNIQUE").strip().upper()
+    policy = _SHORT.get(policy, policy)
+    if table.get("aggregation"):
+        raise RefusedError("HIT_POLICY", f"The table sums up its rows ({table.get('aggregation')}); rules are apart.")
+    if policy not in (*_INDEPENDENT, "FIRST"):
+        known = ", ".join((*_INDEPENDENT, "FIRST"))
+        raise RefusedError("HIT_POLICY", f"The hit policy {policy} is not supported; those that are: {known}.")
+    if policy == "FIRST" and rows > MOST_ROWS:
+        raise RefusedError(
+            "HIT_POLICY",
+            f"The table has {rows:,} rows of hit policy FIRST, of which {MOST_ROWS} are supported; split it.",
+        )
+    return policy
+
+
+def _input(element: ElementTree.Element, fields: FieldMapping) -> Column:
+    """The column of an input: of its expression, or of its label where the mapping file has that."""
+    text, label = _text(element, "inputExpression", "text"), element.get("label") or ""
+    return fields.column(label if label and not fields.has(text) and fields.has(label) else text)
+
+
+def _condition(row: ElementTree.Element, inputs: Sequence[Column], fields: FieldMapping) -> Condition:
+    cells = [_text(each, "text") for each in _children(row, "inputEntry")]
+    if len(cells) != len(inputs):
+        raise RefusedError("ROW", f"The row has {len(cells)} tests, and the table {len(inputs)} inputs.")
+
+    def other(name: str) -> Column | None:
+        return fields.column(name) if fields.has(name) else None
+
+    parts = [
+        unary_tests(cell, column, other)
+        for cell, column in zip(cells, inputs, strict=True)
+        if cell.strip() not in ("", "-")
+    ]
+    return all_of(parts)

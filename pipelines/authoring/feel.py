@@ -1,0 +1,243 @@
+"""Unary tests of DMN (FEEL): what a cell of a decision table asks of its input, as a condition over a column.
+
+| cell | |
+|---|---|
+| `-`, or nothing | anything |
+| `"DE"`, `5`, `true`, `null`, `date("2026-01-01")`, `@"2026-01-01"` | this value |
+| `< 5`, `<= 5`, `> 5`, `>= 5`, `= 5`, `!= 5` | a comparison |
+| `[1..5]`, `(1..5)`, `]1..5[` | an interval with its ends, or without them |
+| `1, 2, > 7` | any of them |
+| `not(1, 2)` | none of them |
+| `contains(?, "x")`, `starts with(?, "x")`, `ends with(?, "x")` | a part of a text |
+
+A comparison with a missing value does not hold. A value may also be another column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from pipelines.authoring.conditions import TRUE, Condition, Not, Test, any_of, text_literal
+from pipelines.authoring.foreign import Column, RefusedError
+from rules_index.language.evaluation.times import parse_date, parse_timestamp
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<text>"(?:[^"\\]|\\.)*")
+  | (?P<number>-?(?:\d+(?:\.\d+)?|\.\d+)(?![\w.]*[A-Za-z]))
+  | (?P<sign><=|>=|!=|\.\.|[<>=\[\](),?@-])
+  | (?P<word>[^\W\d][\w.]*)
+)""",
+    re.VERBOSE,
+)
+_ENDS = {"contains": "contains", "starts with": "startswith", "ends with": "endswith"}
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "=": "<>", "<>": "="}
+_TIMES = {"date": "DATE", "date and time": "TIMESTAMP"}
+
+
+def unary_tests(text: str, column: Column, columns: Callable[[str], Column | None]) -> Condition:
+    """The condition that a cell asks of a column; `columns` gives other columns by name. `RefusedError` of a cell that
+    asks for more than a comparison of one value."""
+    if text.strip() in ("", "-"):
+        return TRUE
+    found = _Reader(text, column, columns)
+    condition = found.tests()
+    if found.kind() is not None:
+        raise found.error()
+    return condition
+
+
+class _Reader:
+    """A place in the tokens of a cell."""
+
+    def __init__(self, text: str, column: Column, columns: Callable[[str], Column | None]) -> None:
+        self.text, self.column, self.columns, self.at = text, column, columns, 0
+        self.others: list[str] = []
+        self.tokens: list[tuple[str, str]] = []
+        place = 0
+        while text[place:].strip():
+            token = _TOKEN.match(text, place)
+            if token is None:
+                raise self.error()
+            kind = str(token.lastgroup)
+            self.tokens.append((kind, token[kind]))
+            place = token.end()
+
+    def kind(self, ahead: int = 0) -> str | None:
+        """The sign that comes next, or the kind of another token; None at the end."""
+        if self.at + ahead >= len(self.tokens):
+            return None
+        kind, spelling = self.tokens[self.at + ahead]
+        return spelling if kind == "sign" else kind
+
+    def error(self) -> RefusedError:
+        """What cannot be read."""
+        return RefusedError(
+            "FEEL",
+            f"The test {self.text!r:.120} is none of those that are supported: values, comparisons, intervals, lists "
+            "of them, not(...), and parts of texts.",
+        )
+
+    def take(self, *signs: str) -> str:
+        """Steps over one of these signs."""
+        if self.kind() not in signs:
+            raise self.error()
+        self.at += 1
+        return self.tokens[self.at - 1][1]
+
+    def tests(self) -> Condition:
+        """Tests with commas between them, or NOT of such."""
+        if self.kind() == "word" and self.tokens[self.at][1] == "not" and self.kind(1) == "(":
+            self.at += 2
+            inner = self._listed()
+            self.take(")")
+            return Not(inner)
+        return self._listed()
+
+    def _listed(self) -> Condition:
+        parts = [self._test()]
+        while self.kind() == ",":
+            self.at += 1
+            parts.append(self._test())
+        return any_of(parts)
+
+    def _test(self) -> Condition:
+        kind = self.kind()
+        if kind in ("<", "<=", ">", ">=", "=", "!="):
+            self.at += 1
+            return self._compared("<>" if kind == "!=" else str(kind), self._value())
+        if kind in ("[", "(", "]") and self._is_interval():
+            return self._interval()
+        name = " ".join(spelling for _, spelling in self.tokens[self.at : self.at + 2])
+        words = next((each for each in (name, name.split(" ")[0]) if each in _ENDS), None)
+        if words is not None and self.kind(len(words.split())) == "(":
+            return self._part(words)
+        return self._compared("=", self._value())
+
+    def _compared(self, operator: str, value: str) -> Condition:
+        sql = self.column.sql
+        if value == "NULL":
+            is_null = Test(f"{sql} IS NULL", f"{sql} IS NOT NULL")
+            if operator not in ("=", "<>"):
+                raise self.error()
+            return is_null if operator == "=" else Not(is_null)
+        if operator == "<>":
+            # of what is missing FEEL says that it differs
+            return Not(self._holds(f"{sql} = {value}", f"{sql} <> {value}"))
+        return self._holds(f"{sql} {operator} {value}", f"{sql} {_OPPOSITE[operator]} {value}")
+
+    def _holds(self, sql: str, negated: str) -> Test:
+        """A comparison of the column with values, which may be columns that are missing too."""
+        missing = [f"{each} IS NULL" for each in dict.fromkeys([self.column.sql, *self.others])]
+        self.others.clear()
+        return Test(sql, f"({' OR '.join([*missing, negated])})")
+
+    def _is_interval(self) -> bool:
+        depth = 0
+        for _, spelling in self.tokens[self.at + 1 :]:
+            depth += (spelling == "(") - (spelling == ")" and depth > 0)
+            if spelling == "..":
+                return True
+            if spelling == ",":
+                return False
+        return False
+
+    def _interval(self) -> Condition:
+        opening = self.take("[", "(", "]")
+        low = self._value()
+        self.take("..")
+        high = self._value()
+        closing = self.take("]", ")", "[")
+        sql = self.column.sql
+        if (opening, closing) == ("[", "]"):
+            return self._holds(f"{sql} BETWEEN {low} AND {high}", f"{sql} NOT BETWEEN {low} AND {high}")
+        first, second = (">=" if opening == "[" else ">"), ("<=" if closing == "]" else "<")
+        return self._holds(
+            f"({sql} {first} {low} AND {sql} {second} {high})",
+            f"{sql} {_OPPOSITE[first]} {low} OR {sql} {_OPPOSITE[second]} {high}",
+        )
+
+    def _part(self, words: str) -> Condition:
+        self.at += len(words.split())
+        self.take("(")
+        self.take("?")
+        self.take(",")
+        value = self._value()
+        self.take(")")
+        test = f"{_ENDS[words]}({self.column.sql}, {value})"
+        return self._holds(test, f"NOT {test}")
+
+    def _value(self) -> str:
+        """A value as a literal, or another column."""
+        kind = self.kind()
+        if kind is None:
+            raise self.error()
+        spelling = self.tokens[self.at][1]
+        self.at += 1
+        if kind == "text":
+            return self._checked(text_literal(_unquoted(spelling)), "text")
+        if kind == "number":
+            return self._checked(spelling, "number")
+        if kind == "-" and self.kind() == "number":
+            self.at += 1
+            return self._checked(f"-{self.tokens[self.at - 1][1]}", "number")
+        if kind == "@" and self.kind() == "text":
+            self.at += 1
+            return self._time(_unquoted(self.tokens[self.at - 1][1]))
+        if kind != "word":
+            raise self.error()
+        if spelling in ("true", "false"):
+            return self._checked(spelling.upper(), "truth value")
+        if spelling == "null":
+            return "NULL"
+        if spelling == "date":
+            return self._called()
+        other = self.columns(spelling) if self.kind() != "(" else None
+        if other is None:
+            raise self.error()
+        self.others.append(other.sql)
+        return other.sql
+
+    def _called(self) -> str:
+        words = [spelling for _, spelling in self.tokens[self.at : self.at + 2]]
+        if words == ["and", "time"]:
+            self.at += 2
+        self.take("(")
+        if self.kind() != "text":
+            raise self.error()
+        self.at += 1
+        value = self._time(_unquoted(self.tokens[self.at - 1][1]))
+        self.take(")")
+        return value
+
+    def _time(self, text: str) -> str:
+        plain = text.replace("T", " ")
+        if parse_date(plain) is not None and re.fullmatch(r"-?\d+-\d\d-\d\d", plain):
+            return self._checked(f"DATE'{plain}'", "time")
+        if parse_timestamp(plain) is None:
+            raise RefusedError("FEEL", f"The text {text!r:.60} is no date, and no date and time.")
+        return self._checked(f"TIMESTAMP'{plain}'", "time")
+
+    def _checked(self, literal: str, kind: str) -> str:
+        """A literal that the column can be compared with, which Spark must not have to cast."""
+        t, data_type = pa.types, self.column.type
+        fits = {
+            "text": t.is_string(data_type) or t.is_large_string(data_type),
+            "number": t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type),
+            "truth value": t.is_boolean(data_type),
+            "time": t.is_date(data_type) or t.is_timestamp(data_type),
+        }
+        if not fits[kind]:
+            raise RefusedError(
+                "TYPE_MISMATCH",
+                f"The column {self.column.sql} is {data_type}, and the test {self.text!r:.80} asks for a {kind}.",
+            )
+        return literal
+
+
+def _unquoted(spelling: str) -> str:
+    escapes = {"n": "\n", "r": "\r", "t": "\t"}
+    return re.sub(r"\\(.)", lambda found: escapes.get(found[1], found[1]), spelling[1:-1], flags=re.DOTALL)

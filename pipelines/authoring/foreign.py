@@ -1,0 +1,142 @@
+"""Rules in other languages: where their fields are found among a scope's columns, and what is refused of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from pipelines.authoring.rule_files import RuleFileError, read_text, read_yaml
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import RULES
+from rules_index.implication.sql import name_of
+from rules_index.language.scope import path_of
+from rules_index.names import column_key, field_key
+
+FOREIGN_COLUMNS = ("rule_id", "scope", "expression", "priority", "labels", "owner", "description")
+"""The columns of `rules` that rules of other languages have."""
+
+
+class RefusedError(Exception):
+    """A part of a rule that has no counterpart: a code and a sentence."""
+
+    def __init__(self, error: str, message: str) -> None:
+        super().__init__(message)
+        self.error, self.message = error, message
+
+
+@dataclass(slots=True)
+class ForeignRules:
+    """The rules of files in another language: rows of `rules`, those that are refused and why, and how many were left
+    out because they are about something else."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
+
+    def frame(self, columns: tuple[str, ...]) -> pl.DataFrame:
+        """The rows in these columns of `rules`."""
+        schema = arrow_schema(RULES)
+        kept = pa.schema([schema.field(name) for name in columns])
+        return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(self.rows, kept)))
+
+    def add(self, row: dict[str, Any]) -> None:
+        """A rule, unless its id is there already."""
+        if any(each["rule_id"] == row["rule_id"] for each in self.rows):
+            message = f"Another rule of the files has the id {row['rule_id']}; every rule needs its own."
+            self.refuse(row["rule_id"], RefusedError("DUPLICATE_ID", message))
+        else:
+            self.rows.append(row)
+
+    def refuse(self, rule_id: str, error: RefusedError) -> None:
+        """A rule that is refused."""
+        self.rejected.append({"rule_id": rule_id, "error": error.error, "message": error.message, "position": None})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that a field stands for: its name in SQL, and its type."""
+
+    sql: str
+    type: pa.DataType
+
+
+class FieldMapping:
+    """A mapping file: a YAML mapping with `fields`, the column of each field, and `logsource`, what rules are about.
+
+    A field that it does not name is the column of its own name, where there is one.
+    """
+
+    def __init__(self, schema: pa.Schema, path: Path | None = None) -> None:
+        document = read_yaml(path, read_text(path)) if path is not None else {}
+        known = {"fields", "logsource"}
+        if not isinstance(document, dict) or not set(document) <= known:
+            raise RuleFileError(f"{path}: a mapping file has `fields`, and may have `logsource`, and nothing else.")
+        fields, logsource = document.get("fields") or {}, document.get("logsource") or {}
+        if not all(isinstance(each, dict) for each in (fields, logsource)):
+            raise RuleFileError(f"{path}: `fields` and `logsource` are mappings of names to names.")
+        self.schema, self.path = schema, path
+        self.logsource = {str(key): str(value) for key, value in logsource.items()}
+        self._columns = {str(name): self._column(str(name), value) for name, value in fields.items()}
+
+    def column(self, name: str) -> Column:
+        """The column of a field; `RefusedError` where there is none."""
+        if name in self._columns:
+            return self._columns[name]
+        found = _find(self.schema, name)
+        if found is None:
+            where = f"the file {self.path}" if self.path is not None else "a file given with --mapping"
+            message = f"The field {name} is no column of the scope; name its column in {where}, under `fields`."
+            raise RefusedError("UNMAPPED_FIELD", message)
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether a field has a column."""
+        return name in self._columns or _find(self.schema, name) is not None
+
+    def _column(self, name: str, value: Any) -> Column:
+        found = _find(self.schema, str(value)) if isinstance(value, str) else None
+        if found is None:
+            raise RuleFileError(
+                f"{self.path}: the field {name} is mapped to {value!r}, and the scope has no such column."
+            )
+        return found
+
+
+def _find(schema: pa.Schema, name: str) -> Column | None:
+    """A column, or a field of one by its path."""
+    whole = [each for each in schema if column_key(each.name) == column_key(name)]
+    if len(whole) == 1:
+        return Column(name_of(path_of([whole[0].name])), whole[0].type)
+    first, *rest = name.split(".")
+    found = [each for each in schema if column_key(each.name) == column_key(first)]
+    path = [found[0].name] if len(found) == 1 else []
+    for part in rest:
+        struct = found[0].type if len(found) == 1 else None
+        if struct is None or not pa.types.is_struct(struct):
+            return None
+        found = [each for each in struct if field_key(each.name) == field_key(part)]
+        path += [each.name for each in found]
+    if len(found) != 1:
+        return None
+    return Column(name_of(path_of(path)), found[0].type)
+
+
+def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
+    """A file, or those below a folder that have such a suffix, in their order; `RuleFileError` where there is none."""
+    if not path.is_dir():
+        yield path
+        return
+    found = sorted(each for each in path.rglob("*") if each.suffix.lower() in suffixes and each.is_file())
+    if not found:
+        raise RuleFileError(f"{path} has no file whose name ends with {' or '.join(suffixes)}.")
+    yield from found
+
+
+def shortened(values: Mapping[str, Any]) -> dict[str, str]:
+    """Labels: those that have a value, as texts."""
+    return {key: str(value) for key, value in values.items() if value not in (None, "", [], {})}

@@ -1,0 +1,210 @@
+"""The searches of a Sigma rule: fields with modifiers and values, as conditions over columns.
+
+Texts are compared without regard to case, as Sigma has it, unless `cased` is said. A value's wildcards are `*` and `?`,
+which a backslash makes letters.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import itertools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.authoring.conditions import (
+    Condition,
+    Not,
+    Test,
+    all_of,
+    any_of,
+    comparison,
+    like_text,
+    text_literal,
+)
+from pipelines.authoring.foreign import Column, FieldMapping, RefusedError
+
+_WHERE = frozenset(("contains", "startswith", "endswith"))
+_COMPARED = {"lt": "<", "lte": "<=", "gt": ">", "gte": ">="}
+_FLAGS = frozenset("ims")
+_DASHES = "-/\u2013\u2014\u2015"
+_AT_A_WORD = re.compile(r"\B[-/]\b")
+_REFUSED = {
+    "base64": "looks for texts in base64",
+    "base64offset": "looks for texts in base64",
+    "wide": "looks for bytes",
+    "utf16": "looks for bytes",
+    "utf16le": "looks for bytes",
+    "utf16be": "looks for bytes",
+    "expand": "takes its values from a list outside of the rule",
+}
+_KNOWN = frozenset(("all", "re", "cidr", "windash", "cased", "exists", "fieldref", "neq", "i", "m", "s"))
+_MOST_NETWORKS = 256
+
+
+def search(found: Any, fields: FieldMapping) -> Condition:
+    """The condition of one search: a mapping of fields to values, or a list of such; `RefusedError` of keywords."""
+    if isinstance(found, dict) and found:
+        return all_of([_field(str(name), value, fields) for name, value in found.items()])
+    if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
+        return any_of([search(each, fields) for each in found])
+    raise RefusedError("KEYWORDS", "The rule looks for keywords in whole events; a rule here compares columns.")
+
+
+def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
+    name, *modifiers = key.split("|")
+    if not name:
+        raise RefusedError("KEYWORDS", "The rule looks for keywords in whole events; a rule here compares columns.")
+    for each in modifiers:
+        if each in _REFUSED:
+            raise RefusedError("MODIFIER", f"The modifier {each} of {name} {_REFUSED[each]}; that is not supported.")
+        if each not in _KNOWN | _WHERE | _COMPARED.keys():
+            raise RefusedError("MODIFIER", f"The modifier {each} of {name} is not supported.")
+    column = fields.column(name)
+    values = value if isinstance(value, list) else [value]
+    if any(isinstance(each, (dict, list)) for each in values):
+        raise RefusedError("VALUE", f"The values of {name} are no texts or numbers.")
+    if not values:
+        raise RefusedError("VALUE", f"{name} has an empty list of values.")
+    chosen = frozenset(modifiers)
+    found = _values(name, column, values, chosen, fields)
+    return Not(found) if "neq" in chosen else found
+
+
+def _values(
+    name: str, column: Column, values: Sequence[Any], modifiers: frozenset[str], fields: FieldMapping
+) -> Condition:
+    together = all_of if "all" in modifiers else any_of
+    sql = column.sql
+    if "exists" in modifiers:
+        (value,) = [str(each).lower() for each in values[:1]]
+        is_there = Test(f"{sql} IS NOT NULL", f"{sql} IS NULL")
+        return is_there if value == "true" else Not(is_there)
+    if "fieldref" in modifiers:
+        return together([_reference(column, fields.column(str(each)), modifiers) for each in values])
+    if "cidr" in modifiers:
+        return together([_network(name, column, str(each)) for each in values])
+    if "re" in modifiers:
+        flags = "".join(sorted(modifiers & _FLAGS))
+        return together([_regular(name, column, str(each), flags) for each in values])
+    operator = next((_COMPARED[each] for each in modifiers if each in _COMPARED), None)
+    if operator is not None:
+        return together([_number(name, column, operator, each) for each in values])
+    nulls = [Test(f"{sql} IS NULL", f"{sql} IS NOT NULL") for each in values if each is None]
+    texts = [str(each) for each in values if each is not None]
+    if not texts:
+        return together(nulls)
+    if not _is_text(column.type):
+        if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
+            raise RefusedError("VALUE", f"{name} is no text here, and {texts[0]!r:.80} is a pattern of texts.")
+        return together([*nulls, *(_number(name, column, "=", each) for each in texts)])
+    spelled = list(dict.fromkeys(each for text in texts for each in _spellings(text, "windash" in modifiers)))
+    if "windash" in modifiers and "all" in modifiers:
+        groups = [_patterns(column, _spellings(text, True), modifiers, any_of) for text in texts]
+        return all_of([*nulls, *groups])
+    return together([*nulls, _patterns(column, spelled, modifiers, together)])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _spellings(text: str, windash: bool) -> list[str]:
+    """A value, and with `windash` each that has another dash before its options."""
+    if not windash:
+        return [text]
+    return list(dict.fromkeys([text, *(_AT_A_WORD.sub(dash, text) for dash in _DASHES)]))
+
+
+def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], together: Any) -> Condition:
+    """A column that is like any, or all, of some values."""
+    word = "LIKE" if "cased" in modifiers else "ILIKE"
+    patterns = [text_literal(_pattern_of(each, modifiers)[0]) for each in texts]
+    sql = column.sql
+    if len(patterns) == 1:
+        return comparison(sql, f"{sql} {word} {patterns[0]}", f"{sql} NOT {word} {patterns[0]}")
+    listed = f"({', '.join(patterns)})"
+    one, other = ("ALL", "ANY") if together is all_of else ("ANY", "ALL")
+    return comparison(sql, f"{sql} {word} {one} {listed}", f"{sql} NOT {word} {other} {listed}")
+
+
+def _pattern_of(text: str, modifiers: frozenset[str]) -> tuple[str, bool]:
+    """A value as a pattern of LIKE, and whether it has wildcards of its own."""
+    parts: list[str] = []
+    escaped = has_wildcard = False
+    for character in text:
+        if escaped:
+            parts.append(like_text(character if character in "*?\\" else "\\" + character))
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character in "*?":
+            parts.append("%" if character == "*" else "_")
+            has_wildcard = True
+        else:
+            parts.append(like_text(character))
+    if escaped:
+        parts.append(like_text("\\"))
+    before = "%" if modifiers & {"contains", "endswith"} else ""
+    behind = "%" if modifiers & {"contains", "startswith"} else ""
+    return before + "".join(parts) + behind, has_wildcard
+
+
+def _number(name: str, column: Column, operator: str, value: Any) -> Condition:
+    """A comparison with a number, or a truth value."""
+    text, sql = str(value).strip(), column.sql
+    if pa.types.is_boolean(column.type) and text.lower() in ("true", "false") and operator == "=":
+        return comparison(sql, f"{sql} = {text.upper()}", f"{sql} <> {text.upper()}")
+    if not re.fullmatch(r"[+-]?\d{1,30}(\.\d{1,30})?", text):
+        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no number.")
+    number = text.lstrip("+")
+    negated = {"=": "<>", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}[operator]
+    if _is_text(column.type):
+        cast = f"try_cast({sql} AS DOUBLE)"
+        return Test(f"{cast} {operator} {number}", f"({cast} IS NULL OR {cast} {negated} {number})")
+    kind = column.type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise RefusedError("VALUE", f"{name} is {kind} here, and is compared with the number {number}.")
+    return comparison(sql, f"{sql} {operator} {number}", f"{sql} {negated} {number}")
+
+
+def _regular(name: str, column: Column, pattern: str, flags: str) -> Condition:
+    if not _is_text(column.type):
+        raise RefusedError("VALUE", f"{name} is no text here, and is matched with a regular expression.")
+    literal = text_literal(f"(?{flags}){pattern}" if flags else pattern)
+    return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")
+
+
+def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Condition:
+    """A comparison with another field of the event."""
+    form = "{}" if "cased" in modifiers or not _is_text(column.type) else "lower({})"
+    left, right = form.format(column.sql), form.format(other.sql)
+    where = next((each for each in modifiers if each in _WHERE), None)
+    missing = f"{column.sql} IS NULL OR {other.sql} IS NULL"
+    if where is None:
+        return Test(f"{left} = {right}", f"({missing} OR {left} <> {right})")
+    test = f"{where}({left}, {right})"
+    return Test(test, f"({missing} OR NOT {test})")
+
+
+def _network(name: str, column: Column, text: str) -> Condition:
+    """Addresses of a network, by the texts that they begin with."""
+    try:
+        network = ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise RefusedError("VALUE", f"{name} is compared with {text!r:.80}, which is no network.") from None
+    if not _is_text(column.type) or (network.version == 6 and network.prefixlen < 128):
+        raise RefusedError("MODIFIER", f"The modifier cidr of {name} is supported for IPv4 addresses in a text alone.")
+    if network.version == 6:
+        literal = text_literal(str(network.network_address))
+        return comparison(column.sql, f"{column.sql} ILIKE {literal}", f"{column.sql} NOT ILIKE {literal}")
+    whole = -(-network.prefixlen // 8)
+    parts = list(itertools.islice(network.subnets(new_prefix=whole * 8), _MOST_NETWORKS))
+    heads = [r"\.".join(str(each.network_address).split(".")[:whole]) for each in parts]
+    octet = "[0-9]{1,3}"
+    rest = r"\.".join([octet] * (4 - whole))
+    head = f"(?:{'|'.join(heads)})" if whole else ""
+    literal = text_literal("^" + r"\.".join(part for part in (head, rest) if part) + "$")
+    return comparison(column.sql, f"{column.sql} RLIKE {literal}", f"{column.sql} NOT RLIKE {literal}")

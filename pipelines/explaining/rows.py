@@ -1,0 +1,167 @@
+"""The rows that satisfy a condition: of a tagged table or a source, without a JVM where delta-rs reads it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.tables import tagged_table
+from pipelines.scopes import JOINED_TIME, Scope, StreamScope
+from pipelines.settings.configuration import is_catalog_name
+from rules_index.index.inputs import path_parts
+from rules_index.names import column_key, spelled
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipelines.workspace import Workspace
+
+BATCH_ROWS = 1 << 16
+TAGGED_WITH = ("rules_version", "index_fingerprint")
+"""What a tagged row says of the rules that tagged it."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows [rows] with the columns of a scope and, of tagged ones, `TAGGED_WITH`; `more` where others satisfy too."""
+
+    rows: pa.Table
+    is_tagged: bool
+    more: bool
+
+
+def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> Found:
+    """At most `limit` rows that satisfy a condition: those that are tagged or, where none of them does, of the source.
+
+    columns: those of the scope. ConfigurationError for a condition that is none; SourceError where neither delta-rs
+    nor Spark can read the rows.
+    """
+    schema = pa.schema([field for field in columns if field.name != JOINED_TIME])
+    compiled = ri.compile_rules([("where", condition)], schema, time_zone=workspace.configuration.rules.time_zone)
+    for reject in compiled.rejects.to_pylist():
+        where = "" if reject["position"] is None else f" (at character {reject['position'] + 1})"
+        raise ConfigurationError(f"The condition of --where is refused{where}: {reject['error']}: {reject['message']}")
+    name = tagged_table(scope.name)
+    if workspace.lake.exists(name):
+        tagged = pa.schema([*schema, ("rules_version", pa.int64()), ("index_fingerprint", pa.string())])
+        place = _Place(workspace, f"the table {name}", workspace.lake.uri(name), False)
+        found = _found(place, tagged, compiled, limit)
+        if found.rows.num_rows:
+            return Found(found.rows, True, found.more)
+    if not isinstance(scope, StreamScope):
+        if not workspace.lake.exists(name):
+            raise SourceError(f"There are no joined rows yet; make them with: deltatag join {scope.name}")
+        return Found(schema.empty_table(), True, False)
+    stream = scope.stream
+    place = _Place(workspace, f"the source of {stream.name}", stream.source, is_catalog_name(stream.source))
+    return _found(place, schema, compiled, limit)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A Delta table by its path, URI or name in a catalog."""
+
+    workspace: Workspace
+    what: str
+    uri: str
+    in_catalog: bool
+
+    def dataset(self) -> Any:
+        """The table as delta-rs reads it; None where only Spark can."""
+        if self.in_catalog:
+            return None
+        table = open_delta(self.uri, None, self.what, "Write it first.")
+        try:
+            return table.to_pyarrow_dataset()
+        except Exception:  # delta-rs names a feature of the table that it does not know
+            return None
+
+    def frame(self) -> DataFrame:
+        reader = self.workspace.spark.read.format("delta")
+        return reader.table(self.uri) if self.in_catalog else reader.load(self.uri)
+
+
+def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: int) -> Found:
+    dataset = None if compiled.derived else place.dataset()
+    if dataset is None:
+        rows = _through_spark(place, schema, compiled, limit + 1)
+    else:
+        try:
+            # a table that was tagged before a column was added lacks it
+            parts = [schema.empty_table(), *_scanned(dataset, schema, compiled, limit + 1)]
+        except (OSError, pa.ArrowException) as error:
+            raise SourceError(f"{place.what} cannot be read: {first_line(error)}") from error
+        rows = pa.concat_tables(parts)
+    return Found(rows.slice(0, limit), False, rows.num_rows > limit)
+
+
+def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> Iterator[pa.Table]:
+    """The rows that satisfy the condition, at most so many: its own columns are read first, of the others only these
+    rows."""
+    read = [name for name in _read(compiled, schema) if name in dataset.schema.names]
+    read = read or dataset.schema.names[:1]
+    present = [name for name in schema.names if name in dataset.schema.names]
+    for file in dataset.get_fragments():
+        start = 0
+        for batch in file.to_batches(dataset.schema, columns=read, batch_size=BATCH_ROWS):
+            table = _completed(
+                pa.Table.from_batches([batch]), pa.schema([schema.field(name) for name in read if name in schema.names])
+            )
+            matched = np.flatnonzero(np.diff(compiled.match_ordinals(table)[0]))[:wanted]
+            if len(matched):
+                wanted -= len(matched)
+                yield _completed(file.scanner(dataset.schema, columns=present).take(pa.array(start + matched)), schema)
+            if not wanted:
+                return
+            start += batch.num_rows
+
+
+def _read(compiled: ri.CompiledRules, schema: pa.Schema) -> list[str]:
+    """The columns that the condition reads, in the spelling of the schema."""
+    named = [spelled(schema.names, path_parts(leaf.name)[0], column_key) for leaf in compiled.inputs]
+    return sorted({name for name in named if name is not None})
+
+
+def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The columns of a schema in its types, those that the table lacks NULL."""
+    columns = [
+        table.column(field.name).cast(field.type)
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=pa.schema([field.with_nullable(True) for field in schema]))
+
+
+def _through_spark(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> pa.Table:
+    """The rows that satisfy the condition, matched as a tag matches them."""
+    from pyspark.errors import PySparkException
+    from pyspark.sql import functions
+
+    from pipelines.spark.sql_text import quoted
+    from pipelines.writing.matching import Matcher
+
+    workspace = place.workspace
+    workspace.progress(f"looking through {place.what} with Spark")
+    with tempfile.TemporaryDirectory() as folder, workspace.active_session() as spark:
+        path = Path(folder) / f"where_{compiled.fingerprint[:16]}.index"
+        compiled.save(path)
+        try:
+            frame = place.frame()
+            present = [name for name in schema.names if name in frame.columns]
+            matcher = Matcher(spark, compiled, path, "string")
+            tested = matcher.with_inputs(frame.select(*map(quoted, present)))
+            kept = tested.withColumn("_matched", functions.size(matcher.rule_ids())).where("_matched > 0")
+            rows = kept.select(*map(quoted, present)).limit(wanted).toArrow()
+        except PySparkException as error:
+            raise SourceError(f"{place.what} cannot be searched: {first_line(error)}") from error
+    return _completed(rows, schema)

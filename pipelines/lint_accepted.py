@@ -1,0 +1,73 @@
+"""Findings that were looked at and accepted: each until its rule changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from pipelines.errors import TableError
+from pipelines.lake.lake import arrow_schema, delta_rs_uri, first_line
+from pipelines.lake.tables import LINT_ACCEPTED
+from pipelines.workspace import Workspace
+
+_OF_RULES = ("rule_id", "scope", "expression", "owner", "valid_from", "valid_to")
+
+
+def rule_rows(workspace: Workspace, scope: str, version: int, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """The rows of some rules of a scope in a version of `rules`, by id as text, with those of the columns that lint
+    shows or that decide what a rule says."""
+    rules = pl.DataFrame(pl.from_arrow(workspace.lake.arrow("rules", version=version))).rename(str.lower)
+    rules = rules.select([name for name in _OF_RULES if name in rules.columns]).with_columns(
+        pl.col("rule_id").cast(pl.String)
+    )
+    chosen = rules.filter((pl.col("scope") == scope) & pl.col("rule_id").is_in(sorted(set(ids))))
+    return {row["rule_id"]: row for row in chosen.to_dicts()}
+
+
+def fingerprint(rule: Mapping[str, Any]) -> str:
+    """SHA-256 of what a rule says: its text and when it holds."""
+    parts = [rule.get("expression"), *(_time(rule.get(name)) for name in ("valid_from", "valid_to"))]
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.astimezone(UTC).isoformat()
+
+
+def accepted_in(workspace: Workspace, scope: str) -> set[tuple[str, str, str]]:
+    """What was accepted in a scope: rule id as text, kind, and fingerprint of the rule as it was."""
+    if not workspace.lake.exists(LINT_ACCEPTED.name):
+        return set()
+    rows = workspace.lake.arrow(
+        LINT_ACCEPTED.name, ["rule_id", "kind", "rule_sha256"], filters=[("scope", "=", scope)]
+    ).to_pylist()
+    return {(row["rule_id"], row["kind"], row["rule_sha256"]) for row in rows}
+
+
+def accept(
+    workspace: Workspace, scope: str, rule_id: str, kind: str, rule: Mapping[str, Any], reason: str | None
+) -> None:
+    """Enters a finding of a rule among those that are accepted, in one commit."""
+    from deltalake import exceptions, write_deltalake
+
+    lake, schema = workspace.lake, arrow_schema(LINT_ACCEPTED)
+    row = {
+        "scope": scope,
+        "rule_id": rule_id,
+        "kind": kind,
+        "rule_sha256": fingerprint(rule),
+        "reason": reason,
+        "accepted_at": datetime.now(UTC),
+    }
+    lake.create(LINT_ACCEPTED.name)
+    try:
+        write_deltalake(
+            delta_rs_uri(lake.uri(LINT_ACCEPTED.name)), pa.Table.from_pylist([row], schema=schema), mode="append"
+        )
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(f"The table {LINT_ACCEPTED.name} could not be written: {first_line(error)}") from error

@@ -1,0 +1,93 @@
+"""The verb maintain: deltatag's own tables keep few files and short logs, and nothing that is still needed goes.
+
+Merged files hold the same rows, in commits that change none; what readers of a table, a repeated micro-batch or a join
+may still read stays until they have moved on. Whatever meets the work of another process is put off.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pipelines.errors import PipelineError
+from pipelines.lake.tables import LAKE_TABLES
+from pipelines.recovery.survival import step
+from pipelines.settings.configuration import scope_tables
+from pipelines.upkeep import books
+from pipelines.upkeep import scope_tables as tables
+from pipelines.upkeep.outcome import Upkept
+from pipelines.upkeep.small_files import files_of
+from pipelines.workspace import Workspace
+
+
+def maintain(workspace: Workspace) -> list[Upkept]:
+    """Do all that there is to do for every table of the lake; a failure of one stops none of the others."""
+    return [_kept_up(workspace, name, scope, in_run=False) for name, scope in _tables(workspace)]
+
+
+def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
+    """What a run does by itself for the tables that it wrote, where it is due: merging that costs a bounded time
+    however large a table is, and every so many commits a VACUUM. Nothing, where the configuration says never."""
+    if not workspace.lake.settings.maintenance.automatic:
+        return []
+    done = []
+    for name, scope in _tables(workspace, scopes):
+        if name != "rules" and _due(workspace, name, in_run=True):
+            done.append(_kept_up(workspace, name, scope, in_run=True))
+    return [each for each in done if each.changed or each.notes or each.error]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSizes:
+    """Files and bytes of the newest versions of a scope's tables, None where there is none; `due` names those of which
+    the next run, or maintain, merges files or removes some."""
+
+    files: int | None = None
+    bytes: int | None = None
+    due: tuple[str, ...] = ()
+
+
+def table_sizes(workspace: Workspace, scope: str) -> TableSizes:
+    """What the logs tell of a scope's tables."""
+    names = _existing(workspace, scope)
+    if not names:
+        return TableSizes()
+    files = [file for name in names for file in files_of(workspace.lake.delta(name))]
+    due = tuple(name for name in names if _due(workspace, name, in_run=True))
+    return TableSizes(len(files), sum(file.size for file in files), due)
+
+
+def _due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
+    try:
+        return books.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run)
+    except PipelineError:
+        return []  # what stands in the way is told by who needs the table
+
+
+def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -> Upkept:
+    workspace.progress(f"looking after the table {name}")
+    started = time.perf_counter()
+    try:
+        with step(workspace, f"look after the table {name}"):
+            if scope is None:
+                done = books.keep_up(workspace, name, in_run)
+            else:
+                done = tables.keep_up(workspace, scope, name, in_run)
+    except PipelineError as error:
+        done = Upkept(name, error=str(error))
+    done.seconds = round(time.perf_counter() - started, 3)
+    return done
+
+
+def _tables(workspace: Workspace, scopes: Iterable[str] | None = None) -> Iterator[tuple[str, str | None]]:
+    """The tables that there are, with the stream or join of each; None for those of every lake, which come first."""
+    yield from ((name, None) for name in LAKE_TABLES)
+    configuration = workspace.configuration
+    for scope in [*configuration.streams, *configuration.joins] if scopes is None else scopes:
+        yield from ((name, scope) for name in _existing(workspace, scope))
+
+
+def _existing(workspace: Workspace, scope: str) -> list[str]:
+    names = scope_tables(scope, is_join=scope in workspace.configuration.joins)
+    return [name for name in names if workspace.lake.exists(name)]

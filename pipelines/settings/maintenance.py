@@ -1,0 +1,33 @@
+"""What deltatag.toml says of the upkeep of deltatag's own tables: `[lake] maintenance`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pipelines.settings.model import Maintenance
+from pipelines.settings.section import Section, parse_duration
+
+_MODES = ("auto", "never")
+
+
+def maintenance_of(section: Section) -> Maintenance:
+    """The upkeep that `[lake]` asks for: a mode alone, or a table of the mode and durations."""
+    value = section.values.get("maintenance", _MODES[0])
+    if not isinstance(value, Mapping):
+        return Maintenance(automatic=section.choice("maintenance", _MODES) == "auto")
+    own = section.section("maintenance")
+    own.expect("mode", "versions", "runs", "quarantine")
+    default = Maintenance()
+    return Maintenance(
+        automatic=own.choice("mode", _MODES) == "auto",
+        versions=_duration(own, "versions") if "versions" in value else default.versions,
+        runs=_duration(own, "runs") if "runs" in value else default.runs,
+        quarantine=_duration(own, "quarantine") if "quarantine" in value else default.quarantine,
+    )
+
+
+def _duration(section: Section, key: str) -> int:
+    try:
+        return parse_duration(section.values[key])
+    except ValueError as error:
+        raise section.error(key, str(error)) from None

@@ -1,0 +1,109 @@
+"""What a source's rows have in the columns that rules name: all rows of a small source, some of a large one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import PipelineError
+from pipelines.lake.lake import open_delta, rows_in
+from pipelines.settings.configuration import is_catalog_name
+from rules_index.implication.mistakes.known_values import KnownValues, known_values_in
+from rules_index.language.scope import path_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.settings.model import Stream
+
+MOST_ROWS = 1_000_000
+"""Rows that are looked at; a source with more is sampled, and its values are told of as a sample's."""
+MOST_FILES, MOST_SAMPLED = 1_000, 32
+"""Files of a source that is read whole, and files of which the first rows are a sample."""
+MOST_COLUMNS = 200
+
+
+def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str]) -> dict[str, KnownValues]:
+    """What is known of the columns, and fields of STRUCTs, whose names some expression has, by their paths.
+
+    Nothing for a source in a catalog, or that delta-rs cannot read: what is told of rules then hangs on them alone.
+    """
+    from deltalake import exceptions
+
+    if is_catalog_name(stream.source):
+        return {}
+    paths = _named(schema, expressions)
+    if not paths:
+        return {}
+    try:
+        table = open_delta(stream.source, None, "a source", "")
+        total, files = rows_in(table), list(table.to_pyarrow_dataset().get_fragments())
+        complete = total is not None and total <= MOST_ROWS and len(files) <= MOST_FILES
+        found = {}
+        for path in paths:
+            known = known_values_in(_type_of(schema, path), _parts(table, files, path, complete), complete)
+            if known is not None:
+                found[path_of(path)] = known
+        return found
+    except (PipelineError, exceptions.DeltaError, OSError, ValueError, KeyError, ArithmeticError, pa.ArrowException):
+        return {}
+
+
+def _parts(table: DeltaTable, files: list[Any], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
+    """A column of all rows, or of the first rows of some files, a batch at a time."""
+    schema = table.to_pyarrow_dataset().schema
+    chosen = files if complete else [files[place * len(files) // MOST_SAMPLED] for place in range(MOST_SAMPLED)]
+    chosen = list({id(each): each for each in chosen}.values()) if files else []
+    for each in chosen:
+        left = MOST_ROWS if complete else MOST_ROWS // len(chosen)
+        for batch in each.to_batches(schema, columns={"value": pc.field(*path)}, batch_size=1 << 16):
+            yield batch.column(0)[:left]
+            left -= batch.num_rows
+            if left <= 0:
+                break
+
+
+def _type_of(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
+def joined_values(sides: Mapping[str, Mapping[str, KnownValues]]) -> dict[str, KnownValues]:
+    """What is known of the columns of a join, one STRUCT for each stream, from what is known of each stream's."""
+    return {f"{stream}.{name}": each for stream, known in sides.items() for name, each in known.items()}
+
+
+def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...]]:
+    """The paths of columns whose last name some expression has, with a type of which something can be known."""
+    text = "\n".join(expressions).lower()
+    words = set(re.findall(r"\w+", text))
+    found: list[tuple[str, ...]] = []
+    waiting: list[tuple[tuple[str, ...], pa.Field]] = [((), each) for each in schema]
+    while waiting:
+        parents, each = waiting.pop(0)
+        path = (*parents, each.name)
+        name = each.name.lower()
+        # a name of one word stands alone, another one in back-quotes
+        if name not in words and (re.fullmatch(r"\w+", name) or name.replace("`", "``") not in text):
+            continue
+        if pa.types.is_struct(each.type):
+            waiting += [(path, inner) for inner in each.type]
+        elif _is_of_use(each.type):
+            found.append(path)
+    return found[:MOST_COLUMNS]
+
+
+def _is_of_use(kind: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_list(kind) or t.is_large_list(kind):
+        kind = kind.value_type
+    elif t.is_map(kind):
+        kind = kind.key_type
+    numbers = t.is_integer(kind) or t.is_floating(kind) or t.is_decimal(kind)
+    return numbers or t.is_string(kind) or t.is_large_string(kind)

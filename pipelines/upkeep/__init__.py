@@ -1,0 +1,1 @@
+"""Keeping deltatag's own tables small: merging of files, retention, and what may not be touched."""

@@ -1,0 +1,234 @@
+"""Upkeep of the tables of streams and joins: small files are merged, and what no version names is removed.
+
+It needs no JVM where a table is in a folder and as deltatag's own workers write it; others are Spark's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from deltalake import exceptions
+
+from pipelines.errors import TableError
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.lake import first_line
+from pipelines.lake.merging import FileWriter, NotMergeableError
+from pipelines.lake.runs import PLANNED, newest_first
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.upkeep.outcome import Upkept
+from pipelines.upkeep.readers import Reader, readers_of
+from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, MOST_BYTES, file_of, files_of, groups_to_merge
+from pipelines.upkeep.vacuuming import COMMITS, END, hours_to_keep, removed_by_vacuum, shorten_log
+from pipelines.writing.files import CODEC, codec_named, folder_of, layout_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.workspace import Workspace
+
+_SPARK_FILES = {"minFileSize": 128 << 20, "maxFileSize": 128 << 20}
+_DELETIONS, _CLOCK = "deletionVectors", "delta.enableInCommitTimestamps"
+"""The feature of a table whose files may have rows that are deleted, and the property of one whose commits have times
+of their own: both are left to Spark."""
+
+
+def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
+    """What is to be done for a table: "merge", "vacuum"; told without a JVM where the lake has a path."""
+    table = workspace.lake.delta(name)
+    found = []
+    if groups_to_merge(files_of(table), LEAST_IN_RUN if in_run else LEAST) and not _fixed(readers_of(workspace, name)):
+        found.append("merge")
+    if hours_to_keep(workspace, name, COMMITS) is not None:
+        found.append("vacuum")
+    return found
+
+
+def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept:
+    """Do what is due for a table of a scope, a merge of bounded size at a time; in a run just one of them.
+
+    What meets another writer's work is put off, and said in `notes`; so is what readers of the table stand against.
+    """
+    done = Upkept.of(name, files_of(workspace.lake.delta(name)))
+    readers = readers_of(workspace, name)
+    if name.startswith("quarantine_") and not in_run:
+        _drop_quarantined(workspace, scope, name, readers, done)
+    if "merge" in due(workspace, name, in_run):
+        _merge(workspace, name, in_run, done)
+    elif _fixed(readers) and groups_to_merge(files_of(workspace.lake.delta(name)), LEAST_IN_RUN):
+        done.notes.append(
+            f"The small files of {name} are not merged: {_names(readers)} begins at a start of its own, and finds "
+            "earlier rows in the files that each commit has added."
+        )
+    hours = hours_to_keep(workspace, name, COMMITS if in_run else 1)
+    if hours is not None:
+        _vacuum(workspace, name, hours, in_run, done)
+    if not in_run:
+        with _told(f"The log of {name} cannot be shortened"):
+            shorten_log(workspace, name)
+    done.after(files_of(workspace.lake.delta(name)))
+    return done
+
+
+def _fixed(readers: list[Reader]) -> bool:
+    return any(reader.for_good for reader in readers)
+
+
+def _names(readers: list[Reader]) -> str:
+    return ", ".join(sorted({reader.name for reader in readers if reader.for_good}))
+
+
+def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
+    writer = writer_of(workspace, name)
+    features = workspace.lake.delta(name).protocol().writer_features or ()
+    clustered = name.endswith("_tagged") and "clustering" in features
+    if writer is not None and (in_run or not clustered):
+        try:
+            log = FolderLog(workspace.lake.uri(name))
+            while _replace(log, writer, LEAST_IN_RUN if in_run else LEAST, done) and not in_run:
+                workspace.progress(f"{name}: {done.merged} files merged")
+            return
+        except NotMergeableError as error:
+            workspace.progress(f"{name}: {error}; Spark merges its files")
+    # of a clustered table Spark may write all files anew
+    if not (clustered and in_run):
+        optimize(workspace, name, done)
+
+
+def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bool:
+    """Merge groups of files up to a size, in one commit; False where there is none, or another writer was faster."""
+    snapshot = log.latest()
+    adds = {add["path"]: add for add in log.files(snapshot)}
+    gone: list[Mapping[str, Any]] = []
+    written: list[str] = []
+    try:
+        for group in groups_to_merge(map(file_of, adds.values()), least):
+            if gone and sum(int(add["size"]) for add in gone) + sum(file.size for file in group) > MOST_BYTES:
+                break
+            taken = [adds[file.path] for file in group]
+            written += writer.merge(taken)
+            gone += taken
+    except (NotMergeableError, FileNotFoundError) as error:
+        writer.discard(written)
+        if isinstance(error, NotMergeableError):
+            raise
+        # merged and removed by another one, however long ago that one began
+        done.put_off(f"the small files of {done.table} are merged another time, for others removed some")
+        return False
+    if not gone:
+        return False
+    if not log.replace_files(snapshot, gone, written):
+        writer.discard(written)
+        done.put_off(f"the small files of {done.table} are merged another time, for others wrote to the table")
+        return False
+    done.merged += len(gone)
+    done.into += len(written)
+    return True
+
+
+def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
+    """What writes files of the table as its own writers do; None where only Spark can."""
+    lake = workspace.lake
+    table, folder = lake.delta(name), folder_of(lake, name)
+    columns = table.schema().to_json()
+    layout = None if folder is None else layout_of(lake, name, json.loads(columns)["fields"])
+    codec = codec_named(workspace.configuration.spark.get(CODEC, "snappy"))
+    if folder is None or layout is None or codec is None or _is_sparks(table):
+        return None
+    schema = pa.schema([field for field in arrow_schema_of(columns) if field.name not in layout.partition_by])
+    return FileWriter(folder, schema, codec, {}, layout)
+
+
+def _is_sparks(table: DeltaTable) -> bool:
+    has_clock = str(table.metadata().configuration.get(_CLOCK)).lower() == "true"
+    return has_clock or _DELETIONS in (table.protocol().reader_features or ())
+
+
+def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
+    """Have Spark merge the small files of a table."""
+    from pipelines.spark.failures import is_conflict, run
+
+    spark = workspace.spark
+    before = {key: spark.conf.get(f"spark.databricks.delta.optimize.{key}", None) for key in _SPARK_FILES}
+    for key, value in _SPARK_FILES.items():
+        spark.conf.set(f"spark.databricks.delta.optimize.{key}", str(value))
+    try:
+        statement = f"OPTIMIZE {workspace.lake.sql_name(name)}"
+        rows = run(lambda: spark.sql(statement).collect(), f"merge the small files of {name}")
+        for row in rows:
+            done.merged += int(row["metrics"]["numFilesRemoved"])
+            done.into += int(row["metrics"]["numFilesAdded"])
+    except TableError as error:
+        if not is_conflict(error.__cause__):
+            raise
+        done.put_off(f"the small files of {name} are merged another time, for others wrote to the table")
+    finally:
+        for key, former in before.items():
+            if former is None:
+                spark.conf.unset(f"spark.databricks.delta.optimize.{key}")
+            else:
+                spark.conf.set(f"spark.databricks.delta.optimize.{key}", former)
+
+
+def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
+    """Remove files that no version names which is kept, and no reader waits for."""
+    if folder_of(workspace.lake, name) is None or _is_sparks(workspace.lake.delta(name)):
+        from pipelines.spark.failures import run
+
+        statement = f"VACUUM {workspace.lake.sql_name(name)} RETAIN {hours} HOURS"
+        run(lambda: workspace.spark.sql(statement).collect(), f"remove what no version of {name} names")
+        done.removed += removed_by_vacuum(workspace.lake.delta(name))
+        return
+    log, removed = FolderLog(workspace.lake.uri(name)), 0
+    with _told(f"Old files of {name} cannot be removed"):
+        # delta-rs tells which they are, and does not commit to a table that is clustered
+        for path in workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
+            with contextlib.suppress(FileNotFoundError):
+                log.file(path).unlink()
+                removed += 1
+    if removed or in_run:  # a run looks again after as many commits
+        log.note(END, {"numDeletedFiles": str(removed)})
+    done.removed += removed
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn an error of deltalake's or of the file system's into TableError."""
+    try:
+        yield
+    except (exceptions.DeltaError, OSError) as error:
+        raise TableError(f"{what}: {first_line(error)}") from error
+
+
+def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list[Reader], done: Upkept) -> None:
+    """Delete rows that are in quarantine longer than the configuration says; none where somebody reads them."""
+    from pipelines.spark.failures import is_conflict, run
+
+    kept = workspace.lake.settings.maintenance.quarantine
+    if kept is None or readers:
+        return
+    since = datetime.now(UTC) - timedelta(microseconds=kept)
+    old = (batch for batch in newest_first(workspace.lake, scope) if batch.started_at < since)
+    before = next((batch.batch + 1 for batch in old if batch.state != PLANNED), 0)
+    if not _holds(workspace, name, before):
+        return
+    statement = f"DELETE FROM {workspace.lake.sql_name(name)} WHERE batch < {before}"
+    try:
+        found = run(lambda: workspace.spark.sql(statement).collect(), f"delete old rows of {name}")
+        done.rows += int(found[0][0]) if found else 0
+    except TableError as error:
+        if not is_conflict(error.__cause__):
+            raise
+        done.put_off(f"old rows of {name} are deleted another time, for others wrote to the table")
+
+
+def _holds(workspace: Workspace, name: str, before: int) -> bool:
+    """Whether a quarantine has rows of micro-batches below a number, by the bounds that its log keeps."""
+    actions = pa.table(workspace.lake.delta(name).get_add_actions(flatten=True))
+    if "min.batch" not in actions.column_names:
+        return before > 0 and actions.num_rows > 0
+    return any(low is None or low < before for low in actions["min.batch"].to_pylist())

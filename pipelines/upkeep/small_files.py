@@ -1,0 +1,96 @@
+"""Which files of a table are merged: those of like size, so that a row is written anew a few times, not every time.
+
+As in a log-structured merge tree with tiers: a tier's files become one file of the next tier. The files of a partition
+are then bounded, but for whole ones, and what a merge costs does not grow with the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from pipelines.lake.merging import WHOLE_FILE
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+LEAST_IN_RUN, LEAST = 32, 2
+"""Files of one tier and partition from which they are merged: by a run, and where maintenance is asked for."""
+MOST_BYTES = 1 << 30
+"""Bytes that go into one commit: if it meets a conflict, no more than that was written in vain."""
+_TIERS = (256 << 10, 2 << 20, 16 << 20, WHOLE_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file of a table: its path in the log, bytes, the values of its partition, and when it was written."""
+
+    path: str
+    size: int
+    partition: tuple[Any, ...] = ()
+    written: int = 0
+
+
+def files_of(table: DeltaTable) -> list[File]:
+    """The files of a table's version."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    names = [name for name in actions.column_names if name.startswith("partition.")]
+    rows = actions.select(["path", "size_bytes", "modification_time", *names]).to_pylist()
+    return [
+        File(row["path"], row["size_bytes"], tuple(row[name] for name in names), row["modification_time"])
+        for row in rows
+    ]
+
+
+def file_of(add: dict[str, Any]) -> File:
+    """A file by its `add` action."""
+    values = tuple(sorted((add.get("partitionValues") or {}).items()))
+    return File(add["path"], int(add["size"]), values, int(add["modificationTime"]))
+
+
+def groups_to_merge(files: Iterable[File], least: int) -> list[list[File]]:
+    """Groups of at least so many files of like size; each is to become one file, or as few whole ones as it takes."""
+    found: list[list[File]] = []
+    for small in _by_partition(files):
+        taken: list[File] = []
+        for tier, below in enumerate(_TIERS):
+            here = [file for file in small if _tier(file.size) == tier]
+            # what is taken becomes one file, be it of this tier or of a higher one
+            is_here = bool(taken) and _bytes(taken) < below
+            if len(here) + is_here >= least:
+                taken += here
+            if taken and (is_here or _bytes(taken) < below):
+                found += _parts(taken)
+                taken = []
+        found += _parts(taken)
+    return found
+
+
+def _parts(files: list[File]) -> Iterator[list[File]]:
+    """The files in their order of time, in parts of bounded size; a single file is none."""
+    part: list[File] = []
+    for file in sorted(files, key=lambda file: (file.written, file.path)):
+        if part and _bytes(part) + file.size > MOST_BYTES:
+            yield from [part] if len(part) > 1 else []
+            part = []
+        part.append(file)
+    yield from [part] if len(part) > 1 else []
+
+
+def _bytes(files: Iterable[File]) -> int:
+    return sum(file.size for file in files)
+
+
+def _by_partition(files: Iterable[File]) -> Iterator[list[File]]:
+    partitions: dict[tuple[Any, ...], list[File]] = {}
+    for file in files:
+        if file.size < WHOLE_FILE:
+            partitions.setdefault(file.partition, []).append(file)
+    yield from partitions.values()
+
+
+def _tier(size: int) -> int:
+    return next(tier for tier, below in enumerate(_TIERS) if size < below)

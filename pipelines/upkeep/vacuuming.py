@@ -1,0 +1,85 @@
+"""When a VACUUM of a table is due, how long it leaves what no version names, and how far back logs go."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pipelines.lake.folder_log import local_folder
+from pipelines.upkeep.readers import keeps_log_for, readers_of, time_to_keep
+from pipelines.upkeep.small_files import files_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.workspace import Workspace
+
+COMMITS = 100
+"""Commits of a table after which a run removes what no version names."""
+_LOG = "_delta_log"
+_DIGITS, _NAME = 20, 25
+"""Of a commit's name: its version, and all of it."""
+END = "VACUUM END"
+"""The operation of a commit that tells what a VACUUM has removed."""
+
+
+def hours_to_keep(workspace: Workspace, name: str, commits: int) -> int | None:
+    """The hours that a VACUUM which is due is to leave; None where none is, or it cannot be told what is needed.
+
+    It is due where the table has so many commits since the last one (asked for one, that does not matter), and its
+    folder an old file that the newest version does not name; of a table without a folder this is not asked.
+    """
+    table = workspace.lake.delta(name)
+    if table.version() < commits:
+        return None
+    keep = time_to_keep(workspace, table, readers_of(workspace, name))
+    if keep is None or not _holds_older(workspace, name, table, datetime.now(UTC) - keep):
+        return None
+    if commits > 1 and any(commit.get("operation") == END for commit in table.history(commits)):
+        return None
+    return math.ceil(keep / timedelta(hours=1))
+
+
+def _holds_older(workspace: Workspace, name: str, table: DeltaTable, before: datetime) -> bool:
+    folder = None if workspace.lake.settings.root is None else local_folder(workspace.lake.uri(name))
+    if folder is None:
+        return True
+    named = {os.path.basename(unquote(file.path)) for file in files_of(table)}
+    for path, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if each != _LOG]
+        if any(each not in named and os.path.getmtime(os.path.join(path, each)) < before.timestamp() for each in files):
+            return True
+    return False
+
+
+def removed_by_vacuum(table: DeltaTable) -> int:
+    """Files that the last commit of a table, if that is of a VACUUM, has removed."""
+    newest: Mapping[str, Any] = next(iter(table.history(1)), {})
+    if newest.get("operation") != END:
+        return 0
+    return int((newest.get("operationMetrics") or {}).get("numDeletedFiles", 0))
+
+
+def shorten_log(workspace: Workspace, name: str) -> None:
+    """Give a table's log a checkpoint, and take from it what its own retention does not keep.
+
+    All stays where a reader is so far behind that it needs older commits. What deltalake raises is the caller's.
+    """
+    table = workspace.lake.delta(name)
+    table.create_checkpoint()
+    if not keeps_log_for(table, time_to_keep(workspace, table, readers_of(workspace, name))):
+        return
+    table.cleanup_metadata()
+    folder = None if workspace.lake.settings.root is None else local_folder(workspace.lake.uri(name))
+    log = None if folder is None else Path(folder, _LOG)
+    if log is not None and log.is_dir():
+        # delta-rs leaves the checksums that Spark has written of commits that are gone
+        first = min((path.name for path in log.glob("*.json") if len(path.name) == _NAME), default="")
+        for path in log.glob("*.crc"):
+            if path.name[:_DIGITS] < first[:_DIGITS]:
+                path.unlink(missing_ok=True)

@@ -1,0 +1,354 @@
+"""Values of one column that could turn a predicate: the nearest of each region, and what computations call for.
+
+Predicates on the column itself cut its values into regions; of each the value nearest to the row's suffices. What is
+computed from the column is aimed at: along a straight line from two values of it, from constants, and by patterns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.domains.values import NAN_KEY, Key, float_key
+from rules_index.explaining.truth import Truths, keys_of
+from rules_index.implication.representatives import doubles, least_text
+from rules_index.language import constants
+from rules_index.language.coercion import is_decimal, is_float, is_number
+from rules_index.language.evaluation.evaluate import Evaluated, constant_scalar
+from rules_index.language.formula import And, Formula, Not, Or, Predicate
+from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
+
+MOST_VALUES = 4096
+"""Values of one column that are tried."""
+TO_NULL, NOT_FINITE, FROM_NULL, OTHER_TEXT = 4.0, 2.0, 0.75, 0.5
+"""Distances where there is no difference: NULL is the last resort."""
+_INFINITY_KEY = float_key(math.inf)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_FIRST_DAY, _LAST_DAY = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
+_DAY = 86_400_000_000
+_COMPARISONS = frozenset(("=", "<>", "<", "<=", ">", ">=", "<=>"))
+
+
+def candidates(leaf: Leaf, formulas: Iterable[Formula], inputs: Mapping[str, Evaluated]) -> tuple[pa.Array, np.ndarray]:
+    """Values [n] for a column other than the row's, nearest first, NULL among them; and how far [n] each is from it.
+
+    formulas: of the predicates that read it. inputs: the row's values by name, one row.
+    """
+    now = keys_of(inputs[leaf.name].values)[0]
+    found: dict[Key, None] = {}
+    for predicate in _predicates(formulas):
+        if predicate.attribute == leaf:
+            cuts = {*predicate.true.cuts, *predicate.false.cuts}
+            found |= dict.fromkeys(_nearest_of_regions(cuts, now, leaf.type))
+    for predicate in _predicates(formulas):
+        if predicate.attribute != leaf and leaf in leaves_of(predicate.attribute):
+            found |= dict.fromkeys(_aimed(leaf, predicate, now, inputs))
+    keys = [key for key in found if key != now and _is_a_value(key, leaf.type)]
+    ordered = sorted(keys, key=lambda key: distance(now, key, leaf.type))[:MOST_VALUES]
+    distances = [distance(now, key, leaf.type) for key in ordered]
+    values = _values(ordered, leaf.type)
+    if now is None:
+        return values, np.array(distances)
+    return pa.concat_arrays([values, pa.nulls(1, leaf.type)]), np.array([*distances, TO_NULL])
+
+
+def _predicates(formulas: Iterable[Formula]) -> Iterator[Predicate]:
+    for formula in formulas:
+        if isinstance(formula, Predicate):
+            yield formula
+        elif isinstance(formula, Not):
+            yield from _predicates([formula.operand])
+        elif isinstance(formula, (And, Or)):
+            yield from _predicates(formula.operands)
+
+
+def distance(now: Key | None, then: Key, data_type: pa.DataType) -> float:
+    """How far a value is from the row's: of numbers the difference in proportion to the row's, of times to a year, both
+    from 0 to 1."""
+    if is_float(data_type) and abs(then) >= _INFINITY_KEY:
+        return NOT_FINITE + (then == NAN_KEY)
+    if now is None:
+        return FROM_NULL
+    if isinstance(now, bytes):
+        alike = next((i for i, pair in enumerate(zip(now, then, strict=False)) if pair[0] != pair[1]), None)
+        shared = min(len(now), len(then)) if alike is None else alike
+        return OTHER_TEXT + OTHER_TEXT / 2 * (1 - shared / max(len(now), len(then), 1))
+    if is_float(data_type):
+        first, second = (float(each) for each in doubles(np.array([now, then], np.int64)))
+        if not (math.isfinite(first) and math.isfinite(second)):
+            return 1.0
+        change = abs(second - first)
+        return change / (change + abs(first) + 1) if math.isfinite(change + abs(first)) else 1.0
+    if pa.types.is_boolean(data_type):
+        return OTHER_TEXT
+    if not is_number(data_type):
+        unit = 1 if pa.types.is_date(data_type) else _DAY
+        return float(Fraction(abs(then - now), abs(then - now) + 365 * unit))
+    unit = 10**data_type.scale if is_decimal(data_type) else 1
+    return float(Fraction(abs(then - now), abs(then - now) + abs(now) + unit))
+
+
+# Regions of the column's own
+
+
+def _nearest_of_regions(cuts: Iterable[Key], now: Key | None, data_type: pa.DataType) -> Iterator[Key]:
+    """Of each region that cuts make, one that holds the row's value left out, the key nearest to it."""
+    ordered = sorted(cuts)
+    if not ordered:
+        yield from _usual(data_type)
+        return
+    least, greatest = constants.domain(data_type)
+    edges: list[Key | None] = [least, *(cut for cut in ordered if cut > least), None]
+    for low, high in pairwise(edges):
+        if low is None or (greatest is not None and low > greatest):
+            continue
+        if now is not None and low <= now and (high is None or now < high):
+            continue
+        if isinstance(low, bytes):
+            yield from _texts_from(low, high, data_type)
+            continue
+        last = greatest if high is None else min(high - 1, greatest)
+        is_below = now is not None and now > last
+        nearest = last if is_below or (now is None and low == least) else low
+        assert nearest is not None and last is not None
+        yield from _near_key(nearest, low, last, data_type)
+
+
+def _usual(data_type: pa.DataType) -> list[Key]:
+    """Any value, of a column that is only tested for NULL."""
+    return [b""] if data_type in (pa.string(), pa.binary()) else [0]
+
+
+def _texts_from(low: bytes, high: bytes | None, data_type: pa.DataType) -> Iterator[bytes]:
+    found = least_text(low) if pa.types.is_string(data_type) else low
+    if found is not None and (high is None or found < high):
+        yield found
+
+
+def _near_key(key: int, low: int, last: int, data_type: pa.DataType) -> Iterator[int]:
+    """A key in [low, last], itself or a neighbour, that is one of a value: no DOUBLE lies between infinity and NaN,
+    no FLOAT between its neighbours."""
+    if not is_float(data_type):
+        yield key
+        return
+    if last == NAN_KEY:
+        yield NAN_KEY
+    key = min(key, _INFINITY_KEY)
+    if data_type == pa.float64():
+        if low <= key:
+            yield key
+        return
+    for found in _float32_keys(float(doubles(np.array([key], np.int64))[0])):
+        if low <= found <= last:
+            yield found
+
+
+def _float32_keys(value: float) -> list[int]:
+    """Keys of the FLOATs around a DOUBLE."""
+    with np.errstate(over="ignore"):
+        near = np.float32(value)
+        around = [near, np.nextafter(near, np.float32(-np.inf)), np.nextafter(near, np.float32(np.inf))]
+    return [float_key(float(each)) for each in around]
+
+
+# What is computed from the column
+
+
+def _aimed(leaf: Leaf, predicate: Predicate, now: Key | None, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
+    attribute = predicate.attribute
+    if any(each.text is not None for each in leaves_of(attribute)):
+        return
+    yield from _of_same_type(attribute, leaf, inputs)
+    yield from _of_patterns(attribute, leaf)
+    if now is None or not is_number(leaf.type):
+        return
+    if is_number(attribute.type):
+        cuts = {*predicate.true.cuts, *predicate.false.cuts}
+        goals = [goal for cut in sorted(cuts)[:64] for goal in (cut - 1, cut)]
+        wanted = [found for goal in goals if (found := _fraction(goal, attribute.type)) is not None]
+        yield from _on_a_line(attribute, wanted, leaf, now, inputs)
+    for comparison in _comparisons(attribute):
+        left, right = comparison.operands
+        if is_number(left.type) and is_number(right.type):
+            yield from _where_equal(left, right, leaf, now, inputs)
+
+
+def _of_same_type(expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]) -> Iterator[Key]:
+    """Constants, and the row's values, of the column's type, and their neighbours."""
+    if isinstance(expression, Operation):
+        for operand in expression.operands:
+            yield from _of_same_type(operand, leaf, inputs)
+    if isinstance(expression, Leaf) and expression != leaf and expression.type == leaf.type:
+        values = inputs[expression.name].values
+    elif isinstance(expression, Constant) and expression.type == leaf.type and expression.value is not None:
+        values = pa.array([constant_scalar(expression).as_py()], leaf.type)
+    else:
+        return
+    for key in keys_of(values):
+        if key is not None:
+            yield from (key, *_neighbours(key, leaf.type))
+
+
+def _neighbours(key: Key, data_type: pa.DataType) -> list[Key]:
+    if isinstance(key, bytes):
+        return [key + b"\x00"] if pa.types.is_binary(data_type) else [key + b"a", key[:-1]]
+    if data_type == pa.float32():
+        return _float32_keys(float(doubles(np.array([key], np.int64))[0]))
+    return [key - 1, key + 1]
+
+
+def _of_patterns(expression: Expression, leaf: Leaf) -> Iterator[Key]:
+    """Texts that fit a pattern of LIKE, or what a regular expression is without its signs."""
+    if not isinstance(expression, Operation):
+        return
+    for operand in expression.operands:
+        yield from _of_patterns(operand, leaf)
+    if expression.name in ("like", "rlike") and leaf.type == pa.string():
+        escape = str(expression.parameters[1]) if expression.name == "like" else "\\"
+        text = _text_like(str(expression.parameters[0]), escape)
+        yield text.encode()
+        yield "".join(letter for letter in text if letter.isalnum()).encode()
+        yield from (b"", b"a")
+
+
+def _text_like(pattern: str, escape: str) -> str:
+    found, letters = [], iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            found.append(next(letters, ""))
+        elif letter != "%":
+            found.append("x" if letter == "_" else letter)
+    return "".join(found)
+
+
+def _comparisons(expression: Expression) -> Iterator[Operation]:
+    if isinstance(expression, Operation):
+        if expression.name in _COMPARISONS:
+            yield expression
+        for operand in expression.operands:
+            yield from _comparisons(operand)
+
+
+def _where_equal(
+    left: Expression, right: Expression, leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
+) -> Iterator[Key]:
+    """Values of the column at which two sides are equal, if their difference is a straight line, and beside them."""
+    points = _points(leaf, now)
+    first, second = (_numbers_at(points, side, leaf, inputs) for side in (left, right))
+    heights = [None if one is None or two is None else one - two for one, two in zip(first, second, strict=True)]
+    yield from _solved(points, heights, [Fraction(0)], leaf)
+
+
+def _on_a_line(
+    expression: Expression, wanted: Sequence[Fraction], leaf: Leaf, now: Key, inputs: Mapping[str, Evaluated]
+) -> Iterator[Key]:
+    """Values of the column at which an expression has wanted values, if it is a straight line."""
+    points = _points(leaf, now)
+    yield from _solved(points, _numbers_at(points, expression, leaf, inputs), wanted, leaf)
+
+
+def _points(leaf: Leaf, now: Key) -> list[Key]:
+    """The row's value of a column, and others by which a straight line is known where that one raises."""
+    start = _fraction(now, leaf.type)
+    numbers = (
+        [Fraction(0), Fraction(1)] if start is None else [start + 1, start - 1, start - 2, Fraction(0), Fraction(1)]
+    )
+    keys = [now, *(_keys_near(number, leaf.type)[1] for number in numbers)]
+    return [key for key in dict.fromkeys(keys) if _is_a_value(key, leaf.type)]
+
+
+def _numbers_at(
+    points: Sequence[Key], expression: Expression, leaf: Leaf, inputs: Mapping[str, Evaluated]
+) -> list[Fraction | None]:
+    """The values of an expression at values of a column, None where they are no numbers."""
+    given = {name: repeated(each, len(points)) for name, each in inputs.items()}
+    given[leaf.name] = Evaluated(_values(points, leaf.type))
+    result = Truths(given, len(points)).value(expression).values
+    result = result.combine_chunks() if isinstance(result, pa.ChunkedArray) else result
+    return [None if key is None else _fraction(key, result.type) for key in keys_of(result)]
+
+
+def _solved(
+    points: Sequence[Key], heights: Sequence[Fraction | None], goals: Iterable[Fraction], leaf: Leaf
+) -> Iterator[Key]:
+    """Where the line through the first two points that have a height has the wanted heights."""
+    known = [
+        (place, height)
+        for key, height in zip(points, heights, strict=True)
+        if height is not None and (place := _fraction(key, leaf.type)) is not None
+    ]
+    if len(known) < 2 or known[0][1] == known[1][1]:
+        return
+    (place, height), (other, beside) = known[:2]
+    for goal in goals:
+        yield from _keys_near(place + (goal - height) * (other - place) / (beside - height), leaf.type)
+
+
+def repeated(given: Evaluated, rows: int) -> Evaluated:
+    """One row's value on many rows."""
+    values = given.values.take(pa.array(np.zeros(rows, np.int64)))
+    return Evaluated(values, None if given.raised is None else np.repeat(given.raised, rows))
+
+
+def _fraction(key: Key, data_type: pa.DataType) -> Fraction | None:
+    """The number of a key; None for NaN and infinities."""
+    if is_float(data_type):
+        value = float(doubles(np.array([min(key, NAN_KEY)], np.int64))[0]) if abs(key) < 1 << 63 else math.nan
+        return Fraction(value) if math.isfinite(value) else None
+    return Fraction(key, 10**data_type.scale) if is_decimal(data_type) else Fraction(key)
+
+
+def _keys_near(value: Fraction, data_type: pa.DataType) -> list[Key]:
+    """Keys of the numbers of a type around a number, ascending."""
+    if not is_float(data_type):
+        units = math.floor(value * (10**data_type.scale if is_decimal(data_type) else 1))
+        return [units - 1, units, units + 1, units + 2]
+    try:
+        near = float(value)
+    except OverflowError:
+        return [0, 0]
+    if data_type == pa.float32():
+        return sorted(_float32_keys(near))
+    key = float_key(near)
+    return [key - 1, key, key + 1]
+
+
+# Keys to values
+
+
+def _is_a_value(key: Key, data_type: pa.DataType) -> bool:
+    """Whether a key is that of a value that Python can hold."""
+    least, greatest = constants.domain(data_type)
+    if key < least or (greatest is not None and key > greatest):
+        return False
+    if is_float(data_type):
+        return bool(key <= _INFINITY_KEY or key == NAN_KEY)
+    if pa.types.is_date(data_type):
+        return bool(_FIRST_DAY <= key <= _LAST_DAY)
+    if pa.types.is_timestamp(data_type):
+        return bool(_FIRST_DAY + 1 <= key // _DAY <= _LAST_DAY - 1)
+    if pa.types.is_string(data_type):
+        return least_text(key) == key
+    return True
+
+
+def _values(keys: Sequence[Key], data_type: pa.DataType) -> pa.Array:
+    """The values of keys."""
+    if is_float(data_type):
+        return pa.array(doubles(np.array(keys, np.int64)).astype(data_type.to_pandas_dtype()))
+    if is_decimal(data_type):
+        words = b"".join(key.to_bytes(16, "little", signed=True) for key in keys)
+        return pa.Array.from_buffers(data_type, len(keys), [None, pa.py_buffer(words)])
+    if pa.types.is_boolean(data_type):
+        return pa.array([bool(key) for key in keys], data_type)
+    if pa.types.is_string(data_type):
+        return pa.array([key.decode() for key in keys], data_type)
+    if pa.types.is_binary(data_type):
+        return pa.array(keys, data_type)
+    return pa.array(np.array(keys, f"int{data_type.bit_width}")).view(data_type)

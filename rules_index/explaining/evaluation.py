@@ -1,0 +1,41 @@
+"""The parts of a rule on rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import numpy as np
+
+from rules_index.explaining.rule import Part
+from rules_index.explaining.truth import Truths, all_of, any_of, negated
+from rules_index.index.inputs import truth_values
+from rules_index.index.single_rows import values_of_row
+from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.typed import Leaf
+
+
+def inputs_of_row(row: Mapping[str, Any], leaves: Collection[Leaf], time_zone: str) -> dict[str, Evaluated]:
+    """The value of each leaf, one row; `SchemaError` for what is missing or of another type."""
+    read = values_of_row(row, [*leaves], time_zone)
+    return {name: truth_values(each) if isinstance(each, np.ndarray) else each for name, each in read.items()}
+
+
+def truth_of_parts(rule: Part, truths: Truths) -> dict[Part, np.ndarray]:
+    """The truth codes [rows] of each part."""
+    found: dict[Part, np.ndarray] = {}
+
+    def of(part: Part) -> np.ndarray:
+        inner = [of(child) for child in part.children]
+        if part.operator == "NOT":
+            truth = negated(inner[0])
+        elif part.operator:
+            truth = (all_of if part.operator == "AND" else any_of)(inner, truths.rows)
+        else:
+            assert part.formula is not None
+            truth = truths.of(part.formula)
+        found[part] = truth
+        return truth
+
+    of(rule)
+    return found

@@ -1,0 +1,190 @@
+"""The smallest change of one or two columns with which a rule would have matched a row.
+
+Which columns could do is decided first, by sets: a predicate that is not as the rule wants it needs one of its columns
+changed, an AND what all its parts need, an OR what one of them needs. Only changes of such columns are tried, nearest
+values first, and the one that is told has been matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.domains.values import is_indexable
+from rules_index.errors import SchemaError
+from rules_index.explaining.candidates import candidates, repeated
+from rules_index.explaining.evaluation import inputs_of_row, truth_of_parts
+from rules_index.explaining.rule import Part, zone_of
+from rules_index.explaining.tree import Change, NearMiss
+from rules_index.explaining.truth import FALSE, TRUE, Truths
+from rules_index.index.single_rows import value_in
+from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.typed import Leaf, leaves_of
+
+if TYPE_CHECKING:
+    from rules_index.index.compiled import CompiledRules, RuleId
+
+MOST_OF_A_PAIR = 32
+"""Values of each column that are tried where two are changed."""
+MOST_TRIED = 1 << 15
+"""Pairs of values that are tried at most."""
+MOST_MATCHED = 8
+"""Changes that are matched, one after the other, before none is told."""
+MOST_SETS = 512
+"""Sets of columns that are kept for a part of a rule."""
+Columns = frozenset[str]
+
+
+def near_miss(
+    compiled: CompiledRules, rule: Part, rule_id: RuleId, row: Mapping[str, Any], fixed: Collection[str]
+) -> NearMiss | None:
+    """The smallest change of one or two columns but `fixed` with which the rule matches; None where none was found.
+
+    One column is less than two; then what differs less in proportion; NULL comes last.
+    """
+    return _Search(compiled, rule, rule_id, row, fixed).found()
+
+
+class _Search:
+    def __init__(
+        self, compiled: CompiledRules, rule: Part, rule_id: RuleId, row: Mapping[str, Any], fixed: Collection[str]
+    ) -> None:
+        self._compiled, self._rule, self._rule_id, self._row = compiled, rule, rule_id, row
+        self._inputs = inputs_of_row(row, rule.leaves, compiled.time_zone)
+        self._leaves = {leaf.name: leaf for leaf in _changeable(rule, frozenset(fixed))}
+        self._candidates: dict[str, tuple[pa.Array, np.ndarray]] = {}
+
+    def found(self) -> NearMiss | None:
+        truths = truth_of_parts(self._rule, Truths(self._inputs, 1))
+        needed = self._needed(self._rule, {part: int(truth[0]) for part, truth in truths.items()}, TRUE)
+        singles = sorted({name for columns in needed if len(columns) == 1 for name in columns})
+        best = self._first_that_matches([each for name in singles for each in self._of_one(name)])
+        if best is not None:
+            return best
+        left, pairs = MOST_TRIED, []
+        for pair in combinations(sorted(self._leaves), 2):
+            if any(columns <= frozenset(pair) for columns in needed):
+                left -= self._size(pair)
+                if left < 0:
+                    break
+                pairs += self._of_two(*pair)
+        return self._first_that_matches(pairs)
+
+    def _first_that_matches(self, tried: list[tuple[float, NearMiss]]) -> NearMiss | None:
+        """The nearest of some changes, once the index has matched it."""
+        ordered = sorted(tried, key=lambda each: each[0])[:MOST_MATCHED]
+        return next((miss for _, miss in ordered if self._matches(miss)), None)
+
+    def _needed(self, part: Part, truth: Mapping[Part, int], wanted: int) -> set[Columns]:
+        """Sets of at most two columns, the least ones: without a change of all of one of them a part is not as
+        wanted."""
+        if truth[part] == wanted:
+            return {frozenset()}
+        if not part.children:
+            read = {leaf.name for attribute in part.attributes for leaf in leaves_of(attribute)}
+            return {frozenset((name,)) for name in read if name in self._leaves}
+        if part.operator == "NOT":
+            return self._needed(part.children[0], truth, FALSE if wanted == TRUE else TRUE)
+        each = [self._needed(child, truth, wanted) for child in part.children]
+        if (part.operator == "AND") != (wanted == TRUE):
+            return _least(columns for sets in each for columns in sets)
+        found: set[Columns] = {frozenset()}
+        for sets in each:
+            if not found:
+                break
+            found = _least(one | other for one in found for other in sets if len(one | other) <= 2)
+        return found
+
+    def _values(self, name: str) -> tuple[pa.Array, np.ndarray]:
+        if name not in self._candidates:
+            leaf = self._leaves[name]
+            readers = [part.formula for part in self._rule.predicates if leaf in part.columns and part.formula]
+            self._candidates[name] = candidates(leaf, readers, self._inputs)
+        return self._candidates[name]
+
+    def _size(self, pair: tuple[str, str]) -> int:
+        return int(np.prod([min(len(self._values(name)[0]), MOST_OF_A_PAIR) for name in pair]))
+
+    def _of_one(self, name: str) -> list[tuple[float, NearMiss]]:
+        values, distances = self._values(name)
+        return self._satisfying({name: values}, distances)
+
+    def _of_two(self, one: str, other: str) -> list[tuple[float, NearMiss]]:
+        (first, near), (second, far) = self._shortened(one), self._shortened(other)
+        places = np.indices((len(first), len(second))).reshape(2, -1)
+        changed = {one: first.take(pa.array(places[0])), other: second.take(pa.array(places[1]))}
+        return self._satisfying(changed, near[places[0]] + far[places[1]])
+
+    def _shortened(self, name: str) -> tuple[pa.Array, np.ndarray]:
+        """The nearest values, and NULL."""
+        values, distances = self._values(name)
+        if len(values) <= MOST_OF_A_PAIR:
+            return values, distances
+        chosen = np.append(np.arange(MOST_OF_A_PAIR - 1), len(values) - 1)
+        return values.take(pa.array(chosen)), distances[chosen]
+
+    def _satisfying(self, changed: Mapping[str, pa.Array], distances: np.ndarray) -> list[tuple[float, NearMiss]]:
+        """The nearest ones of some changes [n] with which the rule is TRUE, and how far they are."""
+        rows = len(distances)
+        if not rows:
+            return []
+        inputs = {name: repeated(each, rows) for name, each in self._inputs.items()}
+        inputs |= {name: Evaluated(values) for name, values in changed.items()}
+        found = np.flatnonzero(truth_of_parts(self._rule, Truths(inputs, rows))[self._rule] == TRUE)
+        nearest = found[np.argsort(distances[found], kind="stable")][:MOST_MATCHED].tolist()
+        return [
+            (float(distances[place]), tuple(self._change(name, each[place].as_py()) for name, each in changed.items()))
+            for place in nearest
+        ]
+
+    def _change(self, name: str, after: Any) -> Change:
+        leaf = self._leaves[name]
+        if pa.types.is_timestamp(leaf.type) and leaf.type.tz is not None and after is not None:
+            after = after.astimezone(zone_of(self._compiled.time_zone))
+        return Change(name, value_in(self._row, leaf), after)
+
+    def _matches(self, miss: NearMiss) -> bool:
+        """Whether the changed row matches by the index itself, where all is there that the index reads."""
+        changed = {**self._row, **{change.column: change.after for change in miss}}
+        try:
+            return self._rule_id in self._compiled.match_one(changed)
+        except SchemaError:
+            inputs = inputs_of_row(changed, self._rule.leaves, self._compiled.time_zone)
+            return int(truth_of_parts(self._rule, Truths(inputs, 1))[self._rule][0]) == TRUE
+
+
+def _changeable(rule: Part, fixed: Columns) -> list[Leaf]:
+    """The columns that may be changed: all whose effect on the rule is known without Spark, and that no other one that
+    is read overlaps."""
+    read = {leaf.name: leaf for part in rule.predicates for leaf in part.columns}
+    compared = {leaf.name for leaf in rule.leaves}  # what others are decides nothing
+    frozen = set(fixed)
+    for part in rule.predicates:
+        if any(leaf.text is not None for attribute in part.attributes for leaf in leaves_of(attribute)):
+            frozen |= {leaf.name for leaf in part.columns}
+    return [
+        leaf
+        for name, leaf in read.items()
+        if is_indexable(leaf.type)
+        and name in compared
+        and name not in frozen
+        and not any(_overlap(name, other) for other in (*read, *frozen) if other != name)
+    ]
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Whether a column is a field of another."""
+    return one.startswith(f"{other}.") or other.startswith(f"{one}.")
+
+
+def _least(sets: Iterable[Columns]) -> set[Columns]:
+    """The sets of which none holds another one."""
+    found: set[Columns] = set()
+    for columns in sorted(set(sets), key=lambda each: (len(each), sorted(each))):
+        if len(found) < MOST_SETS and not any(other <= columns for other in found):
+            found.add(columns)
+    return found

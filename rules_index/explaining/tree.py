@@ -1,0 +1,144 @@
+"""What an explanation is made of, and how it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+MOST_TEXT = 160
+"""Letters of a text, or of a value, that a line shows."""
+_WORDS = {True: "true", False: "false", None: "NULL", "error": "error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A column, the value that the row has in it, and one with which the rule would match."""
+
+    column: str
+    before: Any
+    after: Any
+
+    def as_dict(self) -> dict[str, Any]:
+        """column, from and to."""
+        return {"column": self.column, "from": self.before, "to": self.after}
+
+    def __str__(self) -> str:
+        return f"{self.column}: {shown(self.before)} -> {shown(self.after)}"
+
+
+NearMiss = tuple[Change, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A rule, or a part of one, on a row.
+
+    text      the part as its author wrote it
+    value     True, False, None for NULL, or "error" where evaluating it raised
+    operator  "AND", "OR", "NOT", or "" of a predicate
+    values    the row's values of the columns that a predicate reads, by column; those that the row lacks left out
+    computed  what only Spark evaluates of a predicate, by text; values as a line shows them
+    stands_alone  whether the rule would match if only this predicate were otherwise
+    """
+
+    text: str
+    value: bool | str | None
+    operator: str = ""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    computed: Mapping[str, str] = field(default_factory=dict)
+    children: tuple[Explanation, ...] = ()
+    stands_alone: bool = False
+    rule_id: str | int | None = None
+    seek: Callable[[], NearMiss | None] = field(default=lambda: None, repr=False, compare=False)
+
+    @property
+    def matched(self) -> bool:
+        """Whether it is TRUE: of a whole rule, whether it matches the row."""
+        return self.value is True
+
+    @cached_property
+    def near_miss(self) -> NearMiss | None:
+        """The smallest change of one or two columns with which the rule would have matched, which was tried; None where
+        the rule matches, or no such change was found. Sought when first asked for, and of the whole rule only."""
+        return self.seek()
+
+    @property
+    def blockers(self) -> list[Explanation]:
+        """The predicates of which each alone stands in the way."""
+        return [part for part in self.predicates if part.stands_alone]
+
+    @property
+    def predicates(self) -> list[Explanation]:
+        """All predicates, in the order of the text."""
+        found, waiting = [], [self]
+        while waiting:
+            part = waiting.pop()
+            waiting += part.children[::-1]
+            if not part.children:
+                found.append(part)
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        """text, value, values and children."""
+        return {
+            "text": self.text,
+            "value": self.value,
+            "values": dict(self.values),
+            "children": [child.as_dict() for child in self.children],
+        }
+
+    def __str__(self) -> str:
+        lines = []
+        if self.rule_id is not None:
+            verdict = "matches" if self.matched else "does not match"
+            lines.append(f"rule {self.rule_id} {verdict}" + _reason(self.value))
+        lines += _lines(self, "", "")
+        if self.near_miss:
+            lines.append("would match with " + ", and ".join(map(str, self.near_miss)))
+        return "\n".join(lines)
+
+
+def _reason(value: bool | str | None) -> str:
+    return {None: ": it is NULL", "error": ": evaluating it raised an error"}.get(value, "")  # type: ignore[arg-type]
+
+
+def _lines(part: Explanation, first: str, rest: str) -> list[str]:
+    """A part and, indented below it, what it is made of."""
+    own = part.operator or _cut(" ".join(part.text.split()))
+    line = f"{first}{_WORDS[part.value]:<5}  {own}"
+    told = [f"{name} = {shown(value)}" for name, value in part.values.items()]
+    told += [f"{_cut(text)} = {value}" for text, value in part.computed.items()]
+    if told:
+        line += f"   [{', '.join(told)}]"
+    if part.stands_alone:
+        line += "   <- alone stands in the way"
+    lines = [line]
+    for number, child in enumerate(part.children, 1):
+        is_last = number == len(part.children)
+        lines += _lines(child, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+    return lines
+
+
+def shown(value: Any) -> str:
+    """A value as a line shows it, much as SQL writes it."""
+    if value is None or isinstance(value, bool):
+        return _WORDS[value].upper()
+    if isinstance(value, str):
+        return _cut("'" + value.replace("'", "''") + "'")
+    if isinstance(value, (bytes, bytearray)):
+        return _cut(f"X'{value.hex()}'")
+    if isinstance(value, (datetime, date, Decimal)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return _cut("{" + ", ".join(f"{name}: {shown(each)}" for name, each in value.items()) + "}")
+    if isinstance(value, Sequence):
+        return _cut("[" + ", ".join(map(shown, value)) + "]")
+    return _cut(repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 1] + "…"

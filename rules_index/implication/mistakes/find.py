@@ -1,0 +1,54 @@
+"""All mistakes that the texts of rules give away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping
+
+import pyarrow as pa
+
+from rules_index.implication.mistakes.connectives import missing_brackets, true_unless_null
+from rules_index.implication.mistakes.kinds import Mistake
+from rules_index.implication.mistakes.known_values import KnownValues
+from rules_index.implication.mistakes.parsed import Parsed
+from rules_index.implication.mistakes.texts import spellings, units, wildcards
+from rules_index.implication.mistakes.types import may_raise, never_true, quoted_names, raises_always, separated_numbers
+from rules_index.language.formula import Formula
+from rules_index.language.scope import Scope
+
+_LOOKS: tuple[Callable[[Parsed], Iterator[Mistake]], ...] = (
+    raises_always,
+    never_true,
+    quoted_names,
+    spellings,
+    true_unless_null,
+    missing_brackets,
+    units,
+    separated_numbers,
+    wildcards,
+    may_raise,
+)
+_LONGEST = 100_000
+"""Characters of the longest text that is looked at."""
+
+
+def mistakes(
+    texts: pa.LargeStringArray, scope: Scope, known: Mapping[str, KnownValues]
+) -> Iterator[tuple[int, Mistake]]:
+    """The mistakes of rules, all of which compile, each with the rule's place; known: what is known of columns."""
+    remembered: dict[Hashable, Formula] = {}
+    for place, text in enumerate(texts.to_pylist()):
+        if len(text) > _LONGEST:
+            continue
+        try:
+            rule = Parsed(text, scope, known, remembered)
+            found: dict[tuple[str, int, int], Mistake] = {}
+            for look in _LOOKS:
+                for each in look(rule):
+                    # of the items of one list the first at fault is enough
+                    found.setdefault((each.kind, each.begin, each.end), each)
+        except MemoryError:
+            raise
+        except Exception:  # nothing is told of this rule, and of the others all the same
+            continue
+        for each in found.values():
+            yield place, each

@@ -1,0 +1,198 @@
+"""Conjunctions in lists by their access predicates, for one event at a time (`single_events.access_lists`)."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.events import Event, Offered, met, offered_event, offered_row, terms_of
+from rules_index.single_events.access_lists import (
+    HEADER,
+    NEXT,
+    TOO_SMALL,
+    WIDTH,
+    search_event,
+    search_row,
+)
+
+MOST_PIECES = 64
+"""Intervals of a set up to which each has an entry of its own."""
+
+
+class _Scratch(threading.local):
+    def __init__(self) -> None:
+        self.found = np.empty(1024, np.int32)
+        self.bounds = np.empty((0, 2), np.int64)
+
+
+class AccessLists:
+    """The conjunctions of a rule set, searched by any number of threads."""
+
+    def __init__(self, conjunctions: Conjunctions, code_shares: np.ndarray) -> None:
+        """code_shares: the expected share of the rows [codes] of every code, one attribute after the other."""
+        c = conjunctions
+        self._conjunctions, self._terms = c, terms_of(c)
+        self._levels, self._starts, self._heads, self._tails, self._words = _lists(c, code_shares)
+        self._scratch = _Scratch()
+
+    def search(self, codes: np.ndarray) -> np.ndarray:
+        """The rules [.] int32, ascending, that a row of codes [attributes] int32 satisfies."""
+        codes = np.ascontiguousarray(codes, np.int32)
+        found, bounds = self._scratch.found, self._scratch.bounds
+        if len(bounds) != len(self._levels):
+            bounds = self._scratch.bounds = np.empty((len(self._levels), 2), np.int64)
+        outcome = search_row(self._levels, self._starts, self._heads, self._tails, self._words, codes, bounds, found)
+        while outcome == TOO_SMALL:
+            found = self._scratch.found = np.empty(4 * len(found), np.int32)
+            outcome = search_row(
+                self._levels, self._starts, self._heads, self._tails, self._words, codes, bounds, found
+            )
+        return self._rules(found, outcome, codes)
+
+    def search_event(self, event: Event) -> np.ndarray:
+        """The rules [.] int32, ascending, of which an event meets a conjunction."""
+        offered = offered_event(event, len(self._conjunctions.sizes))
+        found = self._scratch.found
+        outcome = search_event(self._levels, self._starts, self._heads, self._tails, self._words, *offered, found)
+        while outcome == TOO_SMALL:
+            found = self._scratch.found = np.empty(4 * len(found), np.int32)
+            outcome = search_event(self._levels, self._starts, self._heads, self._tails, self._words, *offered, found)
+        return self._rules(found, outcome, offered)
+
+    def _rules(self, found: np.ndarray, outcome: int, event: Any) -> np.ndarray:
+        doubtful, count = outcome >> 32, outcome & 0xFFFFFFFF
+        if not doubtful:
+            return found[:count].copy()
+        numbers = found[len(found) - doubtful :].astype(np.int64)
+        offered = event if isinstance(event, Offered) else offered_row(event)
+        held = numbers[met(self._terms, numbers, offered)]
+        return np.unique(np.concatenate([found[:count], self._conjunctions.target[held].astype(np.int32)]))
+
+
+def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
+    """levels, starts, heads, tails and words of the conjunctions of rules."""
+    first = int(c.gate_start[-1])
+    conjunctions = len(c.target) - first
+    pairs = c.terms[c.start[first] :]
+    owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])
+    named = np.flatnonzero(pairs[:, 0] != GATE)
+    attribute, which, of = pairs[named, 0].astype(np.int64), pairs[named, 1], owner[named]
+    piece_start, pieces, shares = _pieces(c, attribute, which, code_shares)
+    lengths = np.diff(c.set_start)[which]
+    gated = np.bincount(owner, weights=pairs[:, 0] == GATE, minlength=conjunctions) > 0
+    # terms of a conjunction in the order in which they are compared, the rarest first
+    order = np.lexsort((shares[which], of))
+    attribute, which, of, lengths = attribute[order], which[order], of[order], lengths[order]
+    terms = np.column_stack([attribute, c.intervals[c.set_start[which], 0], c.intervals[c.set_start[which + 1] - 1, 1]])
+    term_start = np.zeros(conjunctions + 1, np.int64)
+    np.cumsum(np.bincount(of, minlength=conjunctions), out=term_start[1:])
+    some = np.flatnonzero(np.diff(term_start))
+    access = term_start[some]
+    # of an access predicate each interval is an entry, so that its bounds tell all of it
+    told = np.diff(piece_start)[which] == lengths
+    uncertain = np.bincount(of, weights=lengths > 1, minlength=conjunctions)
+    uncertain[some] -= told[access] & (lengths[access] > 1)
+    doubtful = gated | (uncertain > 0)
+    copies = np.diff(piece_start)[which[access]]
+    entry = np.repeat(some, copies)
+    place = np.repeat(access, copies)
+    at = np.arange(len(entry)) - np.repeat(np.cumsum(copies) - copies, copies) + piece_start[which[place]]
+    low, high, shift, block = pieces[at].T
+    none = np.flatnonzero(np.diff(term_start) == 0)
+    levels, lists, count = _levels(c.sizes, attribute[place], shift, block, bool(len(none)))
+    heads: np.ndarray = np.zeros((len(entry) + len(none), WIDTH), _narrow(c.sizes))
+    if len(entry):
+        heads[: len(entry), 0], heads[: len(entry), 1] = low, high
+        own = np.column_stack([attribute[place], low, high])
+        number_of_terms = np.diff(term_start)[entry]
+        for next_one in range(1, NEXT + 1):
+            there = (number_of_terms > next_one)[:, None]
+            columns = terms[np.where(there[:, 0], place + next_one, place)]
+            heads[: len(entry), 3 * next_one - 1 : 3 * next_one + 2] = np.where(there, columns, own)
+    # after these those of conjunctions without terms, in the last list
+    entry = np.concatenate([entry, none])
+    lists = np.concatenate([lists, np.full(len(none), count - 1)])
+    words, at = _words(terms, term_start, np.where(doubtful, first + np.arange(conjunctions), -1))
+    tails = np.column_stack([c.target[first + entry], at[entry]]).astype(np.int32)
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(lists, minlength=count), out=starts[1:])
+    order = np.argsort(lists, kind="stable")
+    return levels, starts, heads[order], tails[order], words
+
+
+def _narrow(sizes: np.ndarray) -> type:
+    """The type of `heads`."""
+    most = max(int(sizes.max(initial=0)), len(sizes))
+    return np.uint8 if most <= 1 << 8 else np.uint16 if most <= 1 << 16 else np.int32
+
+
+def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`words`, and where each conjunction has its place in them, -1 where it needs none."""
+    others = np.maximum(np.diff(term_start) - 1 - NEXT, 0)
+    needed = (others > 0) | (doubtful >= 0)
+    lengths = np.where(needed, HEADER + 3 * others, 0)
+    ends = np.cumsum(lengths)
+    at = np.where(needed, ends - lengths, -1)
+    words = np.empty(int(lengths.sum()), np.int32)
+    words[at[needed]], words[at[needed] + 1] = doubtful[needed], others[needed]
+    owner = np.repeat(np.arange(len(others)), others)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(others) - others, others)
+    from_terms = terms[term_start[owner] + 1 + NEXT + within]
+    for column in range(3):
+        words[at[owner] + HEADER + 3 * within + column] = from_terms[:, column]
+    return words, at
+
+
+def _pieces(
+    c: Conjunctions, attribute: np.ndarray, which: np.ndarray, code_shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every set its pieces [., 4] int64 (low, high, shift, first block), where they start [sets + 1], and the share
+    of the rows [sets] whose code leads to one of their lists."""
+    sets = len(c.set_start) - 1
+    of_set = np.zeros(sets, np.int64)
+    of_set[which] = attribute
+    lengths = np.diff(c.set_start)
+    whole = lengths > MOST_PIECES
+    kept = np.where(whole, np.minimum(lengths, 1), lengths)
+    start = np.zeros(sets + 1, np.int64)
+    np.cumsum(kept, out=start[1:])
+    owner = np.repeat(np.arange(sets), kept)
+    at = np.arange(len(owner)) - start[owner] + c.set_start[owner]
+    low, high = c.intervals[at, 0].astype(np.int64), c.intervals[at, 1].astype(np.int64)
+    high[whole[owner]] = c.intervals[c.set_start[1:][owner[whole[owner]]] - 1, 1]
+    shift = np.where(low == high, -1, 0)
+    while True:
+        wide = (shift >= 0) & ((high >> np.maximum(shift, 0)) - (low >> np.maximum(shift, 0)) > 1)
+        if not wide.any():
+            break
+        shift += wide
+    by = np.maximum(shift, 0)
+    block = np.where(shift < 0, low, low >> by)
+    sizes = c.sizes.astype(np.int64)
+    begin = np.where(shift < 0, low, block << by)
+    end = np.minimum(np.where(shift < 0, low + 1, (block + 2) << by), sizes[of_set[owner]])
+    below = np.concatenate([[0.0], np.cumsum(code_shares)])
+    base = (np.cumsum(sizes) - sizes)[of_set[owner]]
+    examined = below[base + end] - below[base + begin]
+    # each entry costs memory and a little time of its own
+    shares = np.bincount(owner, weights=examined + 1e-9, minlength=sets)
+    return start, np.column_stack([low, high, shift, block]), shares
+
+
+def _levels(
+    sizes: np.ndarray, attribute: np.ndarray, shift: np.ndarray, block: np.ndarray, everywhere: bool
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The levels that have entries, the list of each entry, and the number of lists."""
+    kinds, kind = np.unique(attribute * 64 + (shift + 1), return_inverse=True)
+    of, by = kinds // 64, kinds % 64 - 1
+    widths = (sizes[of].astype(np.int64) >> np.maximum(by, 0)) + 1
+    base = np.cumsum(widths) - widths
+    count = int(widths.sum())
+    levels = np.column_stack([of, by, base]).astype(np.int32).reshape(-1, 3)
+    if everywhere:
+        levels = np.concatenate([levels, np.array([[-1, 0, count]], np.int32)])
+        count += 1
+    return levels, base[kind] + block, count

@@ -1,0 +1,73 @@
+"""The texts that an index was compiled from, packed: matching needs none of them, explaining a rule parses its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+BLOCK = 1 << 11
+"""Rules that are packed together: what is unpacked for one of them."""
+_COLUMNS = pa.schema([("expression", pa.large_string()), ("valid_from", pa.int64()), ("valid_to", pa.int64())])
+
+
+@dataclass(frozen=True)
+class RuleText:
+    """What a rule's author wrote; bounds in microseconds since the epoch, None for unbounded."""
+
+    expression: str
+    valid_from: int | None
+    valid_to: int | None
+
+
+@dataclass(frozen=True)
+class RuleTexts:
+    """The texts and bounds of the rules of an index, by ordinal, and the schema that they were written over.
+
+    schema: as Arrow serialises it. blocks: streams of Arrow's, zstd, of `BLOCK` rules each.
+    """
+
+    schema: bytes | memoryview
+    blocks: Sequence[bytes | memoryview]
+
+    @classmethod
+    def pack(
+        cls,
+        expressions: pa.LargeStringArray,
+        valid_from: pa.Int64Array | None,
+        valid_to: pa.Int64Array | None,
+        schema: pa.Schema,
+    ) -> RuleTexts:
+        """Packs the columns [rules] of rules by ordinal."""
+        nothing = pa.nulls(len(expressions), pa.int64()) if valid_from is None or valid_to is None else None
+        columns = [
+            expressions,
+            nothing if valid_from is None else valid_from,
+            nothing if valid_to is None else valid_to,
+        ]
+        table = pa.table(columns, schema=_COLUMNS)
+        blocks = [_packed(table.slice(first, BLOCK)) for first in range(0, len(expressions), BLOCK)]
+        return cls(schema.remove_metadata().serialize().to_pybytes(), blocks)
+
+    def rule(self, ordinal: int) -> RuleText:
+        """The text of a rule; `pa.ArrowException`, `LookupError` or `ValueError` for bytes that are none."""
+        with pa.ipc.open_stream(pa.py_buffer(self.blocks[ordinal // BLOCK])) as reader:
+            if reader.schema != _COLUMNS:
+                raise ValueError("texts")
+            table = reader.read_all()
+        table.validate(full=True)
+        row = table.slice(ordinal % BLOCK, 1).to_pylist()[0]
+        return RuleText(str(row["expression"]), row["valid_from"], row["valid_to"])
+
+    def columns(self) -> pa.Schema:
+        """The schema; `pa.ArrowException` or `OSError` for bytes that are none."""
+        return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+def _packed(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _COLUMNS, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table.combine_chunks())
+    data: bytes = sink.getvalue().to_pybytes()
+    return data

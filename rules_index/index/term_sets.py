@@ -1,0 +1,102 @@
+"""What boxes leave out: terms of several intervals, such as IN, NOT IN and `<>`, of which a box has the first and the
+last code. A search that evaluates a term evaluates its set, and counts it as the paper counts a predicate."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.kernels.jit import inner
+
+
+class TermSets(NamedTuple):
+    """The terms of boxes, by key, whose set is not all of the codes between its first and its last.
+
+    start       [keys + 1] int64 into `attributes`; boxes of further keys have none
+    attributes  [.] int32
+    set_start   [. + 1] int64 into `intervals`
+    intervals   [., 2] int32, closed, ascending, disjoint
+    """
+
+    start: np.ndarray
+    attributes: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+
+
+NO_SETS = TermSets(np.zeros(1, np.int64), np.empty(0, np.int32), np.zeros(1, np.int64), np.empty((0, 2), np.int32))
+"""Boxes that say all."""
+
+
+def has_gaps(intervals: np.ndarray) -> bool:
+    """Whether a set lacks codes between its first and its last one."""
+    return int((intervals[:, 1] - intervals[:, 0] + 1).sum()) <= int(intervals[-1, 1]) - int(intervals[0, 0])
+
+
+def sets_of(c: Conjunctions) -> TermSets:
+    """Those of the conjunctions of rules, whose keys are 0, 1, ..."""
+    first = int(c.gate_start[-1])
+    conjunctions = len(c.target) - first
+    begin, end = c.intervals[c.set_start[:-1], 0], c.intervals[c.set_start[1:] - 1, 1]
+    codes = np.concatenate([[0], np.cumsum(c.intervals[:, 1].astype(np.int64) - c.intervals[:, 0] + 1)])
+    gaps = codes[c.set_start[1:]] - codes[c.set_start[:-1]] <= end.astype(np.int64) - begin
+    pairs = c.terms[c.start[first] :]
+    at = np.flatnonzero(pairs[:, 0] != GATE)
+    at = at[gaps[pairs[at, 1]]]
+    owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])[at]
+    which = pairs[at, 1]
+    lengths = np.diff(c.set_start)[which]
+    set_start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    places = np.repeat(c.set_start[which] - set_start[:-1], lengths) + np.arange(set_start[-1])
+    start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=conjunctions))]).astype(np.int64)
+    return TermSets(start, pairs[at, 0].astype(np.int32), set_start, c.intervals[places].astype(np.int32))
+
+
+def extended(sets: TermSets, more: dict[int, list[tuple[int, np.ndarray]]]) -> TermSets:
+    """With the terms, (attribute, intervals) each, of boxes of further keys."""
+    if not any(more.values()):
+        return sets
+    number = np.zeros(max(more) + 2 - len(sets.start), np.int64)
+    terms = []
+    for key in sorted(more):
+        number[key + 1 - len(sets.start)] = len(more[key])
+        terms += more[key]
+    lengths = [len(intervals) for _, intervals in terms]
+    return TermSets(
+        np.concatenate([sets.start, sets.start[-1] + np.cumsum(number)]),
+        np.concatenate([sets.attributes, np.array([attribute for attribute, _ in terms], np.int32)]),
+        np.concatenate([sets.set_start, sets.set_start[-1] + np.cumsum(lengths, dtype=np.int64)]),
+        np.concatenate([sets.intervals, *(intervals for _, intervals in terms)]).astype(np.int32),
+    )
+
+
+@inner
+def has_sets(sets: TermSets, key: int) -> bool:
+    """Whether a box has any."""
+    return key + 1 < len(sets.start) and sets.start[key + 1] > sets.start[key]
+
+
+@inner
+def set_number(sets: TermSets, key: int, attribute: int) -> int:
+    """Which set a box has on an attribute, or -1."""
+    if key + 1 < len(sets.start):
+        for place in range(sets.start[key], sets.start[key + 1]):
+            if sets.attributes[place] == attribute:
+                return place
+    return -1
+
+
+@inner
+def set_shares(sets: TermSets, number: int, low: int, high: int) -> bool:
+    """Whether a set has a code in [low, high]."""
+    left, right = sets.set_start[number], sets.set_start[number + 1]
+    end = right
+    while left < right:
+        middle = (left + right) // 2
+        if sets.intervals[middle, 1] < low:
+            left = middle + 1
+        else:
+            right = middle
+    return left < end and sets.intervals[left, 0] <= high

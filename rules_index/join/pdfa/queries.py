@@ -1,0 +1,149 @@
+"""The conjunctions of a join's rules as what the paper's system searches: boxes over the dimensions of all streams.
+
+A dimension is an attribute of a stream, or a gate that names attributes of one stream: its code is 1 where the gate
+holds and 0 elsewhere. What is computed from several streams is no dimension (section 2.2 has none): it is tested on the
+joined rows that are left, as in the batch form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from rules_index.arrays import offsets_of, owners, places
+from rules_index.index.boxes import Boxes
+from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.editable_conjunctions import boxes_of
+from rules_index.index.hybrid import Hybrid
+from rules_index.join.local_conjuncts import NOTHING, Parts, Split
+
+MOST_DIMENSIONS = 8
+"""So many are indexed in all, the most selective of each stream; what a box says of others is checked at its entry."""
+
+
+class Terms(NamedTuple):
+    """What conjunctions ask of each stream, exactly.
+
+    start      [conjunctions * streams + 1] int64 into terms, by conjunction and by stream within one
+    terms      [., 2] int32 (dimension, counted within its stream; set)
+    set_start  [sets + 1] int64 into intervals
+    intervals  [., 2] int32, closed, ascending, disjoint ranges of codes
+    """
+
+    start: np.ndarray
+    terms: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+
+
+@dataclass(frozen=True)
+class Queries:
+    """All conjunctions of a join's rules.
+
+    first  [streams + 1] int64, the first dimension of each stream; attributes come before gates
+    boxes  of the conjunctions, by their numbers, over all dimensions
+    terms  of the conjunctions
+    gates  of each stream, what evaluates its gates; None where there are none
+    """
+
+    first: np.ndarray
+    boxes: Boxes
+    terms: Terms
+    gates: tuple[Hybrid | None, ...]
+
+    @classmethod
+    def of(cls, split: Split) -> Queries:
+        """The queries of conjunctions that are cut by stream."""
+        streams = len(split.parts)
+        each = [_dimensions(parts) for parts in split.parts]
+        first = offsets_of(np.array([len(c.sizes) for c, _ in each]))
+        sets = offsets_of(np.array([len(c.set_start) - 1 for c, _ in each]))
+        terms, owner = [], []
+        for stream, ((c, _), parts) in enumerate(zip(each, split.parts, strict=True)):
+            named = np.flatnonzero(parts.number != NOTHING)
+            gather, start = places(c.start, parts.number[named])
+            terms.append(c.terms[gather] + np.array([first[stream], sets[stream]]))
+            owner.append(named[owners(start)] * streams + stream)
+        owner_of = np.concatenate(owner)
+        order = np.argsort(owner_of, kind="stable")
+        all_terms = np.concatenate(terms)[order].astype(np.int32)
+        start = offsets_of(np.bincount(owner_of, minlength=len(split.target) * streams))
+        queries = Conjunctions(
+            sizes=np.concatenate([c.sizes for c, _ in each]).astype(np.int32),
+            set_start=offsets_of(np.concatenate([np.diff(c.set_start) for c, _ in each])),
+            intervals=np.concatenate([c.intervals for c, _ in each]).astype(np.int32),
+            start=start[::streams].copy(),
+            terms=all_terms,
+            target=np.arange(len(split.target), dtype=np.int32),
+            gate_start=np.zeros(1, np.int32),
+        )
+        within = all_terms - np.stack([first[owner_of[order] % streams], np.zeros(len(order), np.int64)], axis=1)
+        return cls(
+            first,
+            boxes_of(queries),
+            Terms(start, within.astype(np.int32), queries.set_start, queries.intervals),
+            tuple(gates for _, gates in each),
+        )
+
+    def codes(self, stream: int, codes: np.ndarray) -> np.ndarray:
+        """The codes [rows, dimensions of the stream] int32 of rows whose attributes have these codes [attributes,
+        rows] int32."""
+        width = int(self.first[stream + 1] - self.first[stream])
+        found = np.zeros((codes.shape[1], width), np.int32)
+        found[:, : len(codes)] = codes.T
+        gates = self.gates[stream]
+        if gates is not None and codes.shape[1]:
+            offsets, held = gates.match(codes)
+            found[owners(offsets), len(codes) + held] = 1
+        return found
+
+    def indexed(self) -> np.ndarray:
+        """The dimensions [.] int64 that are indexed: FIRST has those of one stream alone, so that each has its own."""
+        boxes = self.boxes
+        width = boxes.high.astype(np.int64) - boxes.low + 1
+        share = 1 - width / boxes.sizes[boxes.attributes]
+        spared = np.bincount(boxes.attributes, weights=share, minlength=len(boxes.sizes))
+        most = max(2, MOST_DIMENSIONS // len(self.gates))
+        chosen = [
+            first + np.argsort(-spared[first:end], kind="stable")[:most]
+            for first, end in zip(self.first[:-1], self.first[1:], strict=True)
+        ]
+        found = np.concatenate(chosen)
+        found = found[spared[found] > 0]
+        return np.asarray(found[np.argsort(-spared[found], kind="stable")])
+
+
+def _dimensions(parts: Parts) -> tuple[Conjunctions, Hybrid | None]:
+    """The parts of a stream without gates, those being dimensions behind its attributes, and what evaluates them."""
+    c = parts.rules
+    gate_conjunctions = int(c.gate_start[-1])
+    begin = int(c.start[gate_conjunctions])
+    terms = c.terms[begin:].copy()
+    is_gate = terms[:, 0] == GATE
+    gates = np.unique(terms[is_gate, 1])
+    terms[is_gate, 0] = len(c.sizes) + np.searchsorted(gates, terms[is_gate, 1])
+    terms[is_gate, 1] = len(c.set_start) - 1
+    flat = Conjunctions(
+        sizes=np.append(c.sizes, np.full(len(gates), 2)).astype(np.int32),
+        set_start=np.append(c.set_start, c.set_start[-1] + 1).astype(np.int64),
+        intervals=np.append(c.intervals, [[1, 1]], axis=0).astype(np.int32),
+        start=c.start[gate_conjunctions:] - begin,
+        terms=terms,
+        target=np.arange(len(parts), dtype=np.int32),
+        gate_start=np.zeros(1, np.int32),
+    )
+    if not len(gates):
+        return flat, None
+    named = np.stack([np.full(len(gates), GATE), gates], axis=1)
+    evaluated = Conjunctions(
+        sizes=c.sizes,
+        set_start=c.set_start,
+        intervals=c.intervals,
+        start=np.append(c.start[: gate_conjunctions + 1], begin + 1 + np.arange(len(gates))).astype(np.int64),
+        terms=np.concatenate([c.terms[:begin], named]).astype(np.int32),
+        target=np.append(c.target[:gate_conjunctions], np.arange(len(gates))).astype(np.int32),
+        gate_start=c.gate_start,
+    )
+    return flat, Hybrid.scanning(evaluated)

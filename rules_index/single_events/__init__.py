@@ -1,0 +1,1 @@
+"""Kernels that look at one event at a time: a row, or an event that is an expression."""

@@ -1,0 +1,110 @@
+"""Whether an event meets conjunctions, term by term: sets of several intervals, and gates."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rules_index.kernels.jit import inlined, jit
+
+GATE = -1
+"""In `terms`, the attribute of a term that names a gate."""
+_UNKNOWN, _FAILED, _PASSED = 0, 1, 2
+
+
+class Terms(NamedTuple):
+    """Of conjunctions, as `index.conjunction_arrays.Conjunctions` has them: start, terms, set_start, intervals and
+    gate_start."""
+
+    start: np.ndarray
+    terms: np.ndarray
+    set_start: np.ndarray
+    intervals: np.ndarray
+    gate_start: np.ndarray
+
+
+@inlined
+def _shares(
+    begin: int, end: int, intervals: np.ndarray, low: int, high: int, start: int, stop: int, offered: np.ndarray
+) -> bool:
+    """Whether intervals [begin, end) hold a code that is offered: by offered [start, stop), all within [low, high]."""
+    at = start
+    while True:
+        if stop - start > 1:
+            low, high = offered[at, 0], offered[at, 1]
+        left, right = begin, end
+        while left < right:
+            middle = (left + right) >> 1
+            if intervals[middle, 1] < low:
+                left = middle + 1
+            else:
+                right = middle
+        if left < end and intervals[left, 0] <= high:
+            return True
+        at += 1
+        if at >= stop:
+            return False
+
+
+@jit
+def meets(
+    conjunctions: np.ndarray, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray
+) -> np.ndarray:
+    """Which conjunctions [.] bool an event meets, as `access_lists.search_event` has events. A row has its codes in
+    `first` and in `last`, and nothing offered beside them."""
+    met = np.zeros(len(conjunctions), np.bool_)
+    gates = np.zeros(len(of.gate_start) - 1, np.uint8)
+    waiting = np.empty(len(gates) + 1, np.int64)
+    for i in range(len(conjunctions)):
+        while True:
+            gate = _blocked(conjunctions[i], of, first, last, start, offered, gates)
+            if gate < 0:
+                met[i] = gate == -1
+                break
+            # a gate names only earlier ones, so that this ends
+            waiting[0] = gate
+            depth = 1
+            while depth > 0:
+                gate = waiting[depth - 1]
+                state = np.uint8(_FAILED)
+                needed = np.int64(-1)
+                for conjunction in range(of.gate_start[gate], of.gate_start[gate + 1]):
+                    needed = _blocked(conjunction, of, first, last, start, offered, gates)
+                    if needed >= 0:
+                        break
+                    if needed == -1:
+                        state = np.uint8(_PASSED)
+                        break
+                if needed >= 0:
+                    waiting[depth] = needed
+                    depth += 1
+                else:
+                    gates[gate] = state
+                    depth -= 1
+    return met
+
+
+@jit
+def _blocked(
+    conjunction: int, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
+    gates: np.ndarray,
+) -> Any:  # fmt: skip
+    """-1 where the event meets the conjunction, -2 where it does not, else a gate that must be known first."""
+    needed = np.int64(-1)
+    for term in range(of.start[conjunction], of.start[conjunction + 1]):
+        attribute, which = of.terms[term, 0], of.terms[term, 1]
+        if attribute == GATE:
+            if gates[which] == _FAILED:
+                return -2
+            if gates[which] == _UNKNOWN:
+                needed = np.int64(which)
+            continue
+        if last[attribute] < 0:
+            return -2
+        if not _shares(
+            of.set_start[which], of.set_start[which + 1], of.intervals, first[attribute], last[attribute],
+            start[attribute, 0], start[attribute, 1], offered,
+        ):  # fmt: skip
+            return -2
+    return needed

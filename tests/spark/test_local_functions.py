@@ -1,0 +1,148 @@
+"""Every function that is evaluated without Spark gives the value that Spark gives, over the edges of its domain."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rules_index as ri
+from pipelines.spark.session import in_time_zone
+from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.functions import FUNCTIONS
+
+ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_CHANGES = ["2024-03-31 00:59:59", "2024-03-31 01:00:00", "2024-10-27 00:30:00", "2024-10-27 01:30:00",
+            "1893-03-31 23:06:31", "1893-03-31 23:06:32", "1945-05-24 00:00:00", "1935-03-30 03:30:52",
+            "1980-04-06 01:00:00", "2011-11-06 04:30:00", "2037-10-25 00:59:59", "2500-07-01 00:00:00",
+            "9000-03-31 01:00:00", "4096-10-31 00:30:00"]  # fmt: skip
+TEXTS = ["", " ", "a", "  ab ", "\tab\t", "ß", "ﬁ", "İ", "ı", "ΑΣ", "ΑΣ ", "Σ", "ǅ", "éÉ", "e\u0301", "😀ab", "日本語",
+         "ŉ", "ΌΣΟΣ", "x'y", "\u00a0a\u00a0", "\u2003b", "A" * 300, "ΐ", "ﬃ", "Ⓐ", "𐐨", "ꭰ", "Ꭰ"]  # fmt: skip
+NUMBERS = ["0", "-0", "+5", " 12 ", "\t7\n", "0012", "", "-", "+", "1.0", "1e3", "9223372036854775807",
+           "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "127", "128", "-128", "-129",
+           "2147483648", "٣", "1 2", "0x1", "\u00a01", "1\u2003", "99999999999999999999999", "000000000000000000000007",
+           "\x001\x7f", "--1", "NaN", "true"]  # fmt: skip
+
+
+def rows() -> pa.Table:
+    chance = random.Random(3)
+    moments = [datetime.fromisoformat(text).replace(tzinfo=UTC) for text in _CHANGES]
+    moments += [datetime(1, 1, 3, tzinfo=UTC), datetime(9999, 12, 29, 23, 59, 59, 999_999, tzinfo=UTC), _EPOCH]
+    moments += [
+        _EPOCH + timedelta(microseconds=chance.randint(-62_135_000_000_000_000, 253_402_000_000_000_000))
+        for _ in range(2_000)
+    ]
+    moments += [_EPOCH + timedelta(seconds=chance.randint(-3_000_000_000, 4_000_000_000)) for _ in range(6_000)]
+    count = len(moments)
+    days = [moment.date() for moment in moments]
+
+    def drawn(values: list[Any]) -> list[Any]:
+        found = values + [chance.choice(values) for _ in range(count - len(values))]
+        return [None if chance.random() < 0.1 and k >= len(values) else value for k, value in enumerate(found)]
+
+    letters = [chr(point) for point in range(1, 0x2FFF) if not 0xD800 <= point < 0xE000]
+    doubles = [0.0, -0.0, 2.5, -2.5, 1e300, -1e300, 2.0**63, 2.0**62, -(2.0**63), 2.0**53 + 1, float("nan"),
+               float("inf"), float("-inf"), 0.9999999999, -1e-300]  # fmt: skip
+    columns = {
+        "ts": pa.array(moments, pa.timestamp("us", "UTC")),
+        "n": pa.array([moment.replace(tzinfo=None) for moment in moments[::-1]], pa.timestamp("us")),
+        "d": pa.array(days[::-1], pa.date32()),
+        "e": pa.array(drawn([date(1, 1, 1), date(9999, 12, 31), date(2024, 2, 29)]), pa.date32()),
+        "s": pa.array(drawn([*TEXTS, *("".join(chance.choices(letters, k=5)) for _ in range(3_000))]), pa.string()),
+        "u": pa.array(drawn(TEXTS), pa.string()),
+        "k": pa.array(drawn(NUMBERS), pa.string()),
+        "i": pa.array(drawn([0, 1, -1, 2**31 - 1, -(2**31)]), pa.int32()),
+        "x": pa.array(drawn(doubles), pa.float64()),
+        "p": pa.array(drawn(list(map(Decimal, ["0.00", "1.50", "-1.50", "99999999.99"]))), pa.decimal128(10, 2)),
+        "a": pa.array(drawn([[], ["x"], ["y", None], [None], ["x", None]]), pa.list_(pa.string())),
+        "g": pa.array(drawn([[], [1.0], [float("nan")], [0.0, None], [-0.0]]), pa.list_(pa.float64())),
+        "m": pa.array(drawn([[], [("a", 1)], [("a", None), ("b", 2)]]), pa.map_(pa.string(), pa.int32())),
+    }  # fmt: skip
+    return pa.table(columns)
+
+
+PARTS = ("year", "quarter", "month", "day", "dayofmonth", "dayofyear", "dayofweek", "weekday", "weekofyear")
+CASES: dict[str, list[str]] = {
+    **{name: [f"{name}(ts)", f"{name}(n)"] for name in ("hour", "minute", "second")},
+    **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in PARTS},
+    **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in ("date", "to_date")},
+    **{name: [f"{name}(d, e)", f"{name}(e, ts)", f"{name}(n, d)"] for name in ("datediff", "date_diff")},
+    **{name: [f"{name}(s)"] for name in ("upper", "ucase", "lower", "lcase", "trim", "btrim", "ltrim", "rtrim",
+                                         "length", "char_length", "character_length", "len")},
+    "concat": ["concat(s, u)", "concat(u, 'x', s)", "s || u"],
+    **{name: [f"{name}(s, {at}{size})" for at in (1, 0, 3, -1, -2, -7, 2147483647, -2147483648)
+              for size in ("", ", 2", ", 0", ", -1", ", 2147483647")] for name in ("substring", "substr")},
+    **{name: [f"{name}(x)", f"{name}(i)", f"{name}(p)"] for name in ("floor", "ceil", "ceiling")},
+    **{name: [f"{name}(a)", f"{name}(m)"] for name in ("size", "cardinality")},
+    "array_contains": ["array_contains(a, 'x')", "array_contains(g, 0.0D)", "array_contains(g, DOUBLE('NaN'))"],
+    "casts": ["CAST(k AS INT)", "CAST(k AS BIGINT)", "CAST(k AS TINYINT)", "CAST(k AS SMALLINT)", "CAST(ts AS DATE)",
+              "CAST(n AS DATE)"],
+}  # fmt: skip
+
+
+def test_every_function_has_a_case() -> None:
+    assert set(FUNCTIONS) == set(CASES) - {"casts"}
+
+
+def ours(text: str, table: pa.Table, zone: str) -> pa.Array:
+    """The values of an expression without Spark, NULL where evaluating it raises."""
+    fields = {field.name: field for field in table.schema}
+    compiled = ri.compile_rules([("r", f"{text} IS NOT NULL AND ({text}) = ({text})")], table.schema, time_zone=zone)
+    assert not compiled.derived and not len(compiled.rejects), (text, compiled.derived, compiled.rejects.to_pylist())
+    assert fields
+    tree = next(iter(_calls(compiled.attributes)))
+    inputs = {leaf.name: Evaluated(table[leaf.name].combine_chunks()) for leaf in compiled.inputs}
+    return evaluate(tree, inputs, table.num_rows).values
+
+
+def _calls(attributes: Any) -> Any:
+    """The calls and casts in attributes, the outermost first."""
+    for attribute in attributes:
+        if getattr(attribute, "name", "") in ("call", "cast"):
+            yield attribute
+        yield from _calls(getattr(attribute, "operands", ()))
+
+
+@pytest.mark.parametrize("function", ["upper", "lower"])
+def test_every_letter_has_the_capital_that_spark_gives_it(spark, tmp_path: Path, function: str) -> None:
+    letters = pa.array([chr(point) for point in range(0x110000) if not 0xD800 <= point < 0xE000])
+    table = pa.table({"s": letters})
+    pq.write_table(table, tmp_path / "letters.parquet")
+    theirs = spark.read.parquet(str(tmp_path / "letters.parquet")).selectExpr("s", f"{function}(s) AS c").toArrow()
+    by_letter = dict(zip(theirs["s"].to_pylist(), theirs["c"].to_pylist(), strict=True))
+    found = zip(letters.to_pylist(), ours(f"{function}(s)", table, "UTC").to_pylist(), strict=True)
+    assert [(ord(letter), changed) for letter, changed in found if by_letter[letter] != changed] == []
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_values_are_those_of_spark(spark, tmp_path: Path, zone: str) -> None:
+    table = rows()
+    pq.write_table(table, tmp_path / "rows.parquet")
+    frame = spark.read.parquet(str(tmp_path / "rows.parquet"))
+    faults = []
+    texts = [text for cases in CASES.values() for text in cases]
+    with in_time_zone(spark, zone):
+        tried = [text.replace("CAST(k", "TRY_CAST(k") for text in texts]
+        answers = frame.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(tried))).toArrow()
+    for number, text in enumerate(texts):
+        spark_values = answers[f"c{number}"].combine_chunks()
+        found = ours(text, table, zone)
+        if found.type != spark_values.type:
+            found = found.cast(spark_values.type)
+        differs = [
+            (row, theirs, mine)
+            for row, (theirs, mine) in enumerate(zip(spark_values.to_pylist(), found.to_pylist(), strict=True))
+            if theirs != mine
+        ]
+        if differs:
+            row, theirs, mine = differs[0]
+            faults.append(f"{zone}: {text}: {len(differs)} rows, row {table.slice(row, 1).to_pylist()}: Spark "
+                          f"{theirs!r}, ours {mine!r}")  # fmt: skip
+    assert not faults, "\n".join(each[:60] + each[-120:] for each in faults)

@@ -1,0 +1,339 @@
+"""Sigma rules over columns: each equals an evaluation of the rule itself, and refusals name their part."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import yaml
+
+import rules_index as ri
+from deltatag.__main__ import main
+from pipelines.authoring.exchange import import_rules
+from pipelines.authoring.rule_files import RuleFileError
+from pipelines.authoring.sigma import read_sigma
+from pipelines.authoring.versions import rules_of
+from pipelines.errors import ConfigurationError
+from tests.sigma_oracle import matches
+
+SCHEMA = pa.schema(
+    {
+        "Image": pa.string(),
+        "CommandLine": pa.string(),
+        "Parent Image": pa.string(),
+        "Address": pa.string(),
+        "ProcessId": pa.int64(),
+        "Elevated": pa.bool_(),
+        "user": pa.struct({"name": pa.string()}),
+    }
+)
+MAPPING = {"fields": {"ParentImage": "Parent Image", "User": "user.name"}}
+TEXTS = [
+    None, "", "a", "A", "C:\\Windows\\cmd.exe", "c:\\windows\\CMD.EXE", "100%", "100_", "1000", "a*b", "a?b", "axb",
+    "\\", "\\\\", "\\*", "net.exe /add -user", "net.exe -add /USER", "net.exe \u2013add", "it's",
+    'say "x"', "line\nend",
+    "-enc JAB", "straße", "C:\\Temp\\a'b\\", "null", "*",
+]  # fmt: skip
+ADDRESSES = [
+    None,
+    "10.0.0.1",
+    "10.255.1.2",
+    "172.16.0.1",
+    "172.31.255.255",
+    "172.32.0.1",
+    "192.168.1.7",
+    "8.8.8.8",
+    "x",
+]
+VALUES = [
+    "a", "*.exe", "c:\\windows\\*", "\\cmd.exe", "\\\\*", "\\*", "a\\*b", "a\\?b", "a?b", "100%", "100_", "it's", "*",
+    "", 'say "x"', "*\\a'b\\\\", "line*", "-enc*", "\\\\\\*", "?", "STRASSE", "straße",
+]  # fmt: skip
+
+
+def events(seed: int = 0, count: int = 300) -> list[dict[str, Any]]:
+    """Events by Sigma's names of their fields."""
+    draw = random.Random(seed)
+    return [
+        {
+            "Image": draw.choice(TEXTS),
+            "CommandLine": draw.choice(TEXTS),
+            "ParentImage": draw.choice(TEXTS),
+            "Address": draw.choice(ADDRESSES),
+            "ProcessId": draw.choice([None, 0, 4, 4688]),
+            "User": draw.choice(TEXTS),
+        }
+        for _ in range(count)
+    ]
+
+
+def table(found: list[dict[str, Any]]) -> pa.Table:
+    names = {"ParentImage": "Parent Image"}
+    rows = [
+        {names.get(name, name): value for name, value in each.items() if name != "User"}
+        | {"user": {"name": each["User"]}}
+        for each in found
+    ]
+    return pa.Table.from_pylist([{name: row.get(name) for name in SCHEMA.names} for row in rows], SCHEMA)
+
+
+def write(folder: Path, *rules: dict[str, Any], mapping: dict[str, Any] | None = None) -> tuple[Path, Path]:
+    (folder / "rules").mkdir(exist_ok=True)
+    for number, rule in enumerate(rules):
+        (folder / "rules" / f"{number:03}.yml").write_text(yaml.safe_dump(rule, allow_unicode=True))
+    fields = folder / "fields.yml"
+    fields.write_text(yaml.safe_dump(MAPPING if mapping is None else mapping))
+    return folder / "rules", fields
+
+
+def rule(detection: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"title": "t", "id": "x", "detection": detection} | more
+
+
+def check(folder: Path, *detections: dict[str, Any], seed: int = 0) -> None:
+    """Each detection matches the events that it is TRUE of, and none is left to Spark."""
+    path, fields = write(folder, *(rule(each, id=f"{number:04}") for number, each in enumerate(detections)))
+    found = read_sigma(path, "s", SCHEMA, fields)
+    assert found.rejected == []
+    asked = events(seed)
+    compiled = ri.compile_rules([(row["rule_id"], row["expression"]) for row in found.rows], SCHEMA)
+    assert compiled.rejects.num_rows == 0, compiled.rejects.to_pylist()
+    assert not [leaf.text for leaf in compiled.derived]
+    got = compiled.match(table(asked)).to_pylist()
+    for number, detection in enumerate(detections):
+        expected = [matches(json.loads(json.dumps(detection)), event) for event in asked]
+        assert [f"{number:04}" in ids for ids in got] == expected, found.rows[number]["expression"]
+
+
+def test_every_modifier_with_every_value(tmp_path: Path) -> None:
+    modifiers = ["", "|contains", "|startswith", "|endswith", "|cased", "|contains|cased", "|contains|windash"]
+    detections = [
+        {"s": {f"Image{modifier}": value}, "condition": text}
+        for modifier, value, text in itertools.product(modifiers, VALUES, ("s", "not s"))
+    ]
+    check(tmp_path, *detections)
+
+
+def test_lists_numbers_nulls_networks_and_patterns(tmp_path: Path) -> None:
+    searches: list[Any] = [
+        {"Image|contains": ["a", "\\cmd"]},
+        {"Image|contains|all": ["c:", "exe"]},
+        {"CommandLine|contains|all|windash": ["-add", "-user"]},
+        {"Image": [None, "a"]},
+        {"Image": None},
+        {"Image": ["", "*"]},
+        {"ProcessId": 4},
+        {"ProcessId": [0, "4688"]},
+        {"ProcessId|gte": 4},
+        {"ProcessId|lt": 4},
+        {"Address|cidr": "10.0.0.0/8"},
+        {"Address|cidr": ["172.16.0.0/12", "192.168.1.7/32"]},
+        {"Address|cidr": "0.0.0.0/0"},
+        {"Image|re": "^[a-c]:.*exe$"},
+        {"Image|re|i": ["^c:", "^A$"]},
+        {"Image|exists": "true"},
+        {"Image|exists": "false", "User": "a"},
+        {"Image|neq": "a"},
+        {"User": "a", "ParentImage": "a*"},
+        [{"User": "a"}, {"ParentImage|endswith": ".exe", "Image": "*"}],
+    ]
+    check(
+        tmp_path, *({"s": each, "condition": text} for each in searches for text in ("s", "not s", "not not s")), seed=1
+    )
+
+
+def test_conditions(tmp_path: Path) -> None:
+    searches = {
+        "selection_a": {"Image|endswith": "exe"},
+        "selection_b": {"CommandLine|contains": ["add", "a"]},
+        "filter_x": {"User": ["a", None]},
+        "filter_y": {"ParentImage|startswith": "c:"},
+        "_hidden": {"Image": "never"},
+    }
+    conditions = [
+        "selection_a", "selection_a and not filter_x", "1 of selection_*", "all of selection*", "any of filter_*",
+        "all of selection_* and not 1 of filter_*", "not (selection_a or filter_x)", "not all of filter_*",
+        "selection_a or selection_b and filter_x", "(selection_a or selection_b) and filter_x", "1 of them",
+        "all of them", "not 1 of them", "NOT selection_a AND (filter_x OR NOT filter_y)", "not not not filter_x",
+        "selection_a and not (filter_x and not (filter_y or selection_b))", ["selection_a", "filter_y"],
+    ]  # fmt: skip
+    check(tmp_path, *(searches | {"condition": each} for each in conditions), seed=2)
+
+
+def test_random_rules(tmp_path: Path) -> None:
+    draw = random.Random(5)
+    fields = ["Image", "CommandLine", "ParentImage", "User"]
+
+    def search() -> dict[str, Any]:
+        found = {}
+        for name in draw.sample(fields, draw.randint(1, 3)):
+            modifier = draw.choice(["", "|contains", "|startswith", "|endswith", "|contains|all", "|neq"])
+            found[name + modifier] = draw.sample(VALUES, draw.randint(1, 3))
+        return found
+
+    def condition(depth: int) -> str:
+        kind = draw.randint(0, 4) if depth else 0
+        if kind < 2:
+            return draw.choice(["a", "b", "c", "1 of them", "all of them"])
+        inner = [condition(depth - 1), condition(depth - 1)]
+        return f"not ({inner[0]})" if kind == 2 else f"({inner[0]} {'and' if kind == 3 else 'or'} {inner[1]})"
+
+    check(tmp_path, *({**{name: search() for name in "abc"}, "condition": condition(3)} for _ in range(60)), seed=3)
+
+
+@pytest.mark.parametrize(
+    ("detection", "error", "words"),
+    [
+        ({"s": ["word"], "condition": "s"}, "KEYWORDS", "keywords"),
+        ({"s": {"|all": ["a", "b"]}, "condition": "s"}, "KEYWORDS", "keywords"),
+        ({"s": {"Image|base64": "a"}, "condition": "s"}, "MODIFIER", "base64"),
+        ({"s": {"Image|base64offset|contains": "a"}, "condition": "s"}, "MODIFIER", "base64offset"),
+        ({"s": {"Image|wide": "a"}, "condition": "s"}, "MODIFIER", "wide"),
+        ({"s": {"Image|expand": "%x%"}, "condition": "s"}, "MODIFIER", "expand"),
+        ({"s": {"Image|odd": "a"}, "condition": "s"}, "MODIFIER", "odd of Image is not supported"),
+        ({"s": {"Address|cidr": "2001:db8::/32"}, "condition": "s"}, "MODIFIER", "IPv4"),
+        ({"s": {"Address|cidr": "10.0.0.0/33"}, "condition": "s"}, "VALUE", "no network"),
+        ({"s": {"Hostname": "a"}, "condition": "s"}, "UNMAPPED_FIELD", "Hostname is no column"),
+        ({"s": {"ProcessId": "4*"}, "condition": "s"}, "VALUE", "ProcessId is no text"),
+        ({"s": {"ProcessId": "four"}, "condition": "s"}, "VALUE", "no number"),
+        ({"s": {"Image": []}, "condition": "s"}, "VALUE", "empty list"),
+        ({"s": {"Image": [{"a": 1}]}, "condition": "s"}, "VALUE", "no texts"),
+        ({"s": {"Image": "a"}, "condition": "s | count() > 5"}, "AGGREGATION", "one row"),
+        ({"s": {"Image": "a"}, "condition": "s", "timeframe": "5m"}, "AGGREGATION", "timeframe"),
+        ({"s": {"Image": "a"}, "condition": "t"}, "CONDITION", "names t"),
+        ({"s": {"Image": "a"}, "condition": "2 of s*"}, "CONDITION", "2 of s*"),
+        ({"s": {"Image": "a"}, "condition": "1 of t*"}, "CONDITION", "t*"),
+        ({"s": {"Image": "a"}, "condition": "s and"}, "CONDITION", "its end"),
+        ({"s": {"Image": "a"}, "condition": "(s"}, "CONDITION", "cannot be read"),
+        ({"s": {"Image": "a"}, "condition": "s s"}, "CONDITION", "at s"),
+        ({"s": {"Image": "a"}, "condition": "(" * 60 + "s" + ")" * 60}, "CONDITION", "brackets"),
+        ({"s": {"Image": "a"}}, "CONDITION", "no detection with a condition"),
+        ({}, "CONDITION", "no detection"),
+    ],
+)
+def test_refused_parts_are_named(tmp_path: Path, detection: dict[str, Any], error: str, words: str) -> None:
+    path, fields = write(tmp_path, rule(detection))
+    found = read_sigma(path, "s", SCHEMA, fields)
+    assert found.rows == [] and [(each["rule_id"], each["error"]) for each in found.rejected] == [("x", error)]
+    assert words in found.rejected[0]["message"]
+
+
+def test_what_is_no_rule_of_one_row_is_refused(tmp_path: Path) -> None:
+    more = [
+        {"title": "c", "correlation": {"type": "event_count"}},
+        {"title": "g", "action": "global", "detection": {"s": {"Image": "a"}, "condition": "s"}},
+    ]
+    path, fields = write(tmp_path, *more)
+    found = read_sigma(path, "s", SCHEMA, fields)
+    assert [(each["rule_id"], each["error"]) for each in found.rejected] == [("c", "CORRELATION"), ("g", "COLLECTION")]
+
+
+def test_a_reference_to_another_field(tmp_path: Path) -> None:
+    path, fields = write(
+        tmp_path, rule({"s": {"Image|fieldref": "User"}, "condition": "s and not t", "t": {"User": "b"}})
+    )
+    (row,) = read_sigma(path, "s", SCHEMA, fields).rows
+    assert row["expression"].startswith("lower(`Image`) = lower(`user`.`name`) AND (`user`.`name` IS NULL OR")
+    assert ri.compile_rules([(1, row["expression"])], SCHEMA).rejects.num_rows == 0
+
+
+def test_what_else_a_rule_says_is_kept(tmp_path: Path) -> None:
+    given = rule(
+        {"s": {"Image": "a"}, "condition": "s"}, id="id-1", title="A title", level="high", status="test", author="me",
+        description="What it is for", tags=["attack.t1", "attack.t2"],
+        logsource={"category": "c", "product": "windows"},
+    )  # fmt: skip
+    path, fields = write(tmp_path, given, rule({"s": {"Image": "b"}, "condition": "s"}, id="id-1"))
+    found = read_sigma(path, "s", SCHEMA, fields)
+    labels = {"title": "A title", "level": "high", "status": "test", "tags": "attack.t1,attack.t2", "category": "c"}
+    assert found.rows == [
+        {
+            "rule_id": "id-1", "scope": "s", "expression": "`Image` ILIKE 'a'", "priority": 2,
+            "labels": list((labels | {"product": "windows"}).items()), "owner": "me", "description": "What it is for",
+        }
+    ]  # fmt: skip
+    assert [each["error"] for each in found.rejected] == ["DUPLICATE_ID"]
+
+
+def test_rules_about_something_else_are_left_out(tmp_path: Path) -> None:
+    about = [{"category": "process_creation", "product": "windows"}, {"category": "dns"}, None]
+    rules = [rule({"s": {"Image": "a"}, "condition": "s"}, id=str(n), logsource=each) for n, each in enumerate(about)]
+    path, fields = write(tmp_path, *rules, mapping=MAPPING | {"logsource": {"category": "process_creation"}})
+    found = read_sigma(path, "s", SCHEMA, fields)
+    assert ([row["rule_id"] for row in found.rows], found.left_out) == (["0"], 2)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        ({"field": {}}, "nothing else"),
+        ({"fields": ["a"]}, "mappings"),
+        ({"fields": {"Image": "Nowhere"}}, "no such column"),
+        ([], "nothing else"),
+    ],
+)
+def test_a_mapping_file_that_is_none(tmp_path: Path, mapping: Any, words: str) -> None:
+    path, fields = write(tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}))
+    fields.write_text(json.dumps(mapping))
+    with pytest.raises(RuleFileError, match=words):
+        read_sigma(path, "s", SCHEMA, fields)
+
+
+@pytest.fixture
+def workspace(new_workspace):
+    found = new_workspace({"s": {"source": "lake/source"}}, spark=False)
+    rows = pl.DataFrame({"Image": ["a"], "CommandLine": ["b"]})
+    rows.write_delta(found.configuration.streams["s"].source)
+    return found
+
+
+def test_an_import_is_planned_written_and_repeated(workspace, tmp_path: Path) -> None:
+    path, _ = write(
+        tmp_path, rule({"s": {"Image|endswith": "\\cmd.exe"}, "condition": "s"}, id="a"),
+        rule({"s": {"Image|re": "(?=x)"}, "condition": "s"}, id="b"), rule({"s": ["k"], "condition": "s"}, id="c"),
+    )  # fmt: skip
+    planned = import_rules(workspace, path, "s", dry_run=True, language="sigma")
+    assert planned.added == ("a",) and planned.version is None
+    assert [(each["rule_id"], each["error"]) for each in planned.rejected] == [("c", "KEYWORDS"), ("b", "PATTERN")]
+    written = import_rules(workspace, path, "s", language="sigma")
+    assert (written.added, written.version) == (("a",), 1)
+    (row,) = rules_of(workspace.lake, workspace.lake.delta("rules")).to_dicts()
+    assert row["expression"] == r"`Image` ILIKE r'%\\cmd.exe'"
+    again = import_rules(workspace, path, "s", language="sigma")
+    assert (again.added, again.changed, again.unchanged, again.version) == ((), (), 1, None)
+
+
+def test_what_an_import_needs_is_said(workspace, tmp_path: Path) -> None:
+    path, fields = write(tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}))
+    with pytest.raises(ConfigurationError, match="--scope"):
+        import_rules(workspace, path, language="sigma")
+    with pytest.raises(ConfigurationError, match="--format"):
+        import_rules(workspace, tmp_path / "rules.yaml", "s", mapping=fields)
+    with pytest.raises(RuleFileError, match="no file whose name ends"):
+        (tmp_path / "empty").mkdir()
+        import_rules(workspace, tmp_path / "empty", "s", language="sigma")
+    (path / "000.yml").write_text("a: &x [1]\nb: *x\n")
+    with pytest.raises(RuleFileError, match="aliases"):
+        import_rules(workspace, path, "s", language="sigma")
+
+
+def test_the_command_line(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    with Path("deltatag.toml").open("a") as file:
+        file.write('[streams.s]\nsource = "source"\n')
+    pl.DataFrame({"Img": ["a"]}).write_delta("source")
+    path, fields = write(
+        tmp_path, rule({"s": {"Image": "a"}, "condition": "s"}, id="a"), mapping={"fields": {"Image": "Img"}}
+    )
+    capsys.readouterr()
+    command = ["rules", "import", str(path), "--format", "sigma", "--mapping", str(fields), "--scope", "s", "--json"]
+    assert main(command) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["added"], told["rejected"], told["left_out"], told["version"]) == (["a"], [], 0, 1)

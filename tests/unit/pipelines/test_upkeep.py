@@ -1,0 +1,488 @@
+"""Upkeep without Spark: which files are merged, what of `runs` and `rule_index` goes, who still reads a table."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, exceptions, write_deltalake
+
+import rules_index as ri
+from pipelines.errors import ConfigurationError
+from pipelines.lake.index_store import newest_index, read_index, store_index
+from pipelines.lake.merging import WHOLE_FILE, FileWriter, NotMergeableError
+from pipelines.lake.runs import (
+    DONE,
+    FOLDED,
+    PLANNED,
+    RESET,
+    MicroBatch,
+    batches,
+    compact,
+    last_batch,
+    newest_first,
+    record_done,
+    record_plan,
+    to_rows,
+)
+from pipelines.maintain import maintain, maintain_after
+from pipelines.settings.configuration import parse_configuration
+from pipelines.settings.model import Maintenance
+from pipelines.upkeep.folding import KEPT_BATCHES, fold
+from pipelines.upkeep.readers import Reader, readers_of, time_to_keep
+from pipelines.upkeep.small_files import LEAST, LEAST_IN_RUN, File, files_of, groups_to_merge
+from rules_index.workers.delta_files import SORTED_ROWS, DeltaFile, Layout
+
+NOW = datetime.now(UTC)
+DAY = timedelta(days=1)
+
+
+# which files are merged
+
+
+@pytest.mark.parametrize("least", (LEAST_IN_RUN, LEAST))
+@pytest.mark.parametrize("sizes", ((1_000, 3_000), (100, 2 << 20), (1 << 20, 90 << 20)))
+def test_files_stay_few_and_each_row_is_written_a_few_times(least: int, sizes: tuple[int, int]) -> None:
+    draw, found, added, written, most = random.Random(5), [], 0, 0, 0
+    for number in range(3_000):
+        found.append(File(f"new{number}", draw.randint(*sizes), ("a", "b")[number % 2 :][:1], number))
+        added += found[-1].size
+        if least == LEAST_IN_RUN or number % 50 == 0:
+            for place, group in enumerate(groups_to_merge(found, least)):
+                assert len(group) > 1 and len({file.partition for file in group}) == 1
+                gone = {file.path for file in group}
+                assert gone <= {file.path for file in found if file.size < WHOLE_FILE}
+                found = [file for file in found if file.path not in gone]
+                size = sum(file.size for file in group)
+                written += size
+                pieces = range(-(-size // WHOLE_FILE))
+                found += [
+                    File(f"{number} {place} {piece}", min(WHOLE_FILE, size - piece * WHOLE_FILE), group[0].partition, 0)
+                    for piece in pieces
+                ]
+        most = max(most, sum(file.size < WHOLE_FILE for file in found))
+    assert sum(file.size for file in found) == added
+    assert most <= 2 * 4 * LEAST_IN_RUN
+    assert written <= 30 * added
+
+
+def test_what_is_merged_is_not_merged_again() -> None:
+    small = [File(str(n), 1_000 * (n + 1), (), n) for n in range(40)]
+    (group,) = groups_to_merge(small, LEAST)
+    assert [file.path for file in group] == [str(n) for n in range(40)]
+    assert groups_to_merge([File("merged", sum(file.size for file in small))], LEAST) == []
+    assert groups_to_merge(small[:31], LEAST_IN_RUN) == []
+    assert groups_to_merge([File(str(n), WHOLE_FILE) for n in range(100)], LEAST) == []
+    assert groups_to_merge([], LEAST) == []
+
+
+# files written anew
+
+
+SCHEMA = pa.schema(
+    [
+        ("rule_id", pa.string()),
+        ("x", pa.float64()),
+        ("t", pa.timestamp("us", "UTC")),
+        ("ids", pa.list_(pa.string())),
+        ("place", pa.struct([("city", pa.int64()), ("y", pa.float32())])),
+        ("new", pa.int64()),
+    ]
+)
+
+
+def write(folder: Path, table: pa.Table, layout: Layout) -> dict[str, Any]:
+    file = DeltaFile(str(folder), table.schema, "snappy", {}, layout)
+    for batch in table.to_batches(max_chunksize=500):
+        file.write(batch)
+    return file.close()
+
+
+def rows(count: int, seed: int, schema: pa.Schema = SCHEMA) -> pa.Table:
+    draw = random.Random(seed)
+    values = {
+        "rule_id": [f"r{draw.randrange(9)}" for _ in range(count)],
+        "x": [draw.choice([None, float("nan"), float("inf"), -0.0, draw.random()]) for _ in range(count)],
+        "t": [draw.choice([None, datetime(1, 1, 1), datetime(9999, 12, 31), NOW]) for _ in range(count)],
+        "ids": [draw.choice([[], ["a", None], ["é\0"]]) for _ in range(count)],
+        "place": [draw.choice([None, {"city": 1, "y": float("nan")}]) for _ in range(count)],
+        "new": [draw.choice([None, -(1 << 63), 7]) for _ in range(count)],
+    }
+    return pa.table({name: values[name] for name in schema.names}, schema)
+
+
+def as_texts(tables: Any) -> list[str]:
+    return sorted(repr(row) for table in tables for row in table.to_pylist())
+
+
+def test_merged_files_have_the_rows_and_the_bounds_of_all(tmp_path: Path) -> None:
+    layout = Layout(sort_by="rule_id")
+    older = pa.schema([field for field in SCHEMA if field.name != "new"])
+    tables = [rows(9_000, 1), rows(1, 2), rows(20_000, 3), rows(3_000, 4, older)]
+    adds = [write(tmp_path, table, layout) for table in tables]
+    writer = FileWriter(str(tmp_path), SCHEMA, "snappy", {}, layout)
+    import json
+
+    import pyarrow.parquet as pq
+
+    (entry,) = [json.loads(text)["add"] for text in writer.merge(adds)]
+    merged = pq.read_table(tmp_path / entry["path"]).cast(SCHEMA)
+    filled = [tables[3].append_column("new", pa.nulls(3_000, pa.int64()))]
+    assert as_texts([merged]) == as_texts(tables[:3] + filled)
+    assert entry["dataChange"] is False
+    stats = json.loads(entry["stats"])
+    assert stats["numRecords"] == 32_001 and "x" not in stats["maxValues"]  # there is a NaN, the largest number
+    assert stats["minValues"]["rule_id"] == "r0" and stats["maxValues"]["rule_id"] == "r8"
+    # a reader of one rule passes over row groups
+    ids = merged["rule_id"].to_pylist()
+    assert ids == sorted(ids)
+    footer = pq.ParquetFile(tmp_path / entry["path"]).metadata
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [SORTED_ROWS, 32_001 - SORTED_ROWS]
+
+
+@pytest.mark.parametrize("wrong", ("column", "type", "rows"))
+def test_a_file_that_is_not_understood_stays_alone(tmp_path: Path, wrong: str) -> None:
+    table = rows(5, 1)
+    if wrong == "column":
+        table = table.append_column("other", pa.nulls(5, pa.int64()))
+    elif wrong == "type":
+        table = table.set_column(0, "rule_id", pa.array([{"a": 1}] * 5))
+    adds = [write(tmp_path, rows(3, 2), Layout()), write(tmp_path, table, Layout())]
+    if wrong == "rows":
+        adds[1] = {**adds[1], "stats": '{"numRecords": 6}'}
+    there = set(tmp_path.iterdir())
+    with pytest.raises(NotMergeableError):
+        FileWriter(str(tmp_path), SCHEMA, "snappy", {}, Layout()).merge(adds)
+    assert set(tmp_path.iterdir()) == there
+
+
+# runs
+
+
+def batch(scope: str, number: int, state: str = DONE, age: timedelta = 200 * DAY, **more: Any) -> MicroBatch:
+    plan = {
+        "series": "one", "files": 1, "bytes": 10, "rows": 3, "quarantined": 0, "output": "all", "skipped": False,
+        "start": {"version": number, "index": 0, "snapshot": False},
+        "end": {"version": number + 1, "index": 0, "snapshot": False},
+        **more.pop("plan", {}),
+    }  # fmt: skip
+    figures = {"rows": 3, "matches": 2, "quarantined": 1, "seconds": 0.5, "errors": {"r": 1}} if state == DONE else {}
+    started = NOW - age + timedelta(seconds=number)
+    return MicroBatch(**{
+        "scope": scope, "batch": number, "state": state, "plan": plan, "rules_version": 3, "fingerprint": "f",
+        "source_version": number, "started_at": started, **figures, **more,
+    })  # fmt: skip
+
+
+def put(lake: Any, *found: MicroBatch) -> None:
+    write_deltalake(lake.uri("runs"), pa.concat_tables([to_rows(each) for each in found]), mode="append")
+
+
+def totals(found: list[MicroBatch]) -> tuple[Any, ...]:
+    return tuple(
+        sum(getattr(each, name) or 0 for each in found) for name in ("rows", "matches", "quarantined", "seconds")
+    )
+
+
+def test_old_micro_batches_become_one_row_for_each_index(new_workspace) -> None:
+    lake = new_workspace(spark=False).lake
+    first = [batch("a'b", n, fingerprint="f" if n < 200 else "g") for n in range(500)]
+    other = [batch("z", n, age=DAY) for n in range(300)]
+    short = [batch("short", n) for n in range(KEPT_BATCHES)]
+    put(lake, *first, *other, *short)
+    before = batches(lake)
+    assert fold(lake, NOW - 90 * DAY) == 398
+    after = batches(lake)
+    assert [each for each in after if each.scope != "a'b"] == other[:0] + [e for e in before if e.scope != "a'b"]
+    mine = batches(lake, "a'b")
+    assert totals(mine) == totals(first) and mine[2:] == first[400:]
+    assert sum(each.errors["r"] for each in mine) == 500
+    assert [(each.batch, each.plan[FOLDED], each.fingerprint, each.plan["files"]) for each in mine[:2]] == [
+        (199, 0, "f", 200),
+        (399, 200, "g", 200),
+    ]
+    assert mine[1].plan["start"]["version"] == 200 and mine[1].plan["end"]["version"] == 400
+    assert last_batch(lake, "a'b") == first[-1]
+    # once more: nothing, then with newer ones it goes on from there
+    version = lake.version("runs")
+    assert fold(lake, NOW - 90 * DAY) == 0 and lake.version("runs") == version
+    put(lake, *(batch("a'b", n, fingerprint="g") for n in range(500, 520)))
+    assert fold(lake, NOW - 90 * DAY) == 20
+    assert [(each.batch, each.plan.get(FOLDED)) for each in batches(lake, "a'b")[:3]] == [
+        (199, 0),
+        (419, 200),
+        (420, None),
+    ]
+
+
+@pytest.mark.parametrize("state", (PLANNED, RESET))
+def test_what_is_unfinished_and_what_stands_apart_is_not_folded(new_workspace, state: str) -> None:
+    lake = new_workspace(spark=False).lake
+    found = [batch("s", n) for n in range(KEPT_BATCHES + 60)]
+    found[20] = batch("s", 20, plan={"reset": True})
+    found[21:40] = [batch("s", n, plan={"series": "two"}) for n in range(21, 40)]
+    found[40:50] = [batch("s", n, plan={"series": "two", "key": ["id"]}) for n in range(40, 50)]
+    found[50] = batch("s", 50, state)
+    put(lake, *found)
+    fold(lake, NOW)
+    left = [(each.batch, each.plan.get(FOLDED, each.batch)) for each in batches(lake, "s")]
+    assert left[:4] == [(19, 0), (20, 20), (39, 21), (49, 40)] and left[4:] == [(n, n) for n in range(50, 160)]
+
+
+def test_a_micro_batch_and_folding_at_once(new_workspace) -> None:
+    """Whoever is second repeats it, or puts it off: no row is lost, doubled or brought back."""
+    lake = new_workspace(spark=False).lake
+    put(lake, *(batch("s", n) for n in range(300)))
+
+    def work(number: int) -> None:
+        planned = batch("t", number, PLANNED, timedelta(0))
+        record_plan(lake, planned)
+        record_done(lake, replace(planned, state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
+
+    def upkeep(_: int) -> None:
+        try:
+            fold(lake, NOW - 90 * DAY)
+            compact(lake)
+        except exceptions.CommitFailedError:
+            return
+
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(work if n % 2 else upkeep, n) for n in range(12)]
+        for job in jobs:
+            job.result()
+    fold(lake, NOW - 90 * DAY)
+    assert [each.batch for each in batches(lake, "t")] == [1, 3, 5, 7, 9, 11]
+    assert all(each.state == DONE for each in batches(lake, "t"))
+    assert totals(batches(lake, "s")) == totals([batch("s", n) for n in range(300)])
+    assert len(batches(lake, "s")) == KEPT_BATCHES + 1
+
+
+def test_of_two_merges_at_once_one_is_put_off(new_workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of deltalake's own both succeed, and leave each row twice."""
+    lake = new_workspace(spark=False).lake
+    for number in range(6):
+        put(lake, batch("s", number), batch("t", number, PLANNED))
+    # deltalake writes the texts of what it merges as views, and maps of them
+    record_done(lake, replace(batch("t", 3, PLANNED), state=DONE, rows=1, errors={"r": 3, "q'": 1}))
+    before = batches(lake)
+    merge, others = FileWriter.merge, []
+
+    def meanwhile(writer: FileWriter, adds: Any) -> list[str]:
+        written = merge(writer, adds)
+        if not others:
+            others.append(None)
+            others.append(compact(lake))
+        return written
+
+    monkeypatch.setattr(FileWriter, "merge", meanwhile)
+    assert compact(lake) == (0, 0) and others[1] == (6, 1)
+    assert batches(lake) == before and len(files_of(lake.delta("runs"))) == 1
+    assert len(list(Path(lake.uri("runs")).glob("*.parquet"))) == 6 + 1 + 1  # those before, and the one after
+
+
+def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:
+    workspace = new_workspace({"s": {"source": "nowhere"}}, spark=False)
+    lake, most = workspace.lake, 0
+    for number in range(120):
+        planned = batch("s", number, PLANNED)
+        record_plan(lake, planned)
+        record_done(lake, replace(planned, state=DONE, rows=1, matches=1, quarantined=0, seconds=1.0))
+        assert all(each.error is None for each in maintain_after(workspace, ["s"]))
+        most = max(most, len(files_of(lake.delta("runs"))))
+    assert most <= LEAST_IN_RUN
+    assert [each.error for each in maintain(workspace)] == [None] * 4
+    assert len(batches(lake, "s")) == KEPT_BATCHES + 1 and sum(each.rows or 0 for each in batches(lake)) == 120
+    assert [each.batch for each in newest_first(lake, "s")][:3] == [119, 118, 117]
+
+
+def test_never_is_never(tmp_path: Path) -> None:
+    from pipelines.workspace import Workspace
+
+    document = {"lake": {"root": "lake", "maintenance": "never"}, "streams": {"s": {"source": "nowhere"}}}
+    workspace = Workspace(parse_configuration(document, tmp_path / "deltatag.toml"))
+    workspace.lake.create("runs")
+    for number in range(40):
+        put(workspace.lake, batch("s", number))
+    assert maintain_after(workspace, ["s"]) == [] and len(files_of(workspace.lake.delta("runs"))) == 40
+
+
+# rule_index
+
+
+def store(lake: Any, scope: str, bound: int, tmp_path: Path, age: timedelta) -> str:
+    """An index that was stored so long ago."""
+    compiled = ri.compile_rules([("r", f"x > {bound}")], pa.schema([("x", pa.int64())]))
+    path = tmp_path / "index"
+    compiled.save(path)
+    stored = store_index(lake, scope, bound, compiled.fingerprint, "hybrid", path, dict(compiled.stats))
+    moment = (NOW - age).isoformat()
+    lake.delta("rule_index").update(
+        updates={"created_at": f"CAST('{moment}' AS TIMESTAMP)"},
+        predicate=f"scope = '{scope}' AND created_at = '{stored.created_at.isoformat()}'",
+    )
+    return compiled.fingerprint
+
+
+def test_indexes_that_nobody_asks_for_go(new_workspace, tmp_path: Path) -> None:
+    streams = {"s": {"source": "a"}, "o": {"source": "b", "output": "matched"}}
+    streams["reader"] = {"source_stream": "o", "output": "matched"}
+    workspace = new_workspace(streams, spark=False)
+    lake = workspace.lake
+    ages = [30 * DAY, 20 * DAY, 9 * DAY, 2 * DAY, DAY]
+    found = {scope: [store(lake, scope, n, tmp_path, age) for n, age in enumerate(ages)] for scope in ("s", "o")}
+    # an unfinished micro-batch of s is to be repeated with its second index; all that tagged rows of o are asked about
+    put(lake, batch("s", 0, fingerprint=found["s"][0]), batch("s", 1, PLANNED, fingerprint=found["s"][1]))
+    put(lake, batch("o", 0, fingerprint=found["o"][0]), batch("o", 1, fingerprint=found["o"][4]))
+    whole = {name: read_index(lake, newest_index(lake, "s", name)) for name in found["s"]}
+    done = {each.table: each for each in maintain(workspace)}
+    assert done["rule_index"].error is None and done["rule_index"].rows == 2
+    # one stays for seven days after another took its place: a run may have begun with it
+    kept = {
+        scope: [n for n, name in enumerate(names) if newest_index(lake, scope, name)] for scope, names in found.items()
+    }
+    assert kept == {"s": [1, 2, 3, 4], "o": [0, 2, 3, 4]}
+    for n in kept["s"]:
+        assert read_index(lake, newest_index(lake, "s", found["s"][n])) == whole[found["s"][n]]
+    assert newest_index(lake, "s").fingerprint == found["s"][4]
+
+
+# who reads a table
+
+
+def reader_of(workspace: Any, table: str = "s_tagged") -> list[Reader]:
+    return readers_of(workspace, table)
+
+
+def position(version: int, index: int = 0, snapshot: bool = False) -> dict[str, Any]:
+    return {"version": version, "index": index, "snapshot": snapshot}
+
+
+def test_readers_by_whatever_name_and_where_they_are(new_workspace) -> None:
+    late = {"event_time": "t"}
+    streams: dict[str, Any] = {
+        "s": {"source": "elsewhere"},
+        "late": {"source_stream": "s"},
+        "path": {"source": "./lake/../lake/s_tagged", "start": 3, **late},
+        "other": {"source": "another", **late},
+    }
+    joins = {"j": {"streams": ["path", "other"], "on": ["id"], "window": "1 s"}}
+    workspace = new_workspace(streams, joins=joins, spark=False)
+    lake = workspace.lake
+    # nothing was taken yet: from the newest version on, or from a start that they are given
+    assert reader_of(workspace) == [Reader("late", None), Reader("path", 3), Reader("j", 3, True)]
+    put(lake, batch("late", 0, plan={"start": position(4), "end": position(7)}))
+    put(lake, batch("path", 0, PLANNED, plan={"start": position(4, 2), "end": position(7)}))
+    side = {"first": position(3), "position": position(5), "end": position(6)}
+    put(lake, batch("j", 0, PLANNED, plan={"sides": {"path": side, "other": side}}))
+    assert reader_of(workspace) == [Reader("late", 7), Reader("path", 4), Reader("j", 3, True)]
+    side["first"] = position(2, 0, True)
+    put(lake, batch("j", 1, PLANNED, plan={"sides": {"path": side}}), batch("late", 1, RESET, plan={"reset": True}))
+    assert reader_of(workspace) == [Reader("late", None), Reader("path", 4), Reader("j", 4)]
+    put(lake, batch("j", 2, plan={"sides": {"path": side}}))
+    assert reader_of(workspace)[2] == Reader("j", 5)
+    side["end"] = position(9, 3, True)
+    put(lake, batch("j", 3, plan={"sides": {"path": side}}))
+    assert reader_of(workspace)[2] == Reader("j", 9)
+    assert reader_of(workspace, "s_matches") == []
+
+
+def test_what_readers_that_are_behind_need_is_kept_longer(new_workspace) -> None:
+    workspace = new_workspace(spark=False)
+    lake = workspace.lake
+    for number in range(5):
+        put(lake, batch("s", number))
+    table = DeltaTable(lake.uri("runs"))
+    assert time_to_keep(workspace, table, []) == 7 * DAY
+    assert time_to_keep(workspace, table, [Reader("r", None), Reader("r", 99)]) == 7 * DAY
+    log = Path(lake.uri("runs"), "_delta_log", f"{2:020d}.json")
+    old = int((NOW - 30 * DAY).timestamp() * 1000)
+    import json
+
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["timestamp"] = old
+    log.write_text("\n".join(map(json.dumps, lines)))
+    kept = time_to_keep(workspace, DeltaTable(lake.uri("runs")), [Reader("r", 2), Reader("q", 4)])
+    assert kept is not None and 30 * DAY < kept < 32 * DAY
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 9 weeks"})
+    assert time_to_keep(workspace, DeltaTable(lake.uri("runs")), []) == 63 * DAY
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 5 days"})
+    assert time_to_keep(workspace, DeltaTable(lake.uri("runs")), []) == 7 * DAY
+
+
+# the configuration
+
+
+def test_what_may_be_configured(tmp_path: Path) -> None:
+    def read(value: Any) -> Maintenance:
+        document = {"lake": {"root": "lake", **({} if value is None else {"maintenance": value})}}
+        return parse_configuration(document, tmp_path / "deltatag.toml").lake.maintenance
+
+    assert read(None) == read("auto") == read({}) == Maintenance()
+    assert read("never") == read({"mode": "never"}) == Maintenance(automatic=False)
+    day = 86_400_000_000
+    found = read({"versions": "30 days", "runs": "1 day", "quarantine": "365 days"})
+    assert found == Maintenance(True, 30 * day, day, 365 * day)
+    for wrong in ("often", {"mode": "often"}, {"runs": "soon"}, {"run": "1 day"}, 7):
+        with pytest.raises(ConfigurationError, match="maintenance"):
+            read(wrong)
+
+
+# the verb
+
+
+def aged(folder: str, days: int) -> list[str]:
+    """Has the log of a table look as old by the clock of its files; gives the names of its commits."""
+    import os
+
+    commits = sorted(Path(folder, "_delta_log").glob("*.json"))
+    for path in commits:
+        moment = path.stat().st_mtime - days * 86_400
+        os.utime(path, (moment, moment))
+    return [path.name for path in commits]
+
+
+def test_the_command_keeps_the_history_of_rules_and_shortens_other_logs(
+    new_workspace, add_rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import json
+
+    from deltatag.__main__ import main
+
+    workspace = new_workspace(spark=False)
+    lake = workspace.lake
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
+    for number in range(110):
+        add_rules(workspace, (f"r{number}", "s", f"x > {number}"))
+    for number in range(40):
+        put(lake, batch("s", number, age=DAY))
+    commits = aged(lake.uri("rules"), 3_000)
+    aged(lake.uri("runs"), 30)
+    before = {version: lake.arrow("rules", version=version).num_rows for version in (1, 60, 110)}
+    assert main(["--config", str(tmp_path), "maintain", "--json"]) == 0
+    done = {each["table"]: each for each in json.loads(capsys.readouterr().out)}
+    assert done["rules"]["merged"] == 110 and done["rules"]["into"] == 1 and done["runs"]["merged"] == 40
+    assert not any(each["error"] for each in done.values())
+    assert lake.arrow("rules").num_rows == 110
+    log = {path.name for path in Path(lake.uri("rules"), "_delta_log").glob("*.json")}
+    assert set(commits) <= log
+    assert {version: lake.arrow("rules", version=version).num_rows for version in before} == before
+    assert len(list(Path(lake.uri("runs"), "_delta_log").glob("*.json"))) <= 3
+    assert len(batches(lake, "s")) == 40
+    assert main(["--config", str(tmp_path), "maintain"]) == 0
+    assert "rules: 1 file, " in capsys.readouterr().out
+
+
+def test_a_table_that_is_missing_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from deltatag.__main__ import main
+
+    (tmp_path / "deltatag.toml").write_text('[lake]\nroot = "lake"\n')
+    assert main(["--config", str(tmp_path), "maintain"]) == 1
+    assert "deltatag init" in capsys.readouterr().err

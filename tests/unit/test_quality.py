@@ -1,0 +1,194 @@
+"""Suites judged by their measures: the findings are those of Great Expectations, for good and for bad tables."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.settings.configuration import parse_configuration
+from quality import joined, rules, sources, tagged
+from quality.documents import INDEX, note_verdicts
+from quality.evaluation import Suite, evaluate
+from quality.findings import ERROR, WARNING, Expectation, Finding
+from quality.validation import NONE, between, equal, listing, none_of, nothing, one_of, validate
+
+ROOT = Path(__file__).resolve().parents[2]
+STREAM = {
+    "source": "s",
+    "key": ["id", "odd name"],
+    "event_time": "t",
+    "checks": {"sane": "x > 0", "two words": "x < 9"},
+}
+DOCUMENT: dict[str, Any] = {
+    "lake": {"root": "lake"},
+    "rules": {"max_reject_share": 0.1},
+    "streams": {
+        "a": {**STREAM, "max_quarantine_share": 0.25},
+        "b": {"source": "b", "event_time": "t", "output": "matched"},
+        "c": STREAM,
+    },
+    "joins": {
+        "j": {"streams": ["a", "c"], "on": ["id"], "window": "1 s", "lateness": "1 day"},
+        "k": {"streams": ["a", "b"], "on": ["id"], "window": "1 s"},
+    },
+}
+
+
+def all_suites() -> dict[str, tuple[Expectation, ...]]:
+    configuration = parse_configuration(DOCUMENT, Path("/nowhere/deltatag.toml"))
+    found = {"rules": rules.expectations(configuration)}
+    for stream in configuration.streams.values():
+        found[stream.name] = sources.expectations(stream)
+        found[f"{stream.name}_tagged"] = tagged.expectations(stream)
+    for join in configuration.joins.values():
+        found[f"{join.name}_tagged"] = joined.expectations(configuration, join)
+    return found
+
+
+def good(expectations: tuple[Expectation, ...]) -> dict[str, Any]:
+    """Measures of a table that has no fault."""
+    measures: dict[str, Any] = {}
+    for each in expectations:
+        arguments = each.arguments
+        if "value_set" in arguments:
+            measures[arguments["column"]] = arguments["value_set"][0]
+        elif "column_A" in arguments:
+            measures |= {arguments["column_A"]: 1 << 40, arguments["column_B"]: 1 << 40}
+        else:
+            measures[arguments["column"]] = 0.0 if "share" in arguments["column"] else 0
+    return measures
+
+
+def bad_value(draw: random.Random, value: Any) -> Any:
+    if isinstance(value, str):
+        return draw.choice(["", "none ", "NONE", "a | b, c and 3 more", "é\n'\"", "0", NONE, "missing", "bigint"])
+    if isinstance(value, float):
+        return draw.choice([0.1, 0.25, 0.2500000000000001, 1.0, 0.1 + 1e-17, 123456.789, float("inf"), -0.0, -0.5])
+    return draw.choice([1, -1, 0, (1 << 40) + 1, 1 << 53, (1 << 53) + 1, (1 << 62) + 1])
+
+
+@pytest.mark.parametrize("name", all_suites())
+def test_the_findings_are_those_of_great_expectations(name: str) -> None:
+    expectations, draw = all_suites()[name], random.Random(name)
+    sound = good(expectations)
+    cases = [sound, {key: bad_value(draw, value) for key, value in sound.items()}]
+    # each measure once alone, and some that are not there
+    cases += [{**sound, key: bad_value(draw, value)} for key, value in sound.items()]
+    cases += [{**sound, key: value} for key in list(sound)[:2] for value in (None, float("nan"))]
+    for measures in cases:
+        suite = Suite(name, expectations, measures)
+        judged, _ = validate(None, [suite])
+        assert evaluate([suite]) == judged, measures
+        assert all(type(finding.success) is bool for finding in judged)
+    assert all(finding.success for finding in evaluate([Suite(name, expectations, sound)]))
+    assert not all(finding.success for finding in evaluate([Suite(name, expectations, cases[1])]))
+
+
+def test_a_measure_that_is_missing_is_an_error_in_both() -> None:
+    expectations = (
+        none_of("count", "No faults", "faults", WARNING),
+        equal("pair", "The same", "faults", "others"),
+        nothing("list", "Nothing listed", "listed", WARNING),
+    )
+    suite = Suite("s", expectations, {"other": 1})
+    for found in (evaluate([suite]), validate(None, [suite])[0]):
+        assert [(each.success, each.severity) for each in found] == [(False, ERROR)] * 3
+        assert all("could not be judged" in each.message for each in found)
+
+
+def test_every_class_of_expectations_that_a_suite_has_is_one_of_great_expectations() -> None:
+    from great_expectations import expectations as classes
+
+    kinds = {each.kind for expectations in all_suites().values() for each in expectations}
+    assert kinds and all(hasattr(classes, kind) for kind in kinds)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "value", "success", "said"),
+    [
+        (0, 0, 3, False, "found 3, expected 0"),
+        (None, 0.5, 0.51234567, False, "found 0.5123, at most 0.5 is allowed"),
+        (2, None, 1, False, "found 1, at least 2 is expected"),
+        (0, 1, 1, True, "described"),
+    ],
+)
+def test_bounds_are_told(low: Any, high: Any, value: Any, success: bool, said: str) -> None:
+    (found,) = evaluate([Suite("s", (between("n", "described", "m", low, high),), {"m": value})])
+    assert found.success is success and found.message.endswith(said) and found.observed == value
+
+
+def test_a_list_names_a_few() -> None:
+    faults = listing([f"r{n}" for n in range(9)])
+    (found,) = evaluate([Suite("s", (nothing("n", "None", "m"),), {"m": faults})])
+    assert found == Finding("n", ERROR, False, 1, "None: found r0, r1, r2, r3, r4 and 4 more")
+
+
+def test_the_first_page_has_the_newest_verdict_of_every_suite(tmp_path: Path) -> None:
+    def suite(name: str, value: str, severity: str = ERROR) -> Suite:
+        return Suite(name, (one_of("good", "All is <good>", "m", ["yes"]), none_of("count", "None", "n", severity)),
+                     {"m": value, "n": 0 if value == "yes" else 7})  # fmt: skip
+
+    note_verdicts(tmp_path, [suite("alone", "yes")])
+    assert list(tmp_path.iterdir()) == []
+    sound = Suite("z", (none_of("count", "None", "n", WARNING),), {"n": 7})
+    _, page = validate(tmp_path, [suite("a", "yes"), suite("y", "no"), sound])
+    text = (tmp_path / INDEX).read_text(encoding="utf-8")
+    assert page == tmp_path / "y.html" and "1 of 3 suites failed, 1 with warnings." in text
+    assert [text.index(f'"{name}.html"') for name in "yza"] == sorted(text.index(f'"{name}.html"') for name in "yza")
+    assert "0 of 2 expectations met" in text and "2 of 2 expectations met" in text and "All is &lt;good&gt;" in text
+    # judged again without a page: the verdict is the new one, and no page tells of the former
+    note_verdicts(tmp_path, [suite("y", "yes")])
+    text = (tmp_path / INDEX).read_text(encoding="utf-8")
+    assert "All 3 suites passed, 1 with warnings." in text
+    assert not (tmp_path / "y.html").exists() and '"y.html"' not in text and (tmp_path / "a.html").exists()
+
+
+def test_open_gates_import_no_great_expectations() -> None:
+    code = (
+        "import sys\n"
+        "import quality.gates\n"
+        "from quality.evaluation import Suite, evaluate\n"
+        "from quality.validation import none_of\n"
+        "assert evaluate([Suite('s', [none_of('n', 'None', 'm')], {'m': 0})])[0].success\n"
+        "print(sorted({'great_expectations', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert (run.returncode, run.stdout.strip()) == (0, "[]"), run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("share", "arguments", "imported"), [(1.0, [], False), (1.0, ["--data-docs"], True), (0.01, [], True)]
+)
+def test_a_run_imports_it_for_shut_gates_and_where_it_is_asked_for(
+    tmp_path: Path, share: float, arguments: list[str], imported: bool
+) -> None:
+    import pyarrow as pa
+    from deltalake import DeltaTable, write_deltalake
+
+    path = tmp_path / "deltatag.toml"
+    path.write_text(
+        '[lake]\nroot = "lake"\n[streams.s]\nsource = "source"\nkey = ["id"]\n'
+        f'checks = {{ sane = "x > 0" }}\nmax_quarantine_share = {share}\n'
+    )
+    write_deltalake(str(tmp_path / "source"), pa.table({"id": [1, 2, 3], "x": [0, 1, 2]}))
+    code = (
+        "import sys\nfrom deltatag.__main__ import main\n"
+        f"assert main(['init', {str(tmp_path)!r}]) == 0\n"
+        f"status = main(['--config', {str(path)!r}, 'run', *{arguments!r}])\n"
+        "print(status, 'great_expectations' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
+    lines = run.stdout.splitlines()
+    assert lines[-1:] == [f"{int(share < 1)} {imported}"], run.stdout + run.stderr
+    page = tmp_path / ".deltatag" / "data_docs" / "s.html"
+    assert page.exists() is imported
+    if share < 1:
+        assert "The quality gate of s is shut." in run.stderr and str(page) in run.stderr
+        assert "1 of 1 suites failed." in (page.parent / INDEX).read_text(encoding="utf-8")
+    else:
+        assert DeltaTable(str(tmp_path / "lake" / "s_tagged")).to_pyarrow_table().num_rows == 2
