@@ -83,6 +83,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>`, written by one step."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
+        from pipelines.retag import retag_due
         from pipelines.tag import tag_stream
 
         result = tag_stream(workspace, stream.name)
@@ -92,6 +93,10 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
             matches_table(stream): {"new_rows": result.matches},
             quarantine_table(stream): {"new_rows": result.quarantined},
         }
+        retagged = retag_due(workspace, stream)
+        if retagged is not None:
+            context.log.info(f"{stream.name}: the rules of {retagged.rows_changed} earlier rows changed")
+            metadata[tagged_table(stream)] |= {"retagged_rows": retagged.rows_changed}
         return StepResult(result.batches, metadata)
 
     runs = f"The micro-batches of {stream.name}: what each read, what it wrote, and which rules raised errors."

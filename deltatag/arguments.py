@@ -80,7 +80,21 @@ def parser() -> argparse.ArgumentParser:
         "--skip-changes", action="store_true", help="pass over commits of the sources that changed or removed rows"
     )
 
-    run = _verb(verbs, "run", "quality gates, compile, tag and join whatever is due, once", "deltatag run")
+    retag = _verb(
+        verbs,
+        "retag",
+        "bring rows that are tagged up to date with edited rules",
+        "deltatag retag flights --from 2026-01-01",
+    )
+    retag.add_argument("scopes", nargs="*", metavar="STREAM | JOIN", help="streams and joins (default: all)")
+    retag.add_argument("--from", dest="since", metavar="TIME", help="first event time (ISO 8601)")
+    retag.add_argument("--to", dest="until", metavar="TIME", help="first event time that is left out")
+    retag.add_argument(
+        "--rules-version", type=_version, metavar="VERSION", help="tags as of this version of rules, into:"
+    )
+    retag.add_argument("--into", metavar="TABLE", help="a table of its own; the stream's tables stay as they are")
+
+    run = _verb(verbs, "run", "quality gates, compile, tag, re-tag and join whatever is due, once", "deltatag run")
     run.add_argument("--data-docs", action="store_true", help="write Data Docs of all gates, not of shut ones alone")
 
     sql = _verb(

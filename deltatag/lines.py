@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pipelines.compile import ScopeResult
     from pipelines.join import JoinResult
     from pipelines.report import ReportResult
+    from pipelines.retag import RetagResult
     from pipelines.status import ScopeStatus
     from pipelines.tag import TagResult
     from pipelines.upkeep.outcome import Upkept
@@ -54,6 +55,16 @@ def tag_line(result: TagResult) -> str:
         f"rules version {result.rules_version}, source version {result.source_version}, {result.seconds:.1f} s"
     )
     return "\n".join([line, *map(paragraph, result.notices)])
+
+
+def retag_line(result: RetagResult) -> str:
+    """What re-tagging came to, and its notices."""
+    line = (
+        f"{result.scope}: {counted(result.rows_changed, 'row')} changed, {counted(result.files_read, 'file')} read, "
+        f"{counted(result.files_written, 'file')} written, rules version {result.rules_version}, {result.seconds:.1f} s"
+    )
+    lines = [line] if result.rules_version is not None else []
+    return "\n".join([*lines, *map(paragraph, result.notices)])
 
 
 def join_line(result: JoinResult) -> str:

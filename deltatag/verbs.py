@@ -20,6 +20,7 @@ from deltatag.lines import (
     lag_text,
     maintain_line,
     report_line,
+    retag_line,
     size_line,
     tag_line,
     version_text,
@@ -184,8 +185,20 @@ def join_verb(args: Namespace) -> int:
     return FAILED if failures else DONE
 
 
+def retag_verb(args: Namespace) -> int:
+    """Bring rows that are tagged up to date with the newest indexes, or write them as an older version tags them."""
+    from deltatag.retag import check_arguments, retag_action
+
+    check_arguments(args)
+    failures: dict[str, str] = {}
+    with _workspace(args) as workspace:
+        retag_action(workspace, args, lambda name: _failure_of(name, failures, args), failures)
+    _print_failures(failures)
+    return FAILED if failures else DONE
+
+
 def run_verb(args: Namespace) -> int:
-    """Gates, compile, tag and join of whatever is due."""
+    """Gates, compile, tag, re-tag and join of whatever is due."""
     from pipelines.compile import refusals_notice
     from pipelines.run import run_due
     from quality.gates import QualityGates
@@ -201,6 +214,7 @@ def run_verb(args: Namespace) -> int:
             {
                 "compiled": [asdict(result) for result in report.compiled],
                 "tagged": [asdict(result) for result in report.tagged],
+                "retagged": [asdict(result) for result in report.retagged],
                 "joined": [asdict(result) for result in report.joined],
                 "maintained": [asdict(result) for result in report.maintained],
                 "quality": [gate_summary(result) for result in gates.results],
@@ -212,13 +226,15 @@ def run_verb(args: Namespace) -> int:
             print(compile_line(compiled) or f"{compiled.scope}: not compiled")
         for tagged in report.tagged:
             print(tag_line(tagged))
+        for retagged in report.retagged:
+            print(retag_line(retagged))
         for joined in report.joined:
             print(join_line(joined))
         for judged in gates.results:
             print(gate_lines(judged))
         for maintained in report.maintained:
             print(maintain_line(maintained))
-        if not (report.compiled or report.tagged or report.joined or report.failures):
+        if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
             print("Nothing was due.")
         if lost:
             print(paragraph(lost))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +21,7 @@ from pipelines.lake.lake import first_line, open_delta
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
+from pipelines.sources.event_times import moment
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
 from rules_index.index.inputs import path_parts
@@ -146,20 +147,9 @@ def _times(
     column, wanted = ds.field(scope.event_time), None
     for text, compare in ((since, column.__ge__), (until, column.__lt__)):
         if text is not None:
-            part = compare(pa.scalar(_moment(text, kind, zone), kind))
+            part = compare(pa.scalar(moment(text, kind, zone), kind))
             wanted = part if wanted is None else wanted & part
     return wanted
-
-
-def _moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(f"{text!r} is no time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
-    local = moment if moment.tzinfo is None else moment.astimezone(zone).replace(tzinfo=None)
-    if pa.types.is_date(kind):
-        return local.date()
-    return local.replace(tzinfo=zone).astimezone(UTC) if kind.tz is not None else local
 
 
 class _Rows:

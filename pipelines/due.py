@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pipelines.compile import compile_is_due
 from pipelines.errors import PipelineError
 from pipelines.join import join_is_due
+from pipelines.retag import retag_is_due
 from pipelines.scopes import scopes_of
 from pipelines.tag import tag_is_due
 from pipelines.workspace import Workspace
@@ -25,9 +26,13 @@ def due_scopes(workspace: Workspace) -> list[str]:
     configuration = workspace.configuration
     due: list[str] = []
     for stream in configuration.streams.values():
-        if stream.source_stream in due or _has_work(tag_is_due, workspace, stream.name):
+        if stream.source_stream in due or _has_work(_stream_is_due, workspace, stream.name):
             due.append(stream.name)
     return due + [name for name in configuration.joins if _has_work(join_is_due, workspace, name)]
+
+
+def _stream_is_due(workspace: Workspace, name: str) -> bool:
+    return tag_is_due(workspace, name) or retag_is_due(workspace, workspace.configuration.stream(name))
 
 
 def _has_work(step_is_due: Callable[[Workspace, str], bool], workspace: Workspace, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""The verb run: gates, compile, tag and join of whatever is due, once; what a scheduler calls."""
+"""The verb run: gates, compile, tag, re-tag and join of whatever is due, once; what a scheduler calls."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.join import JoinResult, join_is_due, join_together
 from pipelines.maintain import maintain_after
 from pipelines.recovery.survival import step
+from pipelines.retag import RetagResult, retag_due
 from pipelines.settings.model import Join, Stream
 from pipelines.tag import TagResult, tag_is_due, tag_stream
 from pipelines.upkeep.outcome import Upkept
@@ -68,16 +69,21 @@ class RunReport:
     compiled: list[ScopeResult] = field(default_factory=list)
     tagged: list[TagResult] = field(default_factory=list)
     joined: list[JoinResult] = field(default_factory=list)
+    retagged: list[RetagResult] = field(default_factory=list)
     maintained: list[Upkept] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
 
 
 def run_due(workspace: Workspace, gates: Gates) -> RunReport:
-    """Compile the scopes, tag the streams and run the joins that are due; a failure of one stops none of the others."""
+    """Compile the scopes, tag and re-tag the streams and run the joins that are due.
+
+    A failure of one stops none of the others.
+    """
     report = RunReport()
     _compile_due(workspace, gates, report)
     for stream in workspace.configuration.streams.values():
         _unless_failed(workspace, report, stream.name, partial(_tag_due, workspace, stream, gates, report))
+        _unless_failed(workspace, report, stream.name, partial(_retag_due, workspace, stream, report))
     _join_due(workspace, gates, report)
     written = [each.stream for each in report.tagged if each.batches] + [each.join for each in report.joined]
     report.maintained = maintain_after(workspace, written) if written else []
@@ -129,6 +135,12 @@ def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunRepo
         report.tagged.append(tag_stream(workspace, stream.name))
         shut = gates.after_tag(workspace, stream)
     return shut
+
+
+def _retag_due(workspace: Workspace, stream: Stream, report: RunReport) -> None:
+    """Bring the stream's earlier rows up to date, as far as its policy asks for it."""
+    result = retag_due(workspace, stream)
+    report.retagged.extend([result] if result is not None else [])
 
 
 def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:

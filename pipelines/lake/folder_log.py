@@ -203,6 +203,48 @@ class FolderLog:
 
         return self._commit(app, actions, _metrics(entries))
 
+    def rewrite(
+        self,
+        base: int,
+        removed: Sequence[Mapping[str, Any]],
+        entries: Sequence[str],
+        app: str,
+        version: int,
+        marks: Sequence[str] = (),
+    ) -> int | None:
+        """Replace files of the version `base` (their `add` actions) by written ones (`add` entries as JSON), in one
+        commit, as transaction `version` of `app` and of each of `marks`.
+
+        The number of files that came; None if the table holds the transaction already. ChangedTableError where another
+        writer has removed one of the files since, or changed what files must look like.
+        """
+        snapshot, now = self.snapshot(base), _now()
+        last = snapshot.table.transaction_version(app)
+        last, number = -1 if last is None else int(last), base
+        gone = {str(add["path"]) for add in removed}
+        told = {**_commit_info("UPDATE", {}, {}), "isBlindAppend": False}
+        lines = [{"commitInfo": told}]
+        lines += [{"txn": {"appId": each, "version": version, "lastUpdated": now}} for each in (app, *marks)]
+        texts = [
+            *map(json.dumps, lines),
+            *entries,
+            *(json.dumps({"remove": {**_removal(add, now), "dataChange": True}}) for add in removed),
+        ]
+        for _ in range(_ATTEMPTS):
+            if last >= version:
+                return None
+            if self._put(number + 1, texts):
+                self._checkpoint(number + 1, snapshot.properties)
+                return len(entries)
+            number += 1
+            last = self._passed(number, app, last)
+            if any("remove" in each and each["remove"]["path"] in gone for each in self.commit(number) or ()):
+                raise ChangedTableError(
+                    f"Another program has removed files of the table at {self.uri} meanwhile (ConcurrentChange). Run "
+                    "the same command again."
+                )
+        raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
+
     def fence(self, app: str, number: int) -> bool:
         """Have every later transaction of `app` taken for written; True if the table held that of this number by
         then."""

@@ -137,22 +137,22 @@ def plan_anew(
     """
     if "given_up" not in batch.plan:
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
-        batch = revise(lake, batch, plan, started_at=_later(batch.started_at))
+        batch = revise(lake, batch, plan, started_at=later(batch.started_at))
     former = batch.plan["given_up"]
     held = dict.fromkeys(fence(former, names, batch.batch), former)
     written = {**batch.plan.get("written", {}), **held}
     plan = {key: value for key, value in batch.plan.items() if key not in ("given_up", *OF_ATTEMPTS)}
     plan |= {"written": written} if written else {}
-    later = _later(batch.started_at)
+    now = later(batch.started_at)
     if any(name in written for name in of_rules):
         # these rows stay, and the others are written as they were planned; nothing is looked for any more
         done = Search((), state="done").to_plan()
-        return revise(lake, batch, {**plan, "attempts": MOST_ATTEMPTS, "search": done}, started_at=later)
+        return revise(lake, batch, {**plan, "attempts": MOST_ATTEMPTS, "search": done}, started_at=now)
     index = {"rules_version": stored.rules_version, "fingerprint": stored.fingerprint}
-    return revise(lake, batch, {**plan, **changes}, started_at=later, **index)
+    return revise(lake, batch, {**plan, **changes}, started_at=now, **index)
 
 
-def _later(before: datetime) -> datetime:
+def later(before: datetime) -> datetime:
     """Now, and after a moment whatever the clock says: the time of planning tells a plan from the next."""
     return max(datetime.now(UTC), before + timedelta(microseconds=1))
 

@@ -18,6 +18,7 @@ from pipelines.settings.model import (
     ENGINES,
     FIXED_TABLES,
     MATCHES_COLUMNS,
+    RETAG,
     RUNNERS,
     Configuration,
     Join,
@@ -161,7 +162,7 @@ def _rules(section: Section) -> RulesSettings:
 
 _STREAM_KEYS = (
     "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
-    "partition_by", "checks", "max_quarantine_share", "engine",
+    "partition_by", "checks", "max_quarantine_share", "engine", "retag",
 )  # fmt: skip
 
 
@@ -195,6 +196,7 @@ def _stream(name: str, section: Section) -> Stream:
         checks=MappingProxyType(dict(checks)),
         max_quarantine_share=section.share("max_quarantine_share"),
         engine=_engine(section),
+        retag=section.choice("retag", RETAG),
     )
     if stream.cluster_by and stream.partition_by:
         raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")

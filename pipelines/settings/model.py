@@ -72,6 +72,10 @@ JoinMethod = Literal["batch", "pdfa"]
 """How the workers of a join find its joined rows: as `rules_index.join.index.Method`."""
 
 
+RETAG = ("never", "new_rules", "always")
+"""Which edits of the rules a run applies to rows that are tagged already: none, added rules, all."""
+
+
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
     """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
@@ -103,7 +107,8 @@ class Stream:
     """One source table whose rows are tagged; `name` is the scope of its rules.
 
     `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
-    another stream, the source is that one's tagged table, without what tagging added.
+    another stream, the source is that one's tagged table, without what tagging added. `retag`, one of RETAG, says what
+    a run does to rows that are tagged already when rules are edited.
     """
 
     name: str
@@ -120,6 +125,7 @@ class Stream:
     checks: Mapping[str, str] = field(default_factory=dict)
     max_quarantine_share: float = 1.0
     engine: str | None = None
+    retag: str = "never"
 
     @property
     def keeps_matches(self) -> bool:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 MAX_FILES = 10_000
 """Most files in one slice, so that a source of tiny files is planned in bounded memory."""
 
+SAME_ROWS = "deltatag/same-rows"
+"""The transaction by which a commit of a tagged table says that it changes no row but for what tagging adds."""
 Add = tuple[int, dict[str, Any]]
 """A file: the version that added it, and the log's `add` action."""
 
@@ -263,6 +265,8 @@ class Source:
                 f"The log of the source of the stream {self.name} at {self.log.uri} no longer holds version {version}, "
                 f"which is still needed: it was removed by the table's log retention. {self._way_out(skip=False)}"
             )
+        if self.origin is not None and any(a.get("txn", {}).get("appId") == SAME_ROWS for a in actions):
+            return []
         adds: list[Add] = []
         restored = any(action.get("commitInfo", {}).get("operation") == "RESTORE" for action in actions)
         for action in actions:
@@ -296,7 +300,10 @@ class Source:
         """Who may have changed the rows, where another stream has tagged them."""
         if self.origin is None:
             return ""
-        return f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. "
+        return (
+            f"It is what {self.origin} has tagged, which deltatag tag {self.origin} --restart tags anew. Where it has "
+            f"matched rows alone, deltatag retag {self.origin} has rows come and go. "
+        )
 
     def _way_out(self, skip: bool = True) -> str:
         go_on = f", or go on behind the change with: {self._command} --skip-changes" if skip else ""

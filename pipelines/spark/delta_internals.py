@@ -45,6 +45,7 @@ _ENTRY_POINTS = {
         "snapshot()",
     ],
     "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
+    "DeltaOperations$Update": ["DeltaOperations$Update(scala.Option)"],
     "actions.Action$": ["fromJson(java.lang.String)"],
     "commands.cdc.CDCReader$CDCDataSpec": [
         "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
@@ -207,6 +208,42 @@ class TableLog:
             transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Write(mode, *([self._none] * 8)))
         return True
 
+    def rewrite(
+        self,
+        snapshot: Any,
+        removed: Sequence[Mapping[str, Any]],
+        entries: Sequence[str],
+        frames: Sequence[DataFrame],
+        app: str,
+        version: int,
+        marks: Sequence[str] = (),
+    ) -> int | None:
+        """Replace files of a snapshot (their `add` actions) by written ones (`add` entries as JSON) and by rows with
+        just the table's columns, in one commit, as transaction `version` of `app` and of each of `marks`.
+
+        The number of files that came; None if the table holds the transaction already. Py4JJavaError, or Spark's own
+        error for it, where another writer has removed one of the files since, or changed the table.
+        """
+        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
+        as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+        now = int(time.time() * 1000)
+        with active(self._spark):
+            transaction = self._log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot))
+            if _last_of(transaction, app) >= version:
+                return None
+            done = self._list(
+                from_json(json.dumps({"txn": {"appId": each, "version": version, "lastUpdated": now}}))
+                for each in (app, *marks)
+            )
+            written = self._list(map(from_json, entries))
+            for frame in frames:
+                written.addAll(as_list(transaction.writeFiles(frame._jdf)))
+            done.addAll(written)
+            done.addAll(self._list(from_json(json.dumps({"remove": _removal(add, now)})) for add in removed))
+            transaction.commit(self._jvm.PythonUtils.toSeq(done), operations.Update(self._none))
+            return len(written)
+
     def fence(self, app: str, number: int) -> bool:
         """Have every later transaction of `app` taken for written; True if the table held that of this number by then.
 
@@ -234,6 +271,15 @@ class TableLog:
         for item in items:
             java_list.add(item)
         return java_list
+
+
+_KEPT_OF_ADD = ("path", "partitionValues", "size", "tags", "deletionVector", "baseRowId", "defaultRowCommitVersion")
+
+
+def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
+    """The `remove` action of a file."""
+    kept = {key: add[key] for key in _KEPT_OF_ADD if add.get(key) is not None}
+    return {**kept, "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
 
 
 def _last_of(transaction: Any, app: str) -> int:

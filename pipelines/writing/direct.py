@@ -28,8 +28,12 @@ def codec(spark: SparkSession) -> str | None:
 
 def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> FilesWritten:
     """Match the rows of `frame` and write them as files that no log knows yet."""
-    result = map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT).collect()
-    return gathered((row.asDict() for row in result), task)
+    return run_task(map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT), task)
+
+
+def run_task(made: DataFrame, task: Task) -> FilesWritten:
+    """Have the workers do a task: `made` has the columns `RESULT`."""
+    return gathered((row.asDict() for row in made.collect()), task)
 
 
 def _writer(file: Callable[[], str], task: Task) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:

@@ -50,7 +50,7 @@ class Task:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
 
 
-class _Files:
+class Files:
     """The files of one table that one partition of rows becomes: one for each of the table's partitions."""
 
     def __init__(self, folder: str, task: Task, layout: Layout) -> None:
@@ -83,7 +83,10 @@ class _Files:
         kept = rows.drop_columns(list(names))
         numbers = np.zeros(len(rows), np.int64)
         for name in names:
-            codes = rows.column(name).dictionary_encode(null_encoding="encode")
+            column = rows.column(name)
+            if pa.types.is_dictionary(column.type):  # whose NULLs have no code
+                column = column.dictionary_decode()
+            codes = column.dictionary_encode(null_encoding="encode")
             numbers = numbers * (len(codes.dictionary) + 1) + codes.indices.to_numpy(zero_copy_only=False)
             numbers = np.unique(numbers, return_inverse=True)[1].reshape(-1)
         order = np.argsort(numbers, kind="stable")
@@ -117,7 +120,7 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     figures (`rows`, `matches`, and `errors` as pairs of rule id and rows, JSON) and one for each file with the
     table's name and the `add` entry for its log (JSON). OSError leaves no file behind.
     """
-    files = {name: _Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
+    files = {name: Files(folder, task, task.layouts.get(name, PLAIN)) for name, folder in task.folders.items()}
     rows = matches = 0
     errors: Counter[Any] = Counter()
     known = compiled.ids.cast(task.id_type)

@@ -1,0 +1,55 @@
+"""The verb retag: which scopes are brought up to date, and how what came of it is shown."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from deltatag.lines import retag_line
+from deltatag.output import print_json
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+
+def check_arguments(args: Namespace) -> None:
+    """ConfigurationError for options that do not go together."""
+    from pipelines.errors import ConfigurationError
+
+    if (args.rules_version is None) != (args.into is None):
+        raise ConfigurationError("Give --rules-version and --into together: the tags of an older version go there.")
+    if args.into is not None and len(args.scopes) != 1:
+        raise ConfigurationError("Give one stream, whose tags of an older version go into the table.")
+
+
+def retag_action(
+    workspace: Workspace,
+    args: Namespace,
+    failure_of: Callable[[str], AbstractContextManager[None]],
+    failures: Mapping[str, str],
+) -> None:
+    """Re-tag, and print the result. `failure_of` a scope notes in `failures` why it failed, and lets others go on."""
+    from pipelines.retag import RetagResult, reproduce_tags, retag
+    from pipelines.scopes import scope_of, scopes_of
+
+    results: list[RetagResult] = []
+    names = args.scopes or scopes_of(workspace)
+    for name in names:
+        scope_of(workspace, name)
+    for name in names:
+        with failure_of(name):
+            if args.into is not None:
+                result = reproduce_tags(workspace, name, args.rules_version, args.into, args.since, args.until)
+            else:
+                result = retag(workspace, name, args.since, args.until)
+            results.append(result)
+    if args.json:
+        failed = [{"scope": name, "error": text} for name, text in failures.items()]
+        print_json({"retagged": [*(asdict(result) for result in results), *failed]})
+        return
+    for result in results:
+        if text := retag_line(result):
+            print(text)

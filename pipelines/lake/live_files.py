@@ -1,0 +1,116 @@
+"""The files of a table's version with all that its log says of them, read without a JVM.
+
+delta-rs gives statistics as columns; whoever writes a file anew needs them as the log has them. Delta protocol,
+"Checkpoints" and "Action Reconciliation".
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from rules_index.implication.widening import ColumnRange, Widened
+from rules_index.index.inputs import path_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pipelines.lake.folder_log import FolderLog
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
+    """The `add` actions of a version's files in the order in which they came; None where this module cannot tell."""
+    folder = log.folder / "_delta_log"
+    checkpoints = [int(path.name[:20]) for path in folder.glob("*.checkpoint.parquet") if len(path.name) == 39]
+    first = max((number for number in checkpoints if number <= version), default=-1)
+    live: dict[str, dict[str, Any]] = {}
+    if first >= 0:
+        table = pq.read_table(folder / f"{first:020d}.checkpoint.parquet")
+        sidecars = table["sidecar"] if "sidecar" in table.column_names else None
+        if "add" not in table.column_names or (sidecars is not None and sidecars.null_count < len(sidecars)):
+            return None
+        for add in table["add"].to_pylist():
+            if add is not None:
+                if not add.get("stats") and add.get("stats_parsed"):
+                    return None
+                live[add["path"]] = {**add, "partitionValues": dict(add["partitionValues"] or ())}
+                live[add["path"]].pop("stats_parsed", None)
+                tags = live[add["path"]].pop("tags", None)
+                live[add["path"]] |= {"tags": dict(tags)} if tags else {}
+    for number in range(first + 1, version + 1):
+        actions = log.commit(number)
+        if actions is None:
+            return None
+        for action in actions:
+            if "add" in action:
+                live[action["add"]["path"]] = action["add"]
+            elif "remove" in action:
+                live.pop(action["remove"]["path"], None)
+    return list(live.values())
+
+
+def may_match(add: Mapping[str, Any], conditions: Iterable[Widened]) -> bool:
+    """Whether a file can have a row on which one of the conditions is TRUE, as far as its statistics tell."""
+    found = json.loads(add.get("stats") or "{}")
+    return any(
+        all(_may_hold(found, each) for each in conjunction.ranges)
+        for condition in conditions
+        for conjunction in condition.conjunctions
+    )
+
+
+def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
+    """Whether a file can have a row with a value of a range."""
+    path = path_parts(wanted.column)
+    if len(path) > 1:
+        return True
+    nulls = stats.get("nullCount", {}).get(path[0])
+    if wanted.null and nulls != 0:
+        return True
+    if not wanted.holds_values or (nulls is not None and nulls == stats.get("numRecords")):
+        return False
+    low, high = (stats.get(bound, {}).get(path[0]) for bound in ("minValues", "maxValues"))
+    if wanted.low is not None and high is not None and _is_below(high, wanted.low):
+        return False
+    return not (wanted.high is not None and low is not None and _is_above(low, wanted.high))
+
+
+def _is_below(bound: Any, value: Any) -> bool:
+    """True if a file's greatest value, as the log spells it, is certainly less than a value."""
+    known = _as(bound, value)
+    # the log's times end at the millisecond
+    return known is not None and (known + _MILLISECOND if isinstance(known, datetime) else known) < value
+
+
+def _is_above(bound: Any, value: Any) -> bool:
+    known = _as(bound, value)
+    return known is not None and bool(known > value)
+
+
+def _as(bound: Any, value: Any) -> Any:
+    """A bound of the log as a value of another one's type; None for types of which nothing is said here: NaN stands
+    outside of the bounds of floating-point numbers, and texts are ordered by their bytes."""
+    if isinstance(value, bool) or isinstance(bound, bool):
+        return None
+    if isinstance(value, int):
+        return bound if isinstance(bound, int) else None
+    if isinstance(value, str) and isinstance(bound, str):
+        return bound if bound.isascii() and value.isascii() else None
+    if not isinstance(bound, str):
+        return None
+    try:
+        if isinstance(value, datetime):
+            moment = datetime.fromisoformat(bound)
+            if (value.tzinfo is None) != (moment.tzinfo is None):
+                return None
+            return moment
+        if isinstance(value, date):
+            return date.fromisoformat(bound)
+    except ValueError:
+        return None
+    return None

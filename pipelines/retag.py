@@ -1,0 +1,142 @@
+"""The verb retag: rows that are tagged already -> as the newest index tags them, by trying only the rules that differ.
+
+A re-tag stands in `runs`, under a scope of its own, before its first write. Its commit to the tagged table carries its
+number; the table of matches then follows what the tagged table says. Whoever tags meanwhile only appends, and neither
+waits for the other: where a file was removed in between (by OPTIMIZE), the re-tag looks again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.compile import compile_is_due
+from pipelines.errors import ConfigurationError, PipelineError
+from pipelines.lake.index_store import index_to_tag_with, newest_index
+from pipelines.lake.runs import PLANNED, last_batch
+from pipelines.lake.tables import tagged_table
+from pipelines.recovery.survival import step
+from pipelines.retagging.changes import RuleSets
+from pipelines.retagging.retagger import Outcome, Retagger
+from pipelines.retagging.standing import ALL, NEW_RULES, retag_scope, standing_now
+from pipelines.scopes import JoinScope, scope_of
+from pipelines.settings.model import Stream
+from pipelines.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class RetagResult:
+    """What one re-tag did: files of the tagged table that were read and written, rows whose rules changed (those that
+    came or left among them). `notices` are sentences that people should read."""
+
+    scope: str
+    rules_version: int | None = None
+    files_read: int = 0
+    files_written: int = 0
+    rows_changed: int = 0
+    seconds: float = 0.0
+    notices: tuple[str, ...] = ()
+
+
+def retag(
+    workspace: Workspace, name: str, since: str | None = None, until: str | None = None, mode: str = ALL
+) -> RetagResult:
+    """Bring the tagged rows of a stream or a join, and a stream's matches, up to date with its newest index.
+
+    since, until: ISO 8601, of the event time, `until` excluded; mode: `NEW_RULES` for rules that were added alone. A
+    join whose rules were added to or changed is joined anew, as by `join_streams(restart=True)`.
+    Raises ConfigurationError for a range that cannot be had, NoIndexError, SourceError and others of pipelines.errors.
+    """
+    started = time.perf_counter()
+    scope = scope_of(workspace, name)
+    is_join = isinstance(scope, JoinScope)
+    if not workspace.lake.exists(tagged_table(name)):
+        return RetagResult(name, notices=(f"{name}: no row has been tagged yet.",))
+    if is_join and (since is not None or until is not None):
+        raise ConfigurationError(f"{name} is a join, which is re-tagged as a whole: leave --from and --to out.")
+    with step(workspace, f"retag {name}"):
+        if is_join and _needs_joining(workspace, name):
+            from pipelines.join import join_streams
+
+            joined = join_streams(workspace, name, restart=True)
+            found = Outcome(joined.rules_version, rows_changed=joined.joined)
+            notices: tuple[str, ...] = (f"{name}: rules were added or changed, so that everything was joined anew.",)
+        else:
+            found, notices = Retagger(scope, since, until, mode).run(), ()
+    return RetagResult(
+        name,
+        found.rules_version,
+        found.files_read,
+        found.files_written,
+        found.rows_changed,
+        round(time.perf_counter() - started, 3),
+        (*notices, *_notices(workspace, name)),
+    )
+
+
+def reproduce_tags(
+    workspace: Workspace, name: str, rules_version: int, table: str, since: str | None = None, until: str | None = None
+) -> RetagResult:
+    """Write a stream's rows, as a version of `rules` tags them, to a table of their own; its own tables stay as they
+    are. An earlier such table of this name is replaced."""
+    from pipelines.retagging.reproduction import reproduce
+
+    started = time.perf_counter()
+    with step(workspace, f"retag {name} --into {table}"):
+        found = reproduce(scope_of(workspace, name), rules_version, table, since, until)
+    seconds = round(time.perf_counter() - started, 3)
+    return RetagResult(name, rules_version, found.files_read, found.files_written, found.rows_changed, seconds)
+
+
+def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
+    """True if the stream's policy asks for a re-tag: rows stand otherwise than its newest index tags them."""
+    lake, name = workspace.lake, stream.name
+    if stream.retag == "never" or not lake.exists(tagged_table(name)):
+        return False
+    before = last_batch(lake, retag_scope(name))
+    if before is not None and before.state == PLANNED:
+        return True
+    stored, last = newest_index(lake, name), last_batch(lake, name)
+    if stored is None or last is None:
+        return False
+    chains = standing_now(lake, name, last.batch).chains
+    if all(chain[-1] == stored.fingerprint for chain in chains) and (stream.retag == NEW_RULES or _are_short(chains)):
+        return False
+    return not RuleSets(workspace, name).changes(chains, stored, policy_mode(stream)).is_empty
+
+
+def policy_mode(stream: Stream) -> str:
+    """What a run re-tags of a stream."""
+    return NEW_RULES if stream.retag == NEW_RULES else ALL
+
+
+def retag_due(workspace: Workspace, stream: Stream) -> RetagResult | None:
+    """Do what the stream's policy asks for; None where nothing is due."""
+    return retag(workspace, stream.name, mode=policy_mode(stream)) if retag_is_due(workspace, stream) else None
+
+
+def _are_short(chains: frozenset[tuple[str, ...]]) -> bool:
+    return all(len(chain) == 1 for chain in chains)
+
+
+def _needs_joining(workspace: Workspace, name: str) -> bool:
+    """True if rules of a join were added or changed: pairs may satisfy them that were never stored."""
+    last = last_batch(workspace.lake, name)
+    if last is None:
+        return False
+    chains = standing_now(workspace.lake, name, last.batch).chains
+    changes = RuleSets(workspace, name).changes(chains, index_to_tag_with(workspace.lake, name), ALL)
+    return changes.everything or not changes.rules.is_empty()
+
+
+def _notices(workspace: Workspace, name: str) -> Sequence[str]:
+    try:
+        due = compile_is_due(workspace, name)
+    except PipelineError:
+        return ()
+    text = (
+        f"{name}: its rules were edited since they were compiled, and a re-tag takes the newest index. Compile them "
+        f"and re-tag again: deltatag compile {name}, then deltatag retag {name}"
+    )
+    return (text,) if due else ()

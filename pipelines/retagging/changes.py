@@ -1,0 +1,141 @@
+"""Which rules rows must be tried with again: those that differ between the indexes by which they stand and the newest.
+
+A rule with the same text and bounds, the same event time, time zone and column types matches what it matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from pipelines.errors import PipelineError, TableError
+from pipelines.lake.index_store import StoredIndex, newest_index
+from pipelines.origin import IndexedRules
+from pipelines.retagging.standing import NEW_RULES, Chain
+from pipelines.rule_set import RULE_COLUMNS
+from pipelines.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The rules to try rows with again.
+
+    rules: those of the newest index, with their texts and bounds; former: what rows were tagged by in their place, and
+    removed rules; held: the ids among all these that rows may have now. Where `everything` is set nothing is known of
+    what tagged the rows: they lose all ids that they have, and `rules` are all.
+    """
+
+    rules: pl.DataFrame
+    former: pl.DataFrame
+    held: tuple[Any, ...]
+    everything: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no row can have other rules."""
+        return not self.everything and self.rules.is_empty() and not self.held
+
+    @property
+    def ids(self) -> pl.Series:
+        """The ids of all rules that differ."""
+        return pl.concat([self.rules["rule_id"], self.former["rule_id"]]).unique()
+
+
+def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
+    """What differs between each base and the rules that there are now, all together.
+
+    A base is a frame of rule_id, expression, valid_from and valid_to, None where it is not known. Of several bases
+    each rule counts that differs from any of them: to try a row with more rules than it needs changes nothing.
+    only_new: no rule counts that a base had in any form.
+    """
+    known = [base for base in bases if base is not None]
+    bases = list(bases)
+    if any(base is None for base in bases):
+        if only_new:
+            raise TableError(
+                "Which rules are new cannot be told: the index that tagged the rows, or the version of rules that it "
+                'was made from, is gone. Bring all rules up to date once: deltatag retag (or retag = "always").'
+            )
+        return Changes(now, now.clear(), (), everything=True)
+    differ, former = [now.clear()], [now.clear()]
+    for base in known:
+        if only_new:
+            differ.append(now.join(base, on="rule_id", how="anti"))
+            continue
+        differ.append(now.join(base, on=RULE_COLUMNS, how="anti", nulls_equal=True))
+        former.append(base.join(now, on=RULE_COLUMNS, how="anti", nulls_equal=True))
+    rules = pl.concat(differ).unique().sort("rule_id")
+    replaced = pl.concat(former).unique()
+    changed = pl.concat([rules["rule_id"], replaced["rule_id"]]).unique()
+    held = [base.filter(pl.col("rule_id").is_in(changed.implode()))["rule_id"] for base in known]
+    ids = pl.concat(held).unique().sort() if held else changed.clear()
+    # a rule that one base has as it is now and another has not is no former one, and yet rows have it
+    return Changes(rules, replaced, tuple(ids.to_list()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What, beside their texts, decides what rules match."""
+
+    event_time: str | None
+    time_zone: str
+    columns: Mapping[str, str]
+
+    def agrees(self, other: _Meaning) -> bool:
+        """True if equal texts mean the same: columns that both know have the same types."""
+        same = (self.event_time or "").lower() == (other.event_time or "").lower() and self.time_zone == other.time_zone
+        return same and all(other.columns.get(name, kind) == kind for name, kind in self.columns.items())
+
+
+class RuleSets:
+    """The rules of indexes, read once each."""
+
+    def __init__(self, workspace: Workspace, scope: str) -> None:
+        self._workspace, self._scope = workspace, scope
+        self._found: dict[str, tuple[pl.DataFrame, _Meaning] | None] = {}
+
+    def changes(self, chains: Iterable[Chain], stored: StoredIndex, mode: str) -> Changes:
+        """What differs for rows that stand in these ways from a stored index; SourceError if its own rules are gone."""
+        now = IndexedRules.of(self._workspace, stored)
+        meaning = _meaning(now, stored)
+        rules = _with_times(now.rules)
+        self._found[stored.fingerprint] = (rules, meaning)
+        bases = [self.of_chain(chain, meaning) for chain in sorted(chains)]
+        return changes_of(bases, rules, mode == NEW_RULES)
+
+    def of_chain(self, chain: Chain, meaning: _Meaning | None = None) -> pl.DataFrame | None:
+        """The rules by which rows stand; None where they are not known, or mean something else now."""
+        rules: pl.DataFrame | None = None
+        for fingerprint in chain:
+            found = self._of_index(fingerprint)
+            if found is None or (meaning is not None and not found[1].agrees(meaning)):
+                return None
+            added = found[0] if rules is None else found[0].join(rules, on="rule_id", how="anti")
+            rules = added if rules is None else pl.concat([rules, added])
+        return rules
+
+    def _of_index(self, fingerprint: str) -> tuple[pl.DataFrame, _Meaning] | None:
+        if fingerprint not in self._found:
+            found = None
+            try:
+                stored = newest_index(self._workspace.lake, self._scope, fingerprint)
+                if stored is not None:
+                    indexed = IndexedRules.of(self._workspace, stored)
+                    found = (_with_times(indexed.rules), _meaning(indexed, stored))
+            except PipelineError:
+                found = None
+            self._found[fingerprint] = found
+        return self._found[fingerprint]
+
+
+def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
+    """The rules with bounds of one type, also those of a version of `rules` that had no such columns."""
+    missing = [name for name in ("valid_from", "valid_to") if rules.schema[name] == pl.Null]
+    return rules.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in missing)
+
+
+def _meaning(indexed: IndexedRules, stored: StoredIndex) -> _Meaning:
+    return _Meaning(indexed.event_time, indexed.time_zone, stored.statistics.get("columns", {}))

@@ -1,0 +1,137 @@
+"""Rows that the tagged table lacks since no rule matched them, where only matched rows are written: those that rules
+match now, from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, functions
+
+from pipelines.errors import TableError
+from pipelines.lake.runs import MicroBatch
+from pipelines.retagging.indexes import index_of, matcher_of
+from pipelines.retagging.standing import Chain, Standing
+from pipelines.sources.lost_files import telling_lost_files
+from pipelines.sources.pushdown import Matchable
+from pipelines.sources.slices import slice_frame
+from pipelines.sources.source import Source, open_source
+from pipelines.spark.sql_text import quoted
+from pipelines.writing.matching import Matcher
+from pipelines.writing.quarantine import is_accepted
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    import rules_index as ri
+    from pipelines.retagging.trial import Trial
+    from pipelines.scopes import StreamScope
+
+_IDS = "deltatag:new"
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """Rows of the source with the ids of the rules that match them now: no rule did when their micro-batch was tagged,
+    or at the last re-tag since. `rows`: how many."""
+
+    frame: DataFrame
+    rows: int
+
+
+class Entrance:
+    """What finds such rows of one stream."""
+
+    def __init__(self, scope: StreamScope, trial: Trial, standing: Standing) -> None:
+        """trial: by the index of the rules that differ; standing: of the stream's micro-batches."""
+        self.scope, self.trial, self.standing = scope, trial, standing
+        self.workspace, self.stream = scope.workspace, scope.stream
+
+    def rows(
+        self, batches: Iterable[MicroBatch], bases: Mapping[Chain, pl.DataFrame], stamps: Mapping[str, Any]
+    ) -> Entering | None:
+        """The rows of these micro-batches; None where there are none.
+
+        bases: the rules of each way in which they stand; stamps: the columns that tagging adds, beside ids and
+        source_version. SourceError where the source does not show the rows of a micro-batch any more.
+        """
+        if self.trial.compiled is None or self.trial.matcher is None:
+            return None
+        source = open_source(self.workspace.spark, self.stream)
+        matchable = Matchable(self.workspace.spark, source, self.trial.compiled)
+        groups: dict[Chain, list[DataFrame]] = {}
+        files = []
+        for batch in batches:
+            if batch.plan.get("output") != "matched" or not batch.plan.get("files"):
+                continue
+            found = self._slice(source, matchable, batch)
+            if found is not None:
+                groups.setdefault(self._chain(batch), []).append(found[0])
+                files += found[1]
+        frames = [self._entering(group, bases[chain]) for chain, group in groups.items()]
+        if not frames:
+            return None
+        together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
+        for name, value in stamps.items():
+            together = together.withColumn(name, functions.lit(value))
+        with telling_lost_files(source, tuple(files), self._way_out()), self.trial_limit(files):
+            count = together.count()
+        return Entering(together, count) if count else None
+
+    def trial_limit(self, files: list[Any]) -> Any:
+        """What bounds the time of predicates that only Spark evaluates."""
+        from pipelines.recovery.survival import batch_time_limit
+
+        derived = len(self.trial.compiled.derived) if self.trial.compiled is not None else 0
+        return batch_time_limit(self.workspace, f"retag {self.stream.name}", tuple(files), derived)
+
+    def _slice(self, source: Source, matchable: Matchable, batch: MicroBatch) -> tuple[DataFrame, list[Any]] | None:
+        """The rows of a micro-batch that a rule can match and that did not go to quarantine."""
+        taken = source.retake(batch.plan)
+        if matchable.condition is not None:
+            taken = replace(taken, files=matchable.files(taken))
+        if not taken.files:
+            return None
+        rows = slice_frame(source, taken)
+        if matchable.condition is not None:
+            rows = rows.filter(matchable.condition)
+        if batch.plan["quarantined"]:
+            rows = rows.filter(is_accepted(self.workspace.spark, batch.plan["key"], batch.plan["checks"]))
+        return rows, list(taken.files)
+
+    def _chain(self, batch: MicroBatch) -> Chain:
+        chains = self.standing.of(batch.batch)
+        if len(chains) != 1:
+            raise TableError(
+                f"Which rows of micro-batch {batch.batch} of {self.stream.name} are in its table is not known any "
+                f"more. {self._way_out()}holds now."
+            )
+        return next(iter(chains))
+
+    def _way_out(self) -> str:
+        return f"Tag everything anew with: deltatag tag {self.stream.name} --restart, which takes what the source "
+
+    def _entering(self, group: list[DataFrame], base: pl.DataFrame) -> DataFrame:
+        """The rows that a rule that differs matches and none of the base does."""
+        rows = _united(group)
+        names = [functions.col(quoted(name)) for name in rows.columns]
+        assert self.trial.matcher is not None and self.trial.compiled is not None
+        matched = self.trial.matcher.with_inputs(rows).select(*names, self.trial.matcher.rule_ids().alias(_IDS))
+        matched = matched.filter(functions.size(f"`{_IDS}`") > 0)
+        before = self._matcher(base, self.trial.compiled)
+        kept = [*names, functions.col(f"`{_IDS}`")]
+        old = before.with_inputs(matched).select(*kept, before.rule_ids().alias("deltatag:old"))
+        return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
+
+    def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
+        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone)
+        return matcher_of(self.scope, index, self.trial.id_type)
+
+
+def _united(frames: list[DataFrame]) -> DataFrame:
+    """All rows, with NULL where a column came later."""
+    found = frames[0]
+    for each in frames[1:]:
+        found = found.unionByName(each, allowMissingColumns=True)
+    return found

@@ -1,0 +1,249 @@
+"""A re-tag without a JVM: threads of this process try the files of a stream's tables, and write them.
+
+It serves where the tables are in folders and as deltatag makes them, and where the library itself evaluates the rules
+that differ; else Spark does it (`spark_tables`). Both make the same commits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.errors import TableError
+from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.lake import first_line
+from pipelines.lake.live_files import live_files, may_match
+from pipelines.lake.schema import arrow_schema_of
+from pipelines.lake.tables import matches_table, tagged_table
+from pipelines.retagging.indexes import former_index, index_without_spark
+from pipelines.retagging.tables import Found, Stamps
+from pipelines.retagging.trial import ID_TYPES, Trial, columns_read, widened
+from pipelines.runners.choice import is_given_session
+from pipelines.settings.model import LOCAL, SPARK
+from pipelines.writing.files import CODEC, codec_named, layout_of
+from rules_index.errors import RulesIndexError
+from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.retagged_files import FileTask, count_changes, write_file
+from rules_index.workers.source_files import SOURCE_VERSION, SourceFile, read_batches
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from pipelines.origin import IndexedRules
+    from pipelines.retagging.changes import Changes
+    from pipelines.retagging.standing import Snapshots
+    from pipelines.scopes import StreamScope
+    from pipelines.workspace import Workspace
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+class LocalTables:
+    """The tables of one stream, for one set of rules that differ."""
+
+    def __init__(self, scope: StreamScope, trial: Trial) -> None:
+        self.scope, self.trial = scope, trial
+        self.workspace, self.lake = scope.workspace, scope.workspace.lake
+        self.tagged = FolderLog(self.lake.uri(tagged_table(scope.name)))
+        self.matches = FolderLog(self.lake.uri(matches_table(scope.name)))
+
+    @classmethod
+    def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, only_matched: bool) -> LocalTables | None:
+        """Those tables; None where Spark must do the re-tag."""
+        workspace = scope.workspace
+        if only_matched or changes.everything or not may_be_local(workspace):
+            return None
+        names = [tagged_table(scope.name)]
+        names += [matches_table(scope.name)] if scope.stream.keeps_matches else []
+        for name in filter(workspace.lake.exists, names):
+            if layout_of(workspace.lake, name, FolderLog(workspace.lake.uri(name)).latest().fields) is None:
+                return None
+        compiled = None
+        if not changes.rules.is_empty():
+            compiled = index_without_spark(changes.rules, scope.columns(), indexed.event_time, indexed.time_zone)
+            if compiled is None or compiled.derived:
+                return None
+        former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
+        found = cls(scope, Trial(changes, workspace.lake.rule_id_type(), compiled, None, former))
+        return found if found._task(found.tagged.latest().number, None) is not None else None
+
+    def session(self) -> AbstractContextManager[None]:
+        """Nothing needs to hold."""
+        return nullcontext()
+
+    def find(self, version: int) -> Found:
+        """The files of a version in which rows change; nothing is written."""
+        files = self._candidates(version)
+        task = self._task(version, None)
+        assert task is not None
+        done = self._spread(files, lambda add: count_changes(self.trial.compiled, task, add))
+        changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
+        rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
+        return Found(version, tuple(changed), rows, emptied, len(files))
+
+    def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
+        """Write the files that were found anew, in one commit as transaction `number` of `app` and of `marks`: how many
+        files it has; None where the table holds the transaction already."""
+        task = self._task(found.version, stamps)
+        assert task is not None
+        adds = [add for _, add in found.files]
+        made = self._spread(adds, lambda add: json.dumps({"add": write_file(self.trial.compiled, task, add)}))
+        return self.tagged.rewrite(found.version, adds, made, app, number, marks)
+
+    def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
+        """Make the pairs of the rules that differ those of the tagged table, in one commit."""
+        assert at.matches is not None
+        log = self.matches
+        schema = arrow_schema_of(json.dumps({"type": "struct", "fields": log.snapshot(at.matches).fields}))
+        layout = layout_of(self.lake, matches_table(self.scope.name), log.snapshot(at.matches).fields)
+        stale = [add for add in self._live(log, at.matches) if self._has_pairs(log, add, schema)]
+        made = [self._without(log, add, schema, layout or Layout()) for add in stale]
+        made += self._pairs(at.tagged, schema, layout or Layout(), rules_version)
+        log.rewrite(at.matches, stale, [text for text in made if text], app, number)
+
+    def fence(self, app: str, number: int) -> bool:
+        """Have every later transaction of `app` taken for written; True if the tagged table held that one by then."""
+        return self.tagged.fence(app, number)
+
+    def _ids(self, ids: pl.Series) -> pa.Array:
+        return pa.array(ids.to_list(), ID_TYPES[self.trial.id_type])
+
+    def _has_pairs(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema) -> bool:
+        """Whether a file of the matches has pairs of the rules."""
+        ids = self._ids(self.trial.changes.ids)
+        bounds = json.loads(add.get("stats") or "{}")
+        low, high = (bounds.get(each, {}).get("rule_id") for each in ("minValues", "maxValues"))
+        wanted = ids.to_pylist()
+        if low is not None and high is not None and not any(_between(low, each, high) for each in wanted):
+            return False
+        files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
+        batches = read_batches(files, schema, ["rule_id"])
+        return any(pc.any(pc.is_in(_plain(each.column("rule_id")), ids)).as_py() for each in batches)
+
+    def _without(self, log: FolderLog, add: dict[str, Any], schema: pa.Schema, layout: Layout) -> str | None:
+        """A file of the matches without the pairs of the rules: its entry; None where no row is left."""
+        ids = self._ids(self.trial.changes.ids)
+        files = [SourceFile(str(log.file(add["path"])), add.get("partitionValues") or {}, 0)]
+
+        def kept() -> Iterator[pa.RecordBatch]:
+            for batch in read_batches(files, schema):
+                columns = [_plain(column) for column in batch.columns[: len(schema)]]
+                rows = pa.RecordBatch.from_arrays(columns, schema.names)
+                yield rows.filter(pc.invert(pc.is_in(rows.column("rule_id"), ids)))
+
+        return self._written(kept(), layout)
+
+    def _pairs(self, version: int, schema: pa.Schema, layout: Layout, rules_version: int) -> list[str | None]:
+        """Files of the pairs that the tagged rows say of the rules."""
+        if self.trial.compiled is None:
+            return []
+        ids = self._ids(self.trial.changes.rules["rule_id"])
+        keys = schema.names[1:-2]
+        held = arrow_schema_of(json.dumps({"type": "struct", "fields": self.tagged.snapshot(version).fields}))
+        conditions = widened(self.trial.compiled, None)
+        adds = self._live(self.tagged, version)
+        adds = [add for add in adds if conditions is None or may_match(add, conditions)]
+
+        def pairs(add: dict[str, Any]) -> list[pa.RecordBatch]:
+            files = [SourceFile(str(self.tagged.file(add["path"])), add.get("partitionValues") or {}, 0)]
+            found = []
+            for batch in read_batches(files, held, ["rule_ids", SOURCE_VERSION, *keys]):
+                lists = batch.column("rule_ids")
+                values = lists.flatten()
+                kept = pc.is_in(values, ids).to_numpy(zero_copy_only=False)
+                if not kept.any():
+                    continue
+                owners = np.repeat(np.arange(len(lists)), np.diff(lists.offsets.to_numpy()))[kept]
+                taken = pa.array(owners)
+                # the batch has the column of this name twice: as the table has it, and as its reader adds it
+                place = batch.schema.names.index(SOURCE_VERSION)
+                columns = [values.filter(pa.array(kept))]
+                columns += [_plain(batch.column(batch.schema.names.index(key))).take(taken) for key in keys]
+                columns += [
+                    pa.repeat(pa.scalar(rules_version, pa.int64()), len(owners)),
+                    batch.column(place).take(taken),
+                ]
+                found.append(pa.RecordBatch.from_arrays(columns, schema.names))
+            return found
+
+        return [self._written((batch for part in self._spread(adds, pairs) for batch in part), layout)]
+
+    def _written(self, batches: Iterator[pa.RecordBatch], layout: Layout) -> str | None:
+        """A file of the matches with these rows: its entry; None where there are none."""
+        file: DeltaFile | None = None
+        try:
+            for batch in batches:
+                if len(batch):
+                    file = file or DeltaFile(str(self.matches.folder), batch.schema, self._codec(), {}, layout)
+                    file.write(batch)
+            return None if file is None else json.dumps({"add": file.close()})
+        except BaseException:
+            if file is not None:
+                file.abandon()
+            raise
+
+    def _candidates(self, version: int) -> list[dict[str, Any]]:
+        conditions = None
+        if self.trial.former is not None or self.trial.changes.former.is_empty():
+            conditions = widened(self.trial.compiled, self.trial.former)
+        adds = self._live(self.tagged, version)
+        return [add for add in adds if conditions is None or may_match(add, conditions)]
+
+    def _live(self, log: FolderLog, version: int) -> list[dict[str, Any]]:
+        found = live_files(log, version)
+        if found is None:
+            raise TableError(f"The log of the table at {log.uri} has a checkpoint that Spark alone reads.")
+        return found
+
+    def _task(self, version: int, stamps: Stamps | None) -> FileTask | None:
+        snapshot = self.tagged.snapshot(version)
+        held = arrow_schema_of(json.dumps({"type": "struct", "fields": snapshot.fields}))
+        read = columns_read(held, snapshot.partition_columns, self.trial)
+        files = live_files(self.tagged, version)
+        if read is None or files is None or any(add.get("deletionVector") for add in files):
+            return None
+        values = {name: pa.scalar(value) for name, value in (stamps or {}).items()}
+        return FileTask(str(self.tagged.folder), self.trial.retry, read, self._codec(), values)
+
+    def _codec(self) -> str:
+        return str(codec_named(self.workspace.configuration.spark.get(CODEC, "snappy")))
+
+    def _spread(self, items: Sequence[_T], work: Callable[[_T], _R]) -> list[_R]:
+        """What `work` gives for each item, in their order; threads take them."""
+        try:
+            with ThreadPoolExecutor(max(1, min(len(items), os.cpu_count() or 1)), "deltatag") as pool:
+                return list(pool.map(work, items))
+        except (OSError, pa.ArrowException, RulesIndexError) as error:
+            raise TableError(f"The table at {self.tagged.uri} cannot be re-tagged: {first_line(error)}") from error
+
+
+def may_be_local(workspace: Workspace) -> bool:
+    """Whether this process may do the work, and not Spark, as far as the configuration tells."""
+    lake = workspace.configuration.lake
+    if lake.runner == SPARK or lake.root is None or local_folder(lake.root) is None:
+        return False
+    if codec_named(workspace.configuration.spark.get(CODEC, "snappy")) is None:
+        return False
+    master = workspace.configuration.spark.get("spark.master", "local")
+    return lake.runner == LOCAL or (master.startswith("local") and not is_given_session(workspace))
+
+
+def _between(low: Any, value: Any, high: Any) -> bool:
+    """Whether a value may lie between two bounds of the log, texts by their bytes."""
+    if isinstance(value, str):
+        return str(low).encode() <= value.encode() <= str(high).encode()
+    return bool(low <= value <= high)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Texts as such, where a file had them as codes of a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

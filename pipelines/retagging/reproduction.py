@@ -1,0 +1,138 @@
+"""Rows as an older version of `rules` tags them, in a table of their own; the stream's own tables stay as they are."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+
+import rules_index as ri
+from pipelines.analyse import spark_analyser
+from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.tables import tagged_columns
+from pipelines.retagging.indexes import matcher_of
+from pipelines.retagging.retagger import Outcome, Retagger
+from pipelines.retagging.rows import TaggedRows
+from pipelines.retagging.standing import snapshots, taken_batches
+from pipelines.rule_set import RULE_COLUMNS, read_rules
+from pipelines.scopes import Scope, StreamScope, scopes_of
+from pipelines.settings.configuration import scope_tables
+from pipelines.settings.model import FIXED_TABLES, TAGGED_COLUMNS
+from pipelines.sources.slices import slice_frame
+from pipelines.sources.source import open_source
+from pipelines.spark.failures import run
+from pipelines.spark.session import in_time_zone
+from pipelines.spark.sql_text import quoted
+from pipelines.writing.quarantine import is_accepted
+from pipelines.writing.table_order import Order
+from pipelines.writing.tables import create_table, fields_of
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_MADE_BY = "deltatag.retag"
+"""The table property that tells a table which may be replaced."""
+
+
+def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, until: str | None) -> Outcome:
+    """Write the rows of a stream with the ids that a version of `rules` gives them.
+
+    `rows_changed` of what it gives are the rows of the table. ConfigurationError for a join, or for a table that is
+    something else.
+    """
+    workspace, lake = scope.workspace, scope.workspace.lake
+    if not isinstance(scope, StreamScope):
+        raise ConfigurationError(f"{scope.name} is a join; --rules-version reproduces the tags of streams.")
+    in_range = Retagger(scope, since, until)
+    _check_name(workspace, table)
+    zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()
+    rules = read_rules(lake, scopes_of(workspace), rules_version).of_scope(scope.name).select(RULE_COLUMNS)
+    workspace.progress(f"compiling the rules of {scope.name} as they were in version {rules_version}")
+    with workspace.active_session() as spark, in_time_zone(spark, zone):
+        compiled = ri.compile_rules(
+            rules.to_arrow(),
+            scope.columns(),
+            event_time=scope.event_time,
+            time_zone=zone,
+            analyse=spark_analyser(scope),
+        )
+        matcher = matcher_of(scope, compiled, id_type)
+        rows, files = _rows(scope)
+        wanted = in_range.condition()
+        rows = rows if wanted is None else rows.filter(wanted)
+        names = [name for name in rows.columns if name not in TAGGED_COLUMNS]
+        made = matcher.with_inputs(rows).select(
+            *(functions.col(quoted(name)) for name in names),
+            matcher.rule_ids().alias("rule_ids"),
+            functions.lit(rules_version).cast("bigint").alias("rules_version"),
+            functions.lit(compiled.fingerprint).alias("index_fingerprint"),
+            "source_version",
+            functions.current_timestamp().alias("tagged_at"),
+        )
+        if scope.stream.output == "matched":
+            made = made.filter(functions.size("rule_ids") > 0)
+        _write(workspace, table, made, id_type)
+        adds = pa.table(lake.delta(table).get_add_actions())
+    written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
+    return Outcome(rules_version, files, int(adds.num_rows), int(written))
+
+
+def _rows(scope: StreamScope) -> tuple[DataFrame, int]:
+    """The rows of the tagged table or, where it lacks those that matched nothing, of the source; and how many files."""
+    stream, workspace = scope.stream, scope.workspace
+    at = snapshots(workspace.lake, stream.name, keeps_matches=False)
+    if stream.output == "all":
+        rows = TaggedRows(workspace, stream.name)
+        files = rows.candidates(at.tagged, None)
+        return rows.frame(at.tagged, files), len(files)
+    source, frames, count = open_source(workspace.spark, stream), [], 0
+    for batch in taken_batches(workspace.lake, stream.name, at.through):
+        taken = source.retake(batch.plan)
+        if not taken.files:
+            continue
+        frame = slice_frame(source, taken)
+        if batch.plan["quarantined"]:
+            frame = frame.filter(is_accepted(workspace.spark, batch.plan["key"], batch.plan["checks"]))
+        frames.append(frame)
+        count += len(taken.files)
+    if not frames:
+        raise SourceError(f"No row of {stream.name} has been taken yet, so that there is none to be tagged.")
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames), count
+
+
+def _check_name(workspace: Workspace, table: str) -> None:
+    configuration = workspace.configuration
+    taken = {
+        name for scope in scopes_of(workspace) for name in (scope, *scope_tables(scope, scope in configuration.joins))
+    }
+    if not _NAME.match(table):
+        raise ConfigurationError(f"{table!r} is no name of a table: it consists of letters, digits and underscores.")
+    if table.lower() in {name.lower() for name in (*taken, *FIXED_TABLES)}:
+        raise ConfigurationError(f"{table} is a table of deltatag's own, or a stream's; give --into another name.")
+    if workspace.lake.exists(table) and _MADE_BY not in workspace.lake.delta(table).metadata().configuration:
+        raise ConfigurationError(f"There is a table {table} that no re-tag has made; give --into another name.")
+
+
+def _write(workspace: Workspace, table: str, rows: DataFrame, id_type: str) -> None:
+    """Make the table these rows, in one commit that tells what has made it."""
+    from pyspark.sql.types import StructType
+
+    lake = workspace.lake
+    if not lake.exists(table):
+        added = fields_of(tagged_columns(id_type))
+        columns = [field for field in rows.schema.fields if field.name not in TAGGED_COLUMNS]
+        create_table(workspace, table, StructType([*columns, *added]), Order())
+        statement = f"ALTER TABLE {lake.sql_name(table)} SET TBLPROPERTIES ('{_MADE_BY}' = 'true')"
+        run(lambda: workspace.spark.sql(statement), f"make the table {table}")
+
+    def write() -> Any:
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        return (
+            writer.save(lake.uri(table)) if lake.settings.root is not None else writer.saveAsTable(lake.sql_name(table))
+        )
+
+    run(write, f"write the table {table}")

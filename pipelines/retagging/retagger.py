@@ -1,0 +1,353 @@
+"""One re-tag of one stream's tables: planned in `runs`, written exactly once, recorded as done."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import polars as pl
+import pyarrow as pa
+
+from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
+from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_done, record_plan, revise
+from pipelines.lake.tables import matches_table, tagged_table
+from pipelines.origin import IndexedRules
+from pipelines.recovery.attempts import later
+from pipelines.retagging.changes import Changes, RuleSets
+from pipelines.retagging.local_tables import LocalTables, may_be_local
+from pipelines.retagging.lost_texts import refuse_lost_texts
+from pipelines.retagging.standing import (
+    ALL,
+    Snapshots,
+    Standing,
+    is_retagged,
+    retag_application,
+    retag_scope,
+    snapshots,
+    standing_now,
+    taken_batches,
+)
+from pipelines.retagging.tables import Found, Tables
+from pipelines.scopes import Scope, StreamScope
+from pipelines.sources.event_times import moment
+from pipelines.sources.source import SAME_ROWS
+from pipelines.spark.sql_text import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from pipelines.retagging.spark_tables import SparkTables
+    from pipelines.settings.model import Stream
+
+_ATTEMPTS = 10
+"""Times that a re-tag looks at the tables anew, where others have removed files meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a re-tag did, as `RetagResult` has it."""
+
+    rules_version: int | None
+    files_read: int = 0
+    files_written: int = 0
+    rows_changed: int = 0
+
+    def plus(self, other: Outcome) -> Outcome:
+        """With what the end of an earlier run's re-tag did."""
+        return Outcome(
+            self.rules_version,
+            self.files_read + other.files_read,
+            self.files_written + other.files_written,
+            self.rows_changed + other.rows_changed,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """What a re-tag is to do, as the tables are now."""
+
+    stored: StoredIndex
+    at: Snapshots
+    standing: Standing
+    changes: Changes
+
+
+class Retagger:
+    """One re-tag of a scope."""
+
+    def __init__(self, scope: Scope, since: str | None, until: str | None, mode: str = ALL) -> None:
+        """since, until: of the event time, as the command line has them. ConfigurationError where there is no range to
+        be had."""
+        self.scope, self.name, self.mode = scope, scope.name, mode
+        self.workspace, self.lake = scope.workspace, scope.workspace.lake
+        self.since, self.until = since, until
+        self.stream: Stream | None = scope.stream if isinstance(scope, StreamScope) else None
+        self.id_type = self.lake.rule_id_type()
+        self._rule_sets = RuleSets(self.workspace, self.name)
+        self._check_range()
+
+    def run(self) -> Outcome:
+        """End what an earlier run has begun, then do what is due; restartable at any moment."""
+        last = last_batch(self.lake, retag_scope(self.name))
+        finished = Outcome(None)
+        if last is None or last.state != PLANNED:
+            last = None
+        else:
+            last, written = self._taken_over(last)
+            if written:
+                finished, last = self._finish(last), None
+        work = self._work()
+        if last is None and work.changes.is_empty:
+            self._note_nothing(work)
+            return replace(finished, rules_version=work.stored.rules_version)
+        return self._retag(work, last).plus(finished)
+
+    def _work(self) -> _Work:
+        stored = index_to_tag_with(self.lake, self.name)
+        at = snapshots(self.lake, self.name, self._keeps_matches)
+        now = standing_now(self.lake, self.name, at.through)
+        return _Work(stored, at, now, self._rule_sets.changes(now.chains, stored, self.mode))
+
+    @property
+    def _keeps_matches(self) -> bool:
+        return self.stream is not None and self.stream.keeps_matches
+
+    @property
+    def _only_matched(self) -> bool:
+        return self.stream is None or self.stream.output == "matched"
+
+    def _note_nothing(self, work: _Work) -> None:
+        """Have `runs` say that the rows stand as the newest index tags them, where it does not say so yet."""
+        same = all(chain[-1] == work.stored.fingerprint for chain in work.standing.chains)
+        if not same and self.since is None and self.until is None:
+            self._done(record_plan(self.lake, self._planned(work, None, {})), Outcome(work.stored.rules_version), 0.0)
+
+    def _tables(self, stored: StoredIndex, changes: Changes) -> LocalTables | SparkTables:
+        """Who works on the tables: this process where it can, else Spark."""
+        if isinstance(self.scope, StreamScope):
+            refuse_lost_texts(self.scope, changes)
+        indexed = IndexedRules.of(self.workspace, stored)
+        if isinstance(self.scope, StreamScope) and self.since is None and self.until is None:
+            found = LocalTables.of(self.scope, changes, indexed, self._only_matched)
+            if found is not None:
+                return found
+        from pipelines.retagging.spark_tables import SparkTables
+
+        return SparkTables(self.scope, changes, stored, indexed, self.condition, self._only_matched)
+
+    def _retag(self, work: _Work, planned: MicroBatch | None) -> Outcome:
+        """Try the rows and write what changes, anew where others removed files meanwhile."""
+        started = time.perf_counter()
+        for attempt in range(_ATTEMPTS):
+            tables = self._tables(work.stored, work.changes)
+            with tables.session():
+                found = tables.find(work.at.tagged)
+                entering = self._entering(work, tables)
+                rows = found.changed + entering
+                batch = self._record(work, planned, {"files_read": found.read, "rows_changed": rows})
+                try:
+                    written = self._write(work, tables, found, entering, batch) if rows else 0
+                except TableError as error:
+                    if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
+                        raise
+                    work, planned = self._work(), batch
+                    continue
+                batch = replace(batch, plan={**batch.plan, "files_written": written})
+                if rows and work.at.matches is not None:
+                    self._follow(tables, batch)
+            seconds = time.perf_counter() - started
+            return self._done(batch, Outcome(work.stored.rules_version, found.read, written, rows), seconds)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _write(self, work: _Work, tables: Tables, found: Found, entering: int, batch: MicroBatch) -> int:
+        """One commit to the tagged table; gives how many files it has."""
+        stamps: dict[str, Any] = {}
+        if self.mode == ALL:
+            stamps = {"rules_version": work.stored.rules_version, "index_fingerprint": work.stored.fingerprint}
+        same_rows = not entering and not (self._only_matched and found.emptied)
+        name = tagged_table(self.name)
+        app = retag_application(batch.plan["series"], name)
+        written = tables.write(found, stamps, app, batch.batch, (SAME_ROWS,) if same_rows else ())
+        if written is None and not is_retagged(self.lake, batch.plan, name, batch.batch):
+            raise RestartedError(
+                f"Another run re-tags {self.name} meanwhile; this one ends here, and has written nothing."
+            )
+        return written or 0
+
+    def _follow(self, tables: Tables, batch: MicroBatch) -> None:
+        """Let the table of matches follow the tagged table."""
+        name = matches_table(self.name)
+        for attempt in range(_ATTEMPTS):
+            if is_retagged(self.lake, batch.plan, name, batch.batch):
+                return
+            at = snapshots(self.lake, self.name, keeps_matches=True)
+            app = retag_application(batch.plan["series"], name)
+            try:
+                tables.follow(at, int(batch.rules_version or 0), app, batch.batch)
+                return
+            except TableError as error:
+                if attempt == _ATTEMPTS - 1 or not _is_conflict(error):
+                    raise
+
+    def _finish(self, batch: MicroBatch) -> Outcome:
+        """End a re-tag whose rows are in the tagged table already."""
+        plan = batch.plan
+        began = Retagger(self.scope, plan.get("since"), plan.get("until"), plan["mode"])
+        stored = newest_index(self.lake, self.name, batch.fingerprint)
+        changes: Changes | None = None
+        if stored is not None:
+            try:
+                chains = [tuple(chain) for chain in plan["chains"]]
+                changes = self._rule_sets.changes(chains, stored, plan["mode"])
+            except (SourceError, TableError):
+                changes = None
+        if changes is None:
+            nothing = pl.DataFrame(schema={"rule_id": pl.String if self.id_type == "string" else pl.Int64})
+            changes = Changes(nothing, nothing, (), everything=True)
+        if self._keeps_matches and self.lake.exists(matches_table(self.name)):
+            tables = began._tables(stored or index_to_tag_with(self.lake, self.name), changes)
+            with tables.session():
+                began._follow(tables, batch)
+        figures = [int(plan.get(key, 0)) for key in ("files_read", "files_written", "rows_changed")]
+        return self._done(batch, Outcome(batch.rules_version, *figures), 0.0)
+
+    def _entering(self, work: _Work, tables: LocalTables | SparkTables) -> int:
+        """Look for rows that only match now, where unmatched ones are not written: how many."""
+        if self.stream is None or not self._only_matched or work.changes.rules.is_empty():
+            return 0
+        if work.changes.everything:
+            raise TableError(
+                f"Which rows of {self.name} are in its table, which has only matched ones, is not known: the index "
+                f"that tagged them is gone. Tag everything anew with: deltatag tag {self.name} --restart"
+            )
+        assert not isinstance(tables, LocalTables)
+        bases: dict[tuple[str, ...], pl.DataFrame] = {}
+        for chain in work.standing.chains:
+            rules = self._rule_sets.of_chain(chain)
+            assert rules is not None  # else `everything` would be set
+            bases[chain] = rules
+        stamps = {
+            "rules_version": work.stored.rules_version,
+            "index_fingerprint": work.stored.fingerprint,
+            "tagged_at": datetime.now(UTC),
+        }
+        return tables.enter(taken_batches(self.lake, self.name, work.at.through), work.standing, bases, stamps)
+
+    def _planned(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
+        before = last_batch(self.lake, retag_scope(self.name))
+        plan = {
+            "mode": self.mode,
+            "since": self.since,
+            "until": self.until,
+            "through": work.at.through,
+            "tagged_version": work.at.tagged,
+            "chains": sorted(map(list, work.standing.chains)),
+            "series": uuid.uuid4().hex,
+            **figures,
+        }
+        if planned is not None:
+            plan |= {key: planned.plan[key] for key in ("series", "given_up") if key in planned.plan}
+        return MicroBatch(
+            scope=retag_scope(self.name),
+            batch=planned.batch if planned is not None else 0 if before is None else before.batch + 1,
+            state=PLANNED,
+            plan=plan,
+            rules_version=work.stored.rules_version,
+            fingerprint=work.stored.fingerprint,
+            source_version=None,
+            started_at=datetime.now(UTC),
+        )
+
+    def _record(self, work: _Work, planned: MicroBatch | None, figures: dict[str, int]) -> MicroBatch:
+        """Write the plan, or another one in place of one that has written nothing."""
+        wanted = self._planned(work, planned, figures)
+        if planned is None:
+            recorded = record_plan(self.lake, wanted)
+            if recorded.plan != wanted.plan:
+                raise RestartedError(f"Another run re-tags {self.name} at the same time; this one ends here.")
+            return recorded
+        index = {"rules_version": wanted.rules_version, "fingerprint": wanted.fingerprint}
+        return revise(self.lake, planned, wanted.plan, started_at=later(planned.started_at), **index)
+
+    def _taken_over(self, last: MicroBatch) -> tuple[MicroBatch, bool]:
+        """A re-tag that an earlier run has planned, and whether its rows are in the tagged table; if they are not, that
+        run cannot write them any more."""
+        name, plan = tagged_table(self.name), last.plan
+        if is_retagged(self.lake, plan, name, last.batch):
+            return last, True
+        former = [plan["series"], *plan.get("given_up", [])]
+        anew = {**plan, "series": uuid.uuid4().hex, "given_up": former}
+        batch = revise(self.lake, last, anew, started_at=later(last.started_at))
+        held = [series for series in former if self._fence(retag_application(series, name), last.batch)]
+        if held:
+            batch = revise(self.lake, batch, {**anew, "series": held[0]}, started_at=later(batch.started_at))
+        return batch, bool(held)
+
+    def _fence(self, app: str, number: int) -> bool:
+        """Have no run write a re-tag's rows any more; True if the tagged table held them by then."""
+        name = tagged_table(self.name)
+        if may_be_local(self.workspace):
+            return FolderLog(self.lake.uri(name)).fence(app, number)
+        from pipelines.spark.delta_internals import TableLog
+        from pipelines.spark.failures import run
+
+        with self.workspace.active_session() as spark:
+            log = TableLog(spark, self.lake.uri(name))
+            return bool(run(partial(log.fence, app, number), f"take over a re-tag of {name}"))
+
+    def _done(self, batch: MicroBatch, outcome: Outcome, seconds: float) -> Outcome:
+        rows = outcome.rows_changed
+        done = replace(batch, rows=rows, matches=0, quarantined=0, seconds=round(seconds, 3))
+        record_done(self.lake, done)
+        return outcome
+
+    def _check_range(self) -> None:
+        if self.since is None and self.until is None:
+            return
+        if self.stream is None or self.scope.event_time is None:
+            raise ConfigurationError(f"{self.name} has no event_time, which --from and --to are compared with.")
+        if self._only_matched:
+            raise ConfigurationError(
+                f'{self.name} writes only matched rows (output = "matched"), and is re-tagged as a whole: leave --from '
+                "and --to out."
+            )
+        self._bounds()
+
+    def _bounds(self) -> list[tuple[str, Any]]:
+        kind, zone = self._time_type(), ZoneInfo(self.workspace.configuration.rules.time_zone)
+        given = [(">=", self.since), ("<", self.until)]
+        return [(sign, moment(text, kind, zone)) for sign, text in given if text is not None]
+
+    def _time_type(self) -> pa.DataType:
+        wanted = str(self.scope.event_time).lower()
+        return next(field.type for field in self.scope.columns() if field.name.lower() == wanted)
+
+    def condition(self) -> Column | None:
+        """TRUE on rows of the range, None for all rows."""
+        if self.since is None and self.until is None:
+            return None
+        from pyspark.sql import functions
+
+        kind = self._time_type()
+        name = "date" if pa.types.is_date(kind) else "timestamp" if kind.tz is not None else "timestamp_ntz"
+        column, found = functions.col(quoted(str(self.scope.event_time))), functions.lit(True)
+        for sign, value in self._bounds():
+            bound = functions.lit(value.isoformat()).cast(name)
+            found = found & (column >= bound if sign == ">=" else column < bound)
+        return found
+
+
+def _is_conflict(error: TableError) -> bool:
+    """Whether another writer interfered, so that it helps to look at the tables anew."""
+    cause = error.__cause__
+    text = f"{type(cause).__name__} {cause}"
+    return isinstance(error, ChangedTableError) or any(
+        each in text for each in ("Concurrent", "MetadataChanged", "ProtocolChanged")
+    )

@@ -1,0 +1,118 @@
+"""A re-tag by Spark: of all tables that Delta has, and by all rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import rules_index as ri
+from pipelines.lake.index_store import StoredIndex, fetch_index
+from pipelines.lake.runs import MicroBatch
+from pipelines.lake.tables import tagged_table
+from pipelines.retagging.entering import Entering, Entrance
+from pipelines.retagging.indexes import former_index, index_of, matcher_of
+from pipelines.retagging.matches import Matches
+from pipelines.retagging.rows import TaggedRows
+from pipelines.retagging.tables import Found, Stamps
+from pipelines.retagging.trial import Trial
+from pipelines.scopes import Scope, StreamScope
+from pipelines.spark.session import in_time_zone
+from pipelines.writing.matching import Matcher
+
+if TYPE_CHECKING:
+    import polars as pl
+    from pyspark.sql import Column
+
+    from pipelines.origin import IndexedRules
+    from pipelines.retagging.changes import Changes
+    from pipelines.retagging.standing import Chain, Snapshots, Standing
+
+
+class SparkTables:
+    """The tables of one scope, for one set of rules that differ, as jobs of the workspace's Spark session."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        changes: Changes,
+        stored: StoredIndex,
+        indexed: IndexedRules,
+        in_range: Callable[[], Column | None],
+        only_matched: bool,
+    ) -> None:
+        """stored: the newest index, indexed: its rules; in_range: gives what is TRUE on rows to be tried; only_matched:
+        rows that lose their last rule leave."""
+        self.scope, self.changes, self.stored, self.indexed = scope, changes, stored, indexed
+        self.workspace, self.lake, self.id_type = (
+            scope.workspace,
+            scope.workspace.lake,
+            scope.workspace.lake.rule_id_type(),
+        )
+        self._in_range, self._only_matched = in_range, only_matched
+        self._entering: Entering | None = None
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
+        """deltatag's own session is the active one, in the time zone of the rules."""
+        with self.workspace.active_session() as spark, in_time_zone(spark, self.indexed.time_zone):
+            self.tagged = TaggedRows(self.workspace, self.scope.name, self._missing())
+            self.trial = self._trial()
+            yield
+
+    def find(self, version: int) -> Found:
+        """The files of a version in which rows change."""
+        return self.tagged.find(version, self.trial)
+
+    def enter(
+        self,
+        batches: Iterable[MicroBatch],
+        standing: Standing,
+        bases: Mapping[Chain, pl.DataFrame],
+        stamps: Mapping[str, Any],
+    ) -> int:
+        """Look for rows of micro-batches that only match now, which `write` then adds: how many."""
+        assert isinstance(self.scope, StreamScope)
+        self._entering = Entrance(self.scope, self.trial, standing).rows(batches, bases, stamps)
+        return self._entering.rows if self._entering is not None else 0
+
+    def write(self, found: Found, stamps: Stamps, app: str, number: int, marks: Sequence[str]) -> int | None:
+        """Write the files that were found anew, and rows that enter."""
+        further = self._entering.frame if self._entering is not None else None
+        return self.tagged.write(found, self.trial, stamps, self._only_matched, further, app, number, marks)
+
+    def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:
+        """Make the pairs of the rules that differ those of the tagged table."""
+        tagged = TaggedRows(self.workspace, self.scope.name, self.tagged.missing)
+        Matches(self.workspace, self.scope.name, tagged).replace(at, self.trial, rules_version, app, number)
+
+    def _trial(self) -> Trial:
+        changes, spark = self.changes, self.workspace.spark
+        in_range = self._in_range()
+        if changes.everything and changes.rules.is_empty():  # all that is known is that all rules may differ
+            return Trial(changes, self.id_type, in_range=in_range)
+        if changes.everything:
+            path = fetch_index(self.lake, self.stored)
+            compiled = ri.load(path)
+            return Trial(changes, self.id_type, compiled, Matcher(spark, compiled, path, self.id_type), None, in_range)
+        former = self._former()
+        if changes.rules.is_empty():
+            return Trial(changes, self.id_type, None, None, former, in_range)
+        self.workspace.progress(f"{self.scope.name}: compiling the {changes.rules.height:,} rules that differ")
+        compiled = index_of(self.scope, changes.rules, self.indexed.event_time, self.indexed.time_zone)
+        matcher = matcher_of(self.scope, compiled, self.id_type)
+        return Trial(changes, self.id_type, compiled, matcher, former, in_range)
+
+    def _former(self) -> ri.CompiledRules | None:
+        if not isinstance(self.scope, StreamScope):
+            return None
+        former, columns = self.changes.former, self.scope.columns()
+        return former_index(former, columns, self.indexed.event_time, self.indexed.time_zone)
+
+    def _missing(self) -> list[tuple[str, Any]]:
+        """Columns of the source that the tagged table has not yet."""
+        if not isinstance(self.scope, StreamScope):
+            return []
+        held = {name.lower() for name in self.lake.frame(tagged_table(self.scope.name)).columns}
+        fields = self.scope.no_rows().schema.fields
+        return [(field.name, field.dataType) for field in fields if field.name.lower() not in held]

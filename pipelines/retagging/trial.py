@@ -1,0 +1,84 @@
+"""What tagged rows are tried with again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from pipelines.sources.pushdown import CONJUNCTIONS
+from rules_index.implication.widening import Widened, widen_compiled
+from rules_index.index.inputs import path_parts
+from rules_index.names import column_key, spelled
+from rules_index.workers.retagged_rows import Retry
+from rules_index.workers.source_files import is_partition_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    import rules_index as ri
+    from pipelines.retagging.changes import Changes
+    from pipelines.writing.matching import Matcher
+
+ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What rows are tried with: the index of the rules that differ and what applies it, None where there are none.
+
+    former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be tried, None
+    for all.
+    """
+
+    changes: Changes
+    id_type: str
+    compiled: ri.CompiledRules | None = None
+    matcher: Matcher | None = None
+    former: ri.CompiledRules | None = None
+    in_range: Column | None = None
+
+    @property
+    def retry(self) -> Retry:
+        """As the workers have it."""
+        kind = ID_TYPES[self.id_type]
+        return Retry(kind, pa.array(self.changes.held, kind), self.changes.everything)
+
+    @property
+    def condition(self) -> str | None:
+        """In SQL, TRUE on every row whose rules can change; None where nothing can be said."""
+        if self.changes.everything or (self.former is None and not self.changes.former.is_empty()):
+            return None
+        found = [matchable(each) for each in (self.compiled, self.former) if each is not None]
+        return None if None in found else " OR ".join(f"({each})" for each in found) or "false"
+
+
+def matchable(compiled: ri.CompiledRules | None) -> str | None:
+    """In SQL, TRUE on every row that a rule of an index matches; None where nothing can be said."""
+    found = "true" if compiled is None else widen_compiled(compiled, CONJUNCTIONS).sql
+    return None if found == "true" else found
+
+
+def widened(*indexes: ri.CompiledRules | None) -> list[Widened] | None:
+    """What rows that rules of some indexes match satisfy, one of these each; None where nothing can be said."""
+    found = [widen_compiled(each, CONJUNCTIONS) for each in indexes if each is not None]
+    return None if any(each.sql == "true" for each in found) else found
+
+
+def columns_read(held: pa.Schema, partitions: Sequence[str], trial: Trial) -> pa.Schema | None:
+    """The columns that the trial's index reads; None where not all of them are plain columns of files, or values of
+    partitions that all writers spell alike."""
+    found: dict[str, pa.Field] = {}
+    for leaf in trial.compiled.inputs if trial.compiled is not None else ():
+        parts = path_parts(leaf.name)
+        name = spelled(held.names, parts[0], column_key)
+        if leaf.text is not None or name is None or len(parts) > 1:
+            return None
+        if name in partitions and not is_partition_type(held.field(name).type):
+            return None
+        found[name] = held.field(name)
+        if found[name].type != leaf.type:
+            return None
+    return pa.schema(list(found.values()))

@@ -1,0 +1,23 @@
+"""Event times as the command line names them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+
+from pipelines.errors import ConfigurationError
+
+
+def moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
+    """A time as the command line has it (ISO 8601), as a value of an event time's type: one without an offset is in the
+    zone; ConfigurationError for what is no time."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(f"{text!r} is no time; write one as 2026-01-31 or 2026-01-31T12:00.") from None
+    local = found if found.tzinfo is None else found.astimezone(zone).replace(tzinfo=None)
+    if pa.types.is_date(kind):
+        return local.date()
+    return local.replace(tzinfo=zone).astimezone(UTC) if kind.tz is not None else local

@@ -1,0 +1,125 @@
+"""Files of a tagged table, tried again by whoever reads just the columns that rules ask for; the others are copied as
+they lie in the file where its rows get new ids."""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rules_index.index.compiled import CompiledRules
+from rules_index.workers.parquet_columns import with_columns
+from rules_index.workers.retagged_rows import Retry, new_ids
+from rules_index.workers.source_files import partition_value
+
+_KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
+
+
+@dataclass(frozen=True)
+class FileTask:
+    """How files of a table in `folder` are tried and written.
+
+    columns: those that the index reads, with their types; codec: of the columns that are written; stamps: columns with
+    one value for all rows of a file that is written.
+    """
+
+    folder: str
+    retry: Retry
+    columns: pa.Schema
+    codec: str
+    stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+
+def count_changes(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> tuple[int, int]:
+    """In how many rows of a file (the log's `add` action) the ids change, and how many of these have none any more."""
+    changed = emptied = 0
+    for batch in _batches(task, add, task.retry.reads_ids):
+        ids, rows = new_ids(compiled, task.retry, batch)
+        changed += int(rows.sum())
+        if task.retry.reads_ids and rows.any():
+            emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
+    return changed, emptied
+
+
+def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry."""
+    replaced = []
+    for batch in _batches(task, add, with_ids=True):
+        ids, _ = new_ids(compiled, task.retry, batch)
+        columns: dict[str, pa.Array] = {"rule_ids": ids}
+        columns |= {name: _repeated(value, len(batch)) for name, value in task.stamps.items()}
+        replaced.append(pa.table(columns))
+    name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
+    target = os.path.join(task.folder, name)
+    try:
+        with_columns(_place(task, add["path"]), target, replaced, task.codec)
+    except BaseException:
+        if os.path.exists(target):
+            os.unlink(target)
+        raise
+    return {
+        "path": quote(name, "/="),
+        **{key: add[key] for key in _KEPT_OF_ADD if add.get(key) is not None},
+        "size": os.path.getsize(target),
+        "modificationTime": int(os.path.getmtime(target) * 1000),
+        "dataChange": True,
+        **({"stats": _statistics(add["stats"], task.stamps)} if add.get("stats") else {}),
+    }
+
+
+def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
+    older than a column, and the values of its partition."""
+    wanted = pa.schema([*task.columns, *([pa.field("rule_ids", pa.list_(task.retry.id_type))] if with_ids else [])])
+    partition = add.get("partitionValues") or {}
+    constants = {
+        each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
+    }
+    with pq.ParquetFile(_place(task, add["path"]), coerce_int96_timestamp_unit="us") as file:
+        held = [name for name in wanted.names if name in file.schema_arrow.names and name not in constants]
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=held)
+            rows = file.metadata.row_group(group).num_rows
+            arrays = []
+            for each in wanted:
+                column = pa.repeat(constants.get(each.name, pa.scalar(None, each.type)), rows)
+                if each.name in held:
+                    chunks = table[each.name].cast(each.type).combine_chunks()
+                    column = pa.concat_arrays(chunks.chunks) if isinstance(chunks, pa.ChunkedArray) else chunks
+                arrays.append(column)
+            if not arrays:  # an index that reads no column still has rows to be tried with
+                yield pa.RecordBatch.from_arrays([pa.nulls(rows)], ["_"])
+                continue
+            yield pa.RecordBatch.from_arrays(arrays, list(wanted.names))
+
+
+def _repeated(value: pa.Scalar, rows: int) -> pa.Array:
+    """One value for all rows; a text as a dictionary, which takes less memory and is written sooner."""
+    if not pa.types.is_string(value.type):
+        return pa.repeat(value, rows)
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([value.as_py()]))
+
+
+def _place(task: FileTask, path: str) -> str:
+    return os.path.join(task.folder, unquote(path))
+
+
+def _statistics(text: str, stamps: Mapping[str, pa.Scalar]) -> str:
+    """A file's statistics with those of the columns that have one value now."""
+    found = json.loads(text)
+    for name, value in stamps.items():
+        if name in found.get("nullCount", {}):
+            found["nullCount"][name] = 0
+        for bound in ("minValues", "maxValues"):
+            if name in found.get(bound, {}):
+                found[bound][name] = value.as_py()
+    return json.dumps(found)

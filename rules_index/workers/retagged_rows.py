@@ -1,0 +1,199 @@
+"""Rows that are tagged already, tried again with the rules that differ: whose ids change, and files with the new ids.
+
+An id of a rule that does not differ stays where it is; the others are replaced by what the rows match now.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.index.compiled import CompiledRules
+from rules_index.workers.tagged_files import Files, Task
+
+FILE, IN_RANGE = "deltatag:file", "deltatag:in_range"
+"""Columns of the rows that are handed over: the number of a row's file, and whether the row is to be tried."""
+COUNTS = "file bigint, changed bigint, emptied bigint"
+"""Columns, as Spark spells them, of what `count_changes` gives."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What rows lose before they are matched: the ids `held`, or all (`everything`)."""
+
+    id_type: pa.DataType
+    held: pa.Array
+    everything: bool = False
+
+    @property
+    def reads_ids(self) -> bool:
+        """False where no row has an id that it could lose."""
+        return self.everything or len(self.held) > 0
+
+
+def new_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> tuple[pa.ListArray, np.ndarray]:
+    """The ids of each row as they are to be, and which rows' ids change.
+
+    `batch` has the columns that the index reads, IN_RANGE where not all rows are to be tried, and rule_ids unless no
+    row has an id that it could lose.
+    """
+    matched = _matched(compiled, retry, batch)
+    before = _lists(batch, retry)
+    values, offsets = before.flatten(), _offsets(before)
+    own = _own(values, retry)
+    owned = _per_row(own, offsets)
+    found = np.diff(_offsets(matched))
+    changed = owned != found
+    alike = ~changed & (found > 0)
+    if alike.any():
+        old = values.filter(pa.array(own & np.repeat(alike, np.diff(offsets))))
+        new = matched.filter(pa.array(alike)).flatten()
+        differs = pc.not_equal(old, new).to_numpy(zero_copy_only=False)
+        changed[np.repeat(np.flatnonzero(alike), found[alike])[differs]] = True
+    if IN_RANGE in batch.schema.names:
+        changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
+    if not changed.any():
+        return before, changed
+    return _replaced(before, matched, own, changed), changed
+
+
+def _replaced(before: pa.ListArray, matched: pa.ListArray, own: np.ndarray, changed: np.ndarray) -> pa.ListArray:
+    """The lists, of rows that changed with the ids that they do not own and those that they matched, in their order."""
+    rows = np.flatnonzero(changed)
+    kept = ~own & np.repeat(changed, np.diff(_offsets(before)))
+    owners = np.concatenate(
+        [
+            np.repeat(np.arange(len(changed)), np.diff(_offsets(each)))[mask]
+            for each, mask in _parts(before, matched, kept, changed)
+        ]
+    )
+    values = pa.concat_arrays(
+        [each.flatten().filter(pa.array(mask)) for each, mask in _parts(before, matched, kept, changed)]
+    )
+    table = pa.table({"row": owners, "id": values})
+    table = table.take(pc.sort_indices(table, [("row", "ascending"), ("id", "ascending")]))
+    counts = np.bincount(owners, minlength=len(changed))[rows]
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    ids = table["id"].combine_chunks()
+    ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
+    lists = pa.ListArray.from_arrays(pa.array(offsets), ids)
+    places = np.arange(len(changed))
+    places[rows] = len(changed) + np.arange(len(rows))
+    return pa.concat_arrays([before, lists]).take(pa.array(places))
+
+
+def _parts(
+    before: pa.ListArray, matched: pa.ListArray, kept: np.ndarray, changed: np.ndarray
+) -> list[tuple[pa.ListArray, np.ndarray]]:
+    return [(before, kept), (matched, np.repeat(changed, np.diff(_offsets(matched))))]
+
+
+def _matched(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> pa.ListArray:
+    kind = pa.list_(retry.id_type)
+    if compiled is None:
+        return _empty(len(batch), retry)
+    if not compiled.inputs:
+        batch = pa.RecordBatch.from_arrays([pa.nulls(len(batch))], ["_"])
+    return compiled.match(batch).cast(kind)
+
+
+def _lists(batch: pa.RecordBatch, retry: Retry) -> pa.ListArray:
+    if "rule_ids" not in batch.schema.names:
+        return _empty(len(batch), retry)
+    return batch.column("rule_ids").cast(pa.list_(retry.id_type))
+
+
+def _empty(rows: int, retry: Retry) -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array(np.zeros(rows + 1, np.int32)), pa.array([], retry.id_type))
+
+
+def _offsets(lists: pa.ListArray) -> np.ndarray:
+    """Where each row's values begin in `lists.flatten()`, and where the last ones end."""
+    found: np.ndarray = lists.offsets.to_numpy()
+    return found - found[0]
+
+
+def _own(values: pa.Array, retry: Retry) -> np.ndarray:
+    """Which values rows lose unless they match them again."""
+    if retry.everything or not len(retry.held):
+        return np.full(len(values), retry.everything)
+    found: np.ndarray = pc.is_in(values, retry.held).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _per_row(mask: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """How many values of each row are TRUE."""
+    sums = np.concatenate([[0], np.cumsum(mask)])
+    return sums[offsets[1:]] - sums[offsets[:-1]]
+
+
+def count_changes(
+    compiled: CompiledRules | None, retry: Retry, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """For each file of which a batch has rows that change: how many, and how many of them have no id any more."""
+    for batch in batches:
+        ids, changed = new_ids(compiled, retry, batch)
+        if not changed.any():
+            continue
+        files = batch.column(FILE).to_numpy(zero_copy_only=False)
+        numbers, which = np.unique(files[changed], return_inverse=True)
+        emptied = (np.diff(_offsets(ids)) == 0)[changed] if retry.reads_ids else np.zeros(len(which), bool)
+        columns = [
+            pa.array(numbers, pa.int64()),
+            pa.array(np.bincount(which), pa.int64()),
+            pa.array(np.bincount(which, weights=emptied).astype(np.int64)),
+        ]
+        yield pa.RecordBatch.from_arrays(columns, ["file", "changed", "emptied"])
+
+
+def write_files(
+    compiled: CompiledRules | None, retry: Retry, task: Task, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Write rows of the tagged table anew with their new ids: gives what `tagged_files.write_files` gives.
+
+    `task.columns` are the table's columns; its `stamps` replace those of rows that are tried. `task.only_matched`:
+    rows that change and have no id any more are left out.
+    """
+    files = Files(task.folders["tagged"], task, task.layouts["tagged"])
+    rows = count = 0
+    try:
+        for batch in batches:
+            ids, changed = new_ids(compiled, retry, batch)
+            rows, count = rows + len(batch), count + int(changed.sum())
+            made = _stamped(batch, ids, task)
+            if task.only_matched:
+                made = made.filter(pa.array(~changed | (np.diff(_offsets(ids)) > 0)))
+            if len(made):
+                files.write(made)
+        entries = [json.dumps({"add": entry}) for entry in files.close()]
+    except BaseException:
+        files.abandon()
+        raise
+    figures = json.dumps({"rows": rows, "matches": count, "errors": []})
+    columns = {
+        "name": ["", *("tagged" for _ in entries)],
+        "entry": ["", *entries],
+        "figures": [figures, *("" for _ in entries)],
+    }
+    yield pa.RecordBatch.from_pydict(columns)
+
+
+def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBatch:
+    tried = batch.column(IN_RANGE) if IN_RANGE in batch.schema.names else None
+    columns = []
+    for name in task.columns:
+        column = batch.column(name)
+        if name == "rule_ids":
+            column = ids
+        elif name in task.stamps:
+            stamp = task.stamps[name].cast(column.type)
+            column = (
+                pa.repeat(stamp, len(batch)) if tried is None else pc.if_else(pc.fill_null(tried, False), stamp, column)
+            )
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, list(task.columns))

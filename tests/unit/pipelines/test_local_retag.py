@@ -1,0 +1,399 @@
+"""Rows re-tagged without a JVM: after any edits, kills and what others write meanwhile as if all were tagged anew."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import rules_index as ri
+from pipelines.compile import compile_scopes
+from pipelines.errors import ConfigurationError, RestartedError, TableError
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.live_files import live_files, may_match
+from pipelines.lake.runs import batches
+from pipelines.lake.tables import RULES
+from pipelines.retag import retag, retag_is_due
+from pipelines.retagging.local_tables import LocalTables
+from pipelines.retagging.retagger import Retagger
+from pipelines.run import OpenGates, run_due
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from rules_index.implication.widening import widen
+
+STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
+START = datetime(2024, 3, 9, tzinfo=UTC)
+BEFORE = {"gone": "n > 3", "changed": "n < 9", "same": "w = 'x'"}
+AFTER = {"same": "w = 'x'", "changed": "n < 4 AND d > 1", "new": "n BETWEEN 5 AND 7"}
+LATER = {"same": "w = 'x'", "new": "n BETWEEN 6 AND 9", "newer": "w IS NULL"}
+
+
+class DiedError(BaseException):
+    """Stands for the end of the process: no `except Exception` may catch it."""
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    numbers = range(start, stop)
+    return pa.table(
+        {
+            "id": pa.array([None if n % 31 == 7 else n // 2 for n in numbers], pa.int64()),
+            "n": pa.array([None if n % 7 == 3 else n % 20 for n in numbers], pa.int32()),
+            "w": pa.array([("x", "xy", None, "z", "")[n % 5] for n in numbers]),
+            "d": pa.array([float("nan") if n % 6 == 0 else None if n % 6 == 1 else n / 10 for n in numbers]),
+            "t": pa.array(
+                [None if n % 11 == 2 else START + timedelta(minutes=10 * n) for n in numbers], pa.timestamp("us", "UTC")
+            ),
+            "seq": pa.array(numbers, pa.int64()),
+        }
+    )
+
+
+def append(workspace: Workspace, start: int, stop: int) -> None:
+    for first in range(start, stop, 60):
+        write_deltalake(workspace.configuration.streams["s"].source, rows(first, min(first + 60, stop)), mode="append")
+
+
+def write_rules(workspace: Workspace, rules) -> None:
+    listed = []
+    for rule, definition in rules.items():
+        text, since, until = definition if isinstance(definition, tuple) else (definition, None, None)
+        listed.append({"rule_id": rule, "scope": "s", "expression": text, "valid_from": since, "valid_to": until})
+    table = pa.Table.from_pylist(listed, schema=arrow_schema(RULES, workspace.lake.rule_id_type()))
+    write_deltalake(workspace.lake.uri("rules"), table, mode="overwrite")
+    assert not [result.error for result in compile_scopes(workspace) if result.error]
+
+
+def read(workspace: Workspace, name: str) -> pa.Table:
+    return DeltaTable(workspace.lake.uri(name)).to_pyarrow_table()
+
+
+def tagged(workspace: Workspace) -> Counter:
+    return Counter(
+        repr((r["seq"], r["id"], r["d"], r["w"], r["rule_ids"])) for r in read(workspace, "s_tagged").to_pylist()
+    )
+
+
+def matched(workspace: Workspace) -> Counter:
+    return Counter((r["rule_id"], r["id"], r["t"]) for r in read(workspace, "s_matches").to_pylist())
+
+
+def exploded(workspace: Workspace) -> Counter:
+    return Counter((rule, r["id"], r["t"]) for r in read(workspace, "s_tagged").to_pylist() for rule in r["rule_ids"])
+
+
+def assert_like_anew(workspace: Workspace) -> None:
+    found = tagged(workspace), matched(workspace)
+    assert found[1] == exploded(workspace)
+    for name in ("s_tagged", "s_matches"):
+        check_statistics(workspace, name)
+    tag_stream(workspace, "s", restart=True)
+    assert found == (tagged(workspace), matched(workspace))
+
+
+def check_statistics(workspace: Workspace, name: str) -> None:
+    """What the log says of each file is true of it."""
+    log = FolderLog(workspace.lake.uri(name))
+    for add in live_files(log, log.latest().number) or []:
+        frame = pl.read_parquet(log.file(add["path"]))
+        stats = json.loads(add["stats"])
+        assert stats["numRecords"] == frame.height
+        for column, low in stats["minValues"].items():
+            if frame.schema[column].is_integer() or frame.schema[column] == pl.String:
+                assert frame[column].min() == low or len(str(low)) == 64
+        for column, nulls in stats["nullCount"].items():
+            if column in frame.columns and not isinstance(nulls, dict):
+                assert frame[column].null_count() == nulls
+
+
+def random_rule(draw: random.Random):
+    texts = [
+        f"n > {draw.randint(0, 20)}",
+        f"n BETWEEN {draw.randint(0, 9)} AND {draw.randint(9, 20)} AND w = '{draw.choice(('x', 'xy', 'z'))}'",
+        "n IS NULL",
+        f"NOT (n = {draw.randint(0, 20)} OR w = 'x')",
+        f"d >= {draw.randint(0, 40)}",
+        "d = double('NaN')",
+        f"seq BETWEEN {draw.randint(0, 300)} AND {draw.randint(0, 300)}",
+        f"t > TIMESTAMP'2024-03-10 {draw.randint(0, 23):02}:00:00'",
+        f"n + seq > {draw.randint(0, 300)}",
+        "TRUE",
+        "FALSE",
+    ]
+    since = START + timedelta(hours=draw.randint(0, 40)) if draw.random() < 0.25 else None
+    until = START + timedelta(hours=draw.randint(0, 60)) if draw.random() < 0.25 else None
+    return (draw.choice(texts), since, until)
+
+
+def edited(draw: random.Random, rules):
+    kept = {
+        rule: random_rule(draw) if draw.random() < 0.2 else text for rule, text in rules.items() if draw.random() > 0.2
+    }
+    for _ in range(draw.randint(0, 2)):
+        kept[f"r{draw.randint(0, 40)}"] = random_rule(draw)
+    return kept or {"r0": random_rule(draw)}
+
+
+@pytest.fixture(autouse=True)
+def without_spark(monkeypatch) -> None:
+    """No session starts here."""
+
+    def refuse(*_arguments, **_named):
+        raise AssertionError("Spark was asked for")
+
+    monkeypatch.setattr(Workspace, "spark", property(refuse))
+
+
+@pytest.fixture
+def make(new_workspace, without_spark):
+    def made(id_type: str = "string", **stream) -> Workspace:
+        return new_workspace({"s": {**STREAM, **stream}}, None, id_type, spark=False)
+
+    return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_edits(make, seed: int) -> None:
+    draw = random.Random(seed)
+    workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
+    rules = {f"r{number}": random_rule(draw) for number in range(8)}
+    end = 0
+    for _ in range(5):
+        if draw.random() < 0.8 or not end:
+            append(workspace, end, end + draw.randint(1, 150))
+            end = read_end(workspace)
+        write_rules(workspace, rules)
+        tag_stream(workspace, "s")
+        rules = edited(draw, rules)
+        write_rules(workspace, rules)
+        if draw.random() < 0.7:
+            assert retag(workspace, "s").rules_version == workspace.lake.version("rules")
+    retag(workspace, "s")
+    again = retag(workspace, "s")
+    assert (again.files_read, again.files_written, again.rows_changed) == (0, 0, 0)
+    assert {batch.state for batch in batches(workspace.lake)} == {"done"}
+    assert_like_anew(workspace)
+
+
+def read_end(workspace: Workspace) -> int:
+    return int(pl.read_delta(workspace.configuration.streams["s"].source)["seq"].max()) + 1
+
+
+def prepared(make, **stream) -> Workspace:
+    """Rows that are tagged by BEFORE, and an index of AFTER."""
+    workspace = make(**stream)
+    append(workspace, 0, 120)
+    write_rules(workspace, BEFORE)
+    tag_stream(workspace, "s")
+    write_rules(workspace, AFTER)
+    return workspace
+
+
+STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
+
+
+def die_after(patch: pytest.MonkeyPatch, step: str) -> None:
+    if step in ("found", "planned"):
+        record = Retagger._record
+
+        def plan(self, *arguments):
+            if step == "planned":
+                record(self, *arguments)
+            raise DiedError
+
+        patch.setattr(Retagger, "_record", plan)
+        return
+    write = FolderLog.rewrite
+
+    def then_die(self, *arguments):
+        if step == "files":
+            raise DiedError
+        done = write(self, *arguments)
+        if self.uri.endswith(step):
+            raise DiedError
+        return done
+
+    patch.setattr(FolderLog, "rewrite", then_die)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_deaths_after_each_write(make, seed: int) -> None:
+    """Killed behind each write; then rules are edited, or rows come, and it is started again."""
+    draw = random.Random(seed)
+    workspace = prepared(make)
+    end, now = 120, BEFORE
+    steps = list(STEPS) * 2
+    draw.shuffle(steps)
+    for step in steps:
+        now = draw.choice([each for each in (BEFORE, AFTER, LATER) if each is not now])
+        write_rules(workspace, now)
+        with pytest.MonkeyPatch.context() as patch:
+            die_after(patch, step)
+            with pytest.raises(DiedError):
+                retag(workspace, "s")
+        if draw.random() < 0.5:
+            now = draw.choice([BEFORE, AFTER, LATER])
+            write_rules(workspace, now)
+        if draw.random() < 0.5:
+            append(workspace, end, end + 20)
+            end += 20
+            tag_stream(workspace, "s")
+        retag(workspace, "s")
+        assert matched(workspace) == exploded(workspace)
+        assert {batch.state for batch in batches(workspace.lake)} == {"done"}
+    assert retag(workspace, "s").rows_changed == 0
+    assert_like_anew(workspace)
+
+
+def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
+    monkeypatch = pytest.MonkeyPatch()
+    workspace = prepared(make)
+    write = LocalTables.write
+
+    def late(self, *arguments):
+        monkeypatch.undo()
+        write_rules(workspace, LATER)
+        assert retag(workspace, "s").rows_changed
+        return write(self, *arguments)
+
+    monkeypatch.setattr(LocalTables, "write", late)
+    with pytest.raises(RestartedError):
+        retag(workspace, "s")
+    assert retag(workspace, "s").rows_changed == 0
+    assert_like_anew(workspace)
+
+
+@pytest.mark.parametrize("meanwhile", ["tag", "compact", "restart"])
+@pytest.mark.parametrize("when", ["s_tagged", "s_matches"])
+def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
+    monkeypatch = pytest.MonkeyPatch()
+    workspace = prepared(make)
+    rewrite = FolderLog.rewrite
+
+    def others(self, *arguments):
+        if self.uri.endswith(when):
+            monkeypatch.undo()
+            if meanwhile == "tag":
+                append(workspace, 120, 200)
+                tag_stream(workspace, "s")
+            elif meanwhile == "restart":
+                tag_stream(workspace, "s", restart=True)
+            else:
+                append(workspace, 120, 140)
+                tag_stream(workspace, "s")
+                DeltaTable(workspace.lake.uri("s_tagged")).optimize.compact()
+        return rewrite(self, *arguments)
+
+    monkeypatch.setattr(FolderLog, "rewrite", others)
+    retag(workspace, "s")
+    assert retag(workspace, "s").rows_changed == 0
+    assert_like_anew(workspace)
+
+
+def test_only_files_that_can_hold_a_change_are_read(make) -> None:
+    workspace = make()
+    for start in range(0, 400, 100):
+        write_deltalake(workspace.configuration.streams["s"].source, rows(start, start + 100), mode="append")
+        write_rules(workspace, BEFORE)
+        tag_stream(workspace, "s")
+    write_rules(workspace, {**BEFORE, "narrow": "seq BETWEEN 210 AND 220"})
+    result = retag(workspace, "s")
+    assert (result.files_read, result.files_written, result.rows_changed) == (1, 1, 11)
+    write_rules(workspace, {**BEFORE, "narrow": "seq BETWEEN 310 AND 315"})
+    assert retag(workspace, "s").files_read == 2
+    write_rules(workspace, BEFORE)
+    assert retag(workspace, "s").files_read == 1
+    assert_like_anew(workspace)
+
+
+def test_a_run_applies_what_the_policy_says(make) -> None:
+    workspace = prepared(make)
+    assert run_due(workspace, OpenGates()).retagged == []
+    before = {r["seq"]: r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist()}
+    added = make(retag="new_rules")
+    assert retag_is_due(added, added.configuration.streams["s"])
+    report = run_due(added, OpenGates())
+    for row in read(workspace, "s_tagged").to_pylist():
+        new = row["n"] is not None and 5 <= row["n"] <= 7
+        assert row["rule_ids"] == sorted([*before[row["seq"]], *(["new"] if new else [])])
+    assert [each.rows_changed for each in report.retagged] == [
+        sum("new" in r["rule_ids"] for r in read(workspace, "s_tagged").to_pylist())
+    ]
+    assert not retag_is_due(added, added.configuration.streams["s"])
+    always = make(retag="always")
+    append(always, 120, 160)
+    report = run_due(always, OpenGates())
+    assert (len(report.retagged), report.failures) == (1, {})
+    assert run_due(always, OpenGates()).retagged == []
+    assert_like_anew(workspace)
+    with pytest.raises(ConfigurationError, match="retag"):
+        make(retag="sometimes")
+
+
+def test_a_reader_of_the_tagged_rows_goes_on(new_workspace) -> None:
+    workspace = new_workspace({"s": STREAM, "reader": {"source_stream": "s", "key": ["id"]}}, spark=False)
+    append(workspace, 0, 120)
+    write_rules(workspace, BEFORE)
+    tag_stream(workspace, "s")
+    tag_stream(workspace, "reader")
+    write_rules(workspace, AFTER)
+    assert retag(workspace, "s").rows_changed
+    assert tag_stream(workspace, "reader").rows == 0
+    append(workspace, 120, 160)
+    tag_stream(workspace, "s")
+    assert tag_stream(workspace, "reader").rows == sum(r["seq"] >= 120 for r in read(workspace, "s_tagged").to_pylist())
+
+
+def test_an_empty_text_that_a_partition_has_lost(make) -> None:
+    workspace = prepared(make, partition_by=["w"])
+    with pytest.raises(TableError, match="--restart"):
+        write_rules(workspace, {**BEFORE, "empty": "w = ''"})
+        retag(workspace, "s")
+    write_rules(workspace, {**BEFORE, "more": "n > 5"})
+    retag(workspace, "s")
+    assert_like_anew(workspace)
+
+
+def test_ids_may_be_numbers_and_no_key_is_needed(make) -> None:
+    workspace = make("bigint", key=[])
+    append(workspace, 0, 60)
+    write_rules(workspace, {1: "n > 2", 20: "n < 2"})
+    tag_stream(workspace, "s")
+    write_rules(workspace, {1: "n > 2", 3: "seq < 10"})
+    retag(workspace, "s")
+    for row in read(workspace, "s_tagged").to_pylist():
+        assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
+    draw = random.Random(seed)
+    for part in range(6):
+        write_deltalake(str(tmp_path), rows(part * 40, part * 40 + draw.randint(1, 40)), mode="append")
+    if draw.random() < 0.5:
+        DeltaTable(str(tmp_path)).create_checkpoint()
+        write_deltalake(str(tmp_path), rows(300, 340), mode="append")
+    log = FolderLog(str(tmp_path))
+    files = live_files(log, log.latest().number)
+    assert files is not None and len(files) == len(DeltaTable(str(tmp_path)).file_uris())
+    schema = rows(0, 1).schema
+    passed = 0
+    for _ in range(20):
+        text, since, until = random_rule(draw)
+        rule = {"rule_id": "r", "expression": text, "valid_from": since, "valid_to": until}
+        table = pa.Table.from_pylist([rule], schema=arrow_schema(RULES)).select(list(rule))
+        wanted = [widen(table, schema, 4, "t")]
+        compiled = ri.compile_rules(table, schema, event_time="t")
+        for add in files:
+            found = compiled.match(pl.read_parquet(log.file(add["path"])).to_arrow())
+            if not may_match(add, wanted):
+                passed += 1
+                assert not np.diff(found.offsets.to_numpy()).any(), (text, add)
+    assert passed

@@ -1,0 +1,71 @@
+"""Files of a tagged table written anew with new ids, beside the rows that they should have."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import rules_index as ri
+from rules_index.workers.parquet_columns import ParquetFooterError
+from rules_index.workers.retagged_files import FileTask, count_changes, write_file
+from rules_index.workers.retagged_rows import Retry
+
+ROWS = 500
+SCHEMA = pa.schema({"n": pa.int64(), "t": pa.timestamp("us", "UTC"), "later": pa.string()})
+RULES = [("b", "n > 300 AND later IS NULL"), ("d", "t < TIMESTAMP'2024-01-01 02:00:00'"), ("a", "later = 'x'")]
+
+
+@pytest.mark.parametrize("int96", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_file_written_anew(tmp_path: Path, int96: bool, everything: bool) -> None:
+    folder = tmp_path / "w=a b"
+    folder.mkdir()
+    numbers = list(range(ROWS))
+    times = [datetime(2024, 1, 1, n % 24, tzinfo=UTC) if n % 5 else None for n in numbers]
+    ids = [["c", "z"] if n % 3 else ["b", "c"] for n in numbers]
+    columns = {"n": numbers, "t": pa.array(times, SCHEMA.field("t").type), "rest": [f"{n}" for n in numbers]}
+    table = pa.table({**columns, "rule_ids": ids, "rules_version": pa.array([1] * ROWS, pa.int64())})
+    table = table.append_column("index_fingerprint", pa.array(["f"] * ROWS))
+    path = folder / "part-1.parquet"
+    pq.write_table(table, path, row_group_size=120, use_deprecated_int96_timestamps=int96, store_schema=False)
+    compiled = ri.compile_rules(RULES, SCHEMA, time_zone="UTC")
+    stats = {"numRecords": ROWS, "minValues": {"n": 0, "rules_version": 1}, "maxValues": {"n": 499, "rules_version": 1}}
+    stats["nullCount"] = {"n": 0, "rules_version": 0}
+    add = {"path": quote("w=a b/part-1.parquet", "/="), "partitionValues": {"w": "a b"}, "stats": json.dumps(stats)}
+    retry = Retry(pa.string(), pa.array(["b", "z"]), everything)
+    stamps = {"rules_version": pa.scalar(4, pa.int64()), "index_fingerprint": pa.scalar("g")}
+    task = FileTask(str(tmp_path), retry, SCHEMA, "zstd", stamps)
+    expected = []
+    for n, moment, old in zip(numbers, times, ids, strict=True):
+        found = {"b"} if n > 300 else set()
+        found |= {"d"} if moment is not None and moment < datetime(2024, 1, 1, 2, tzinfo=UTC) else set()
+        expected.append(sorted(found | (set() if everything else set(old) - {"b", "z"})))
+    changed = sum(new != old for new, old in zip(expected, ids, strict=True))
+    emptied = sum(new != old and not new for new, old in zip(expected, ids, strict=True))
+    assert count_changes(compiled, task, add) == (changed, emptied)
+    entry = write_file(compiled, task, add)
+    assert entry["partitionValues"] == {"w": "a b"} and entry["path"].startswith(quote("w=a b/", "/="))
+    written = tmp_path / "w=a b" / os.path.basename(entry["path"])
+    assert entry["size"] == written.stat().st_size
+    found = pq.ParquetFile(written).read()
+    assert found["rule_ids"].to_pylist() == expected
+    assert set(found["rules_version"].to_pylist()) == {4}
+    assert set(found["index_fingerprint"].to_pylist()) == {"g"}
+    replaced = ["rule_ids", "rules_version", "index_fingerprint"]
+    assert found.drop_columns(replaced).equals(pq.ParquetFile(path).read().drop_columns(replaced))
+    now = json.loads(entry["stats"])
+    assert (now["minValues"], now["maxValues"]) == ({"n": 0, "rules_version": 4}, {"n": 499, "rules_version": 4})
+    assert pq.ParquetFile(written).metadata.num_row_groups == 5
+    # what cannot be written leaves no file behind
+    before = sorted(folder.iterdir())
+    wrong = FileTask(str(tmp_path), retry, SCHEMA, "snappy", {"other": pa.scalar(1)})
+    with pytest.raises(ParquetFooterError):
+        write_file(compiled, wrong, add)
+    assert sorted(folder.iterdir()) == before
