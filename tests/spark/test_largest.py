@@ -6,6 +6,7 @@ that reads them. DELTATAG_LARGEST=all tries all pairs; without it a part of them
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -174,7 +175,9 @@ def test_no_text_is_larger_than_its_bound(spark: SparkSession, tmp_path: Path) -
         node, tokens = parse(text)
         analyser = Analyser(tokens, SCOPE)
         analyser.value(node)
-        bounds[text] = Bounder(analyser, size).bound(node).size.bytes.most
+        with contextlib.suppress(RuleError):  # of what takes too many steps no value is ever made
+            bounds[text] = Bounder(analyser, size).bound(node).size.bytes.most
+    texts = list(bounds)
     values = [each if isinstance(each, bytes) else each.encode() for each in LETTERS]
     rows = pa.table({"b": pa.array([value * (size // len(value)) for value in values], pa.binary())})
     pl.DataFrame(rows).write_parquet(tmp_path / "rows.parquet")
