@@ -65,6 +65,8 @@ def raises(operation: Operation) -> bool:
 def call(operation: Operation, columns: Columns) -> Result:
     """The values of a call of its type."""
     name, zone = operation.parameters
+    if not len(columns[0]):
+        return pa.nulls(0, operation.type), None
     values, failed = FUNCTIONS[name].evaluate(columns, zone)
     return (values if values.type == operation.type else values.cast(operation.type)), failed
 

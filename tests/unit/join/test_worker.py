@@ -15,7 +15,7 @@ from rules_index.join.worker import KEY, NEW, OWNED, STREAM, TIME, JoinTask, joi
 from tests.cases import cases
 from tests.unit.join.random_joins import COLUMNS, Draw, Joined, brute_force
 
-CASES = cases(8, "DELTATAG_JOIN_CASES")
+CASES = max(8, cases(8, "DELTATAG_JOIN_CASES"))
 """Random partitions for each number of streams and each method."""
 SHAPES = {2: (40, 2, 12), 3: (14, 2, 6), 6: (5, 1, 2)}
 """For each number of streams, the bound of a side's rows, keys, and the span of their times."""
