@@ -12,7 +12,7 @@ from pipelines import tag
 from pipelines.compile import compile_scopes
 from pipelines.errors import RestartedError, SourceError
 from pipelines.lake.runs import OF_ATTEMPTS, batches
-from pipelines.recovery import attempts
+from pipelines.runners import spark_runner
 from pipelines.tag import tag_stream
 from pipelines.writing import output
 
@@ -187,10 +187,10 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
         # what the first run has written comes to light only behind the look that decides to plan anew
         patch.setattr(tag, "holds_nothing", lambda *_: True)
         if dies_after == "intent":
-            patch.setattr(attempts, "fence", _die)
+            patch.setattr(spark_runner, "fence", _die)
         elif dies_after == "fences":
-            fenced = attempts.fence
-            patch.setattr(attempts, "fence", lambda *all_of_them: (fenced(*all_of_them), _die()))
+            fenced = spark_runner.fence
+            patch.setattr(spark_runner, "fence", lambda *all_of_them: (fenced(*all_of_them), _die()))
         else:
             patch.setattr(tag._Tagger, "_execute", _die)
         with pytest.raises(DiedError):
