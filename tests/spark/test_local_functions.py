@@ -74,7 +74,7 @@ CASES: dict[str, list[str]] = {
     **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in PARTS},
     **{name: [f"{name}(ts)", f"{name}(n)", f"{name}(d)"] for name in ("date", "to_date")},
     **{name: [f"{name}(d, e)", f"{name}(e, ts)", f"{name}(n, d)"] for name in ("datediff", "date_diff")},
-    **{name: [f"{name}(s)"] for name in ("upper", "ucase", "lower", "lcase", "trim", "btrim", "ltrim", "rtrim",
+    **{name: [f"{name}(s)"] for name in ("upper", "ucase", "lower", "lcase", "btrim", "ltrim", "rtrim",
                                          "length", "char_length", "character_length", "len")},
     "concat": ["concat(s, u)", "concat(u, 'x', s)", "s || u"],
     **{name: [f"{name}(s, {at}{size})" for at in (1, 0, 3, -1, -2, -7, 2147483647, -2147483648)

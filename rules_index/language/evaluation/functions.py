@@ -381,7 +381,8 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(_two_moments, _date_difference)),
     **dict.fromkeys(("upper", "ucase"), ScalarFunction(_one_text, _letters(_upper, pc.ascii_upper))),
     **dict.fromkeys(("lower", "lcase"), ScalarFunction(_one_text, _letters(_lower, pc.ascii_lower))),
-    **dict.fromkeys(("trim", "btrim"), ScalarFunction(_one_text, _trim(pc.utf8_trim))),
+    # not trim: `TRIM(LEADING FROM s)` is a call of it with one argument, too
+    "btrim": ScalarFunction(_one_text, _trim(pc.utf8_trim)),
     "ltrim": ScalarFunction(_one_text, _trim(pc.utf8_ltrim)),
     "rtrim": ScalarFunction(_one_text, _trim(pc.utf8_rtrim)),
     **dict.fromkeys(("length", "char_length", "character_length", "len"), ScalarFunction(_one_text, _length)),
