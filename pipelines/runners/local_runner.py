@@ -110,6 +110,8 @@ class LocalRunner:
                 log.replace(definition) if exists else log.create(definition)
             if kept and layout_of(self.lake, name, definition.fields) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
+            if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
+                raise NeedsSparkError(f"the table {name} keeps the times of its commits")
         self._prepared = (version, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
