@@ -18,6 +18,7 @@ from pipelines.joining import joiner
 from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.tables import columns_of, rows_of
 
 STREAM = {"source": "lake/source", "max_bytes_per_batch": 1}
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
@@ -54,16 +55,12 @@ def alter(workspace, stream: str, change: str) -> None:
     workspace.spark.sql(f"ALTER TABLE delta.`{workspace.configuration.streams[stream].source}` {change}")
 
 
-def read(workspace, name: str):
-    return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
-
-
 def tagged(workspace) -> list[int]:
-    return sorted(row["x"] for row in read(workspace, "s_tagged").collect())
+    return sorted(row["x"] for row in rows_of(workspace, "s_tagged"))
 
 
 def joined(workspace) -> list[tuple[int, int]]:
-    return sorted((row[0], row[1]) for row in read(workspace, "j_tagged").select("a.v", "b.v").collect())
+    return sorted(columns_of(workspace, "j_tagged", "a.v", "b.v"))
 
 
 @pytest.fixture
@@ -251,12 +248,12 @@ def test_rules_keep_the_time_zone_that_they_were_compiled_with(new_workspace, ad
     compile_scopes(workspace)
     elsewhere = new_workspace({"s": {"source": "lake/source"}}, rules={"time_zone": "America/New_York"})
     tag_stream(elsewhere, "s")
-    assert [sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()] == [["function", "literal"]]
+    assert [sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")] == [["function", "literal"]]
     assert elsewhere.spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     compile_scopes(elsewhere)
     append(workspace, "s", t=pa.array([NEW_YEAR], pa.timestamp("us", "UTC")))
     tag_stream(elsewhere, "s")
-    assert sorted(sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()) == [
+    assert sorted(sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")) == [
         [],
         ["function", "literal"],
     ]
@@ -294,7 +291,7 @@ def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
     compile_scopes(workspace, force=True)
     numbers(workspace, 3)
     tag_stream(workspace, "s")
-    ids = {row["x"]: sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()}
+    ids = {row["x"]: sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")}
     both = ["all", "more"]
     assert ids == (
         {0: ["all"], 1: ["all"], 2: ["all"], 3: both} if written else {0: ["all"], 1: both, 2: both, 3: both}
