@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,10 +64,26 @@ def joined(workspace) -> list[tuple[int, int]]:
     return sorted(columns_of(workspace, "j_tagged", "a.v", "b.v"))
 
 
+EITHER = pytest.mark.parametrize("runner", ["local", pytest.param("auto", marks=pytest.mark.soak)], indirect=True)
+"""What is planned is the same for both runners: here through this process, and in `make soak` through Spark too."""
+
+
 @pytest.fixture
-def workspace(new_workspace, add_rules):
+def runner(request) -> str:
+    """Who tags: "local", this process, or Spark."""
+    return getattr(request, "param", "auto")
+
+
+@pytest.fixture
+def make(new_workspace, runner: str):
+    """Makes a workspace with that runner, and no session where it needs none."""
+    return functools.partial(new_workspace, runner=runner, spark=runner != "local")
+
+
+@pytest.fixture
+def workspace(make, add_rules):
     """A stream whose micro-batches have a file each, with a rule."""
-    found = new_workspace({"s": STREAM})
+    found = make({"s": STREAM})
     numbers(found, 0, 1, 2)
     add_rules(found, ("all", "s", "TRUE"))
     compile_scopes(found)
@@ -120,6 +137,7 @@ def test_row_tracking_switched_on_later_hides_no_earlier_row_from_a_join(sides, 
     assert joined(workspace) == [(a, b) for a in (1, 3) for b in (2, 4)]
 
 
+@EITHER
 def test_restored_rows_are_not_taken_for_new_ones(workspace) -> None:
     source = DeltaTable(workspace.configuration.streams["s"].source)
     tag_stream(workspace, "s")
@@ -132,9 +150,17 @@ def test_restored_rows_are_not_taken_for_new_ones(workspace) -> None:
     assert tagged(workspace) == [0, 1, 2, 7]
 
 
-@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\n", "\r"])
-def test_no_character_of_a_text_ends_a_line_of_the_log(new_workspace, add_rules, character: str) -> None:
-    workspace = new_workspace({"s": STREAM})
+@pytest.mark.parametrize(
+    ("runner", "character"),
+    [
+        *(("local", each) for each in ("\u2028", "\u2029", "\x85", "\n", "\r")),
+        ("auto", "\u2028"),
+        *(pytest.param("auto", each, marks=pytest.mark.soak) for each in ("\u2029", "\x85", "\n", "\r")),
+    ],
+    indirect=["runner"],
+)
+def test_no_character_of_a_text_ends_a_line_of_the_log(make, add_rules, character: str) -> None:
+    workspace = make({"s": STREAM})
     append(workspace, "s", x=pa.array([1]), name=[f"a{character}b"])
     add_rules(workspace, ("all", "s", "TRUE"))
     compile_scopes(workspace)
@@ -144,8 +170,9 @@ def test_no_character_of_a_text_ends_a_line_of_the_log(new_workspace, add_rules,
     assert tagged(workspace) == [1, 2]
 
 
-def test_a_file_that_is_gone_is_the_failure_of_its_stream(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {**STREAM, "key": ["x"]}})
+@EITHER
+def test_a_file_that_is_gone_is_the_failure_of_its_stream(make, add_rules) -> None:
+    workspace = make({"s": {**STREAM, "key": ["x"]}})
     numbers(workspace, 0)
     add_rules(workspace, ("all", "s", "TRUE"))
     compile_scopes(workspace)
@@ -186,8 +213,9 @@ def test_a_join_with_a_start_goes_on_behind_a_change_that_it_passed_over(sides) 
     assert {(1, 2), (1, 4)} <= set(joined(workspace))
 
 
-def test_a_start_that_the_log_no_longer_holds_is_told(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {**STREAM, "start": 0}})
+@EITHER
+def test_a_start_that_the_log_no_longer_holds_is_told(make, add_rules) -> None:
+    workspace = make({"s": {**STREAM, "start": 0}})
     for number in range(3):
         numbers(workspace, number)
     table = DeltaTable(workspace.configuration.streams["s"].source)
@@ -274,7 +302,11 @@ def test_a_join_of_dates_refuses_another_time_zone(new_workspace, add_rules) -> 
         join_streams(elsewhere, "j")
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    ("runner", "written"),
+    [("local", False), ("auto", True), pytest.param("auto", False, marks=pytest.mark.soak)],
+    indirect=["runner"],
+)
 def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
     workspace, add_rules, monkeypatch, written: bool
 ) -> None:

@@ -219,8 +219,7 @@ def _steps(text: str) -> int:
 
 @pytest.mark.parametrize("name", FLAT)
 def test_long_chains(name: str) -> None:
-    """100,000 characters are compiled or refused in about a second, half of them in half of it, a million in little
-    more than one."""
+    """100,000 characters are compiled or refused in about a second, half of them in less, a million in little more."""
     for length in (100_000, 1_000_000) if SOAK else (50_000,):
         text = of_length(FLAT[name], length)
         compile_expression("b", SCOPE)
@@ -228,8 +227,8 @@ def test_long_chains(name: str) -> None:
         errors = _flattened(text)
         seconds = time.process_time() - started
         assert "INTERNAL" not in errors
-        # twice the second that a rule may take, since other tests run beside this one
-        assert seconds < 2 * SECOND * min(1, length / 100_000), (length, seconds, errors)
+        # the second that a rule's work may take, and one for the text's length, since other tests run beside this one
+        assert seconds < SECOND * (1 + min(1, length / 100_000)), (length, seconds, errors)
 
 
 @pytest.mark.parametrize("name", FLAT)
