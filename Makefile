@@ -8,7 +8,7 @@ CODE := rules_index pipelines quality assets deltatag tests benchmarks tools
 PYTEST_ARGUMENTS ?=
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # Two processes share the tests. Those of Spark have a session each, and share what the tests of a file make first; the
-# files that take longest, which start JVMs of their own, come first.
+# files that take longest come first, in the order of tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
 UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
 SPARK_FOLDERS = --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/end_to_end tests/dagster tests/spark

@@ -19,6 +19,21 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSe
 no threads for garbage beside those that work."""
 
 
+LONGEST = (
+    *("test_bombs", "test_demo", "test_kill", "test_tag", "test_retag", "test_join", "test_exactly_once", "test_runs"),
+    *("test_callers_session", "test_errors_inside", "test_rule_types", "test_quality", "test_quality_joined"),
+    *("test_patterns", "test_largest", "test_histories"),
+)
+"""Files that take longest: where several processes share the files these come first, so that none is the last one."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order the files for processes that share them; the tests of a file stay together."""
+    if hasattr(config, "workerinput"):
+        places = {name: place for place, name in enumerate(LONGEST)}
+        items.sort(key=lambda item: places.get(item.path.stem, len(places)))
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from pipelines import tag
 from pipelines.compile import compile_scopes
@@ -38,8 +39,9 @@ def dying(write, step: str):
 
 
 def append(workspace, start: int, stop: int) -> None:
-    rows = workspace.spark.range(start, stop, 1, 1).selectExpr("IF(id % 10 = 3, NULL, id) AS id", "id AS seq")
-    rows.write.format("delta").mode("append").save(workspace.configuration.streams["s"].source)
+    ids = pa.array([None if n % 10 == 3 else n for n in range(start, stop)], pa.int64())
+    rows = pa.table({"id": ids, "seq": pa.array(range(start, stop), pa.int64())})
+    write_deltalake(workspace.configuration.streams["s"].source, rows, mode="append")
 
 
 @pytest.fixture
