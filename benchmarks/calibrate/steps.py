@@ -234,7 +234,7 @@ def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
         start=np.arange(0, rules * named + 1, named),
         terms=np.stack([sets.reshape(-1) // VALUES, sets.reshape(-1)], 1).astype(np.int32),
         target=np.arange(rules, dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
 
 
@@ -343,7 +343,7 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     c = _conjunctions(rules, named)
     first = np.sort(_draw.integers(0, VALUES, (rules, named)) + np.arange(named) * VALUES, axis=1)
     terms = np.stack([first.reshape(-1) // VALUES, first.reshape(-1)], 1).astype(np.int32)
-    c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.gate_start)
+    c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.disjunction_start)
     table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
     return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
 

@@ -31,7 +31,8 @@ class PaperEngine(KernelEngine):
     """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
     searches_sets: ClassVar[bool] = False
-    """Whether the structure's search evaluates sets with gaps, too, so that only gates are left to be checked."""
+    """Whether the structure's search evaluates sets with gaps, too, so that only shared disjunctions are left to be
+    checked."""
     searches_events: ClassVar[bool] = False
     """Whether the structure finds what an event that is an expression may meet."""
 
@@ -92,7 +93,7 @@ class PaperEngine(KernelEngine):
         if self.searches_sets:
             keys, counters = self.structure.search(codes, sets=conjunctions.sets)
             self._require_known(keys)
-            held = keys[conjunctions.passes_gates(keys, codes)]
+            held = keys[conjunctions.passes_disjunctions(keys, codes)]
         else:
             keys, counters = self.structure.search(codes)
             self._require_known(keys)

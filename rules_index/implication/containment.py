@@ -221,7 +221,7 @@ class Containment:
             added, count = further_holders(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
-            # a row that others hold which were there before hangs on a gate
+            # a row that others hold which were there before hangs on a shared disjunction
             held = np.diff(offsets) > 0
             left.append(candidates.rules[~held])
             left_over.append(rows[~held])
@@ -267,9 +267,9 @@ def _without(given: Others, needed: np.ndarray) -> Others:
 
 
 def _of_rules(conjunctions: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all gates."""
+    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all shared disjunctions."""
     c = conjunctions
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     kept = np.append(np.ones(first, bool), chosen[c.target[first:]])
     gather, start = places(c.start, np.flatnonzero(kept))
     return replace(c, start=start, terms=c.terms[gather], target=c.target[kept])

@@ -55,10 +55,10 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     | unreachable_alternative | no row satisfies it |
 
     Of rules that are the same only the first is looked at further, and what always holds implies nothing. Whatever is
-    told holds; attributes are taken to be independent, and gates and what Spark evaluates to have any value, so what
-    hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a conjunction of the
-    compiled rule: alternatives over one and the same attribute were one predicate before, and those that contradict
-    themselves are gone, both of which only the rule's text can tell.
+    told holds; attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any
+    value, so what hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a
+    conjunction of the compiled rule: alternatives over one and the same attribute were one predicate before, and those
+    that contradict themselves are gone, both of which only the rule's text can tell.
     """
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)

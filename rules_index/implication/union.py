@@ -21,7 +21,7 @@ from rules_index.language.scope import Scope
 _SPLITS = 1 << 16
 """Comparisons of a part with a box after which a rule is left undecided."""
 _MOST_CONJUNCTIONS = 1 << 14
-"""So many conjunctions all rules may become by writing out their gates."""
+"""So many conjunctions all rules may become by writing out their shared disjunctions."""
 _MOST_IMPOSSIBLE = 1 << 9
 """Boxes without rows that are compared with every rule."""
 _TRIES = 1 << 12

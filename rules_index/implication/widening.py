@@ -24,7 +24,7 @@ from rules_index.language.typed import Leaf
 MOST_RANGES = 64
 """Values and ranges of a column that a condition lists, at most."""
 _MOST_CONJUNCTIONS = 1 << 12
-"""So many conjunctions a rule set may become by writing out its gates; else what they say is left out."""
+"""So many conjunctions a rule set may become by writing out its shared disjunctions; else what they say is left out."""
 
 
 @dataclass(frozen=True, slots=True)

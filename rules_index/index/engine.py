@@ -22,7 +22,7 @@ MEASURED = {
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
-SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
+SHARED = {"set_start": "set_start", "set_intervals": "intervals", "disjunction_start": "disjunction_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
 KERNEL = tuple(DTYPES)
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rules_index.index.conjunction_arrays import (
-    GATE,
+    DISJUNCTION,
     Conjunctions,
     require,
     require_form,
@@ -50,13 +50,13 @@ class _Kernel:
 
     def __init__(self, arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
         self.a, self.c, self.rules = arrays, conjunctions, rules
-        self.first = int(conjunctions.gate_start[-1])
+        self.first = int(conjunctions.disjunction_start[-1])
         bitmaps = len(arrays["bitmap_attribute"])
         self._counts = {
             "attributes": len(conjunctions.sizes),
             "conjunctions": len(conjunctions.target),
             "bitmaps": bitmaps,
-            "bitmaps_and_gates": bitmaps + conjunctions.gates,
+            "bitmaps_and_disjunctions": bitmaps + conjunctions.disjunctions,
             "tables": len(arrays["key_bits"]),
             "rules_or_one": max(1, rules),
         }
@@ -98,7 +98,7 @@ class _Kernel:
         require(bool((a["bitmap_intervals"][:, 0] <= a["bitmap_intervals"][:, 1]).all()), "bitmap_intervals")
 
     def order(self) -> None:
-        """Which conjunctions are the gates', scanned, keyed, sliced, walked: one behind the other."""
+        """Which conjunctions are the shared disjunctions', scanned, keyed, sliced, walked: one behind the other."""
         a, total = self.a, len(self.a["target"])
         require(self.a["scalars"].shape == (len(SCALARS),), "scalars")
         require(bool((a["target"][: self.first] == self.c.target[: self.first]).all()), "target")
@@ -118,37 +118,37 @@ class _Kernel:
         require(bool((scanned[1:] >= scanned[:-1]).all()), "target")
 
     def terms(self) -> None:
-        """Terms and checks; a gate names only gates before it."""
+        """Terms and checks; a shared disjunction names only shared disjunctions before it."""
         a, bitmaps = self.a, len(self.a["bitmap_attribute"])
         low, high = a["terms"][:, 0], a["terms"][:, 1]
-        gate = np.flatnonzero(high >= bitmaps)
-        self._require_gates(gate, high[gate] - bitmaps, "term_start", "terms")
-        require(bool((low[gate] == EMPTY).all()), "terms")
+        disjunction = np.flatnonzero(high >= bitmaps)
+        self._require_disjunctions(disjunction, high[disjunction] - bitmaps, "term_start", "terms")
+        require(bool((low[disjunction] == EMPTY).all()), "terms")
         start = a["term_start"]
-        # where rows are sorted anew, the bitmaps of gates do not stand in their order
+        # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order
         require(bool((high[start[self.sliced_begin] : start[self.sliced_end]] < bitmaps).all()), "terms")
         self._require_intervals(low, high)
         checks = a["checks"]
-        require_range(checks[:, 0], GATE, len(self.c.sizes), "checks")
-        is_gate = checks[:, 0] == GATE
-        gate = np.flatnonzero(is_gate)
-        self._require_gates(gate, checks[gate, 3], "check_start", "checks")
-        kind = checks[~is_gate, 3]
+        require_range(checks[:, 0], DISJUNCTION, len(self.c.sizes), "checks")
+        is_disjunction = checks[:, 0] == DISJUNCTION
+        disjunction = np.flatnonzero(is_disjunction)
+        self._require_disjunctions(disjunction, checks[disjunction, 3], "check_start", "checks")
+        kind = checks[~is_disjunction, 3]
         require_range(kind, min(NEAR, FAR), len(self.c.set_start) - 1, "checks")
-        require(bool((a["shift"][checks[~is_gate, 0][kind == NEAR]] == 0).all()), "checks")
+        require(bool((a["shift"][checks[~is_disjunction, 0][kind == NEAR]] == 0).all()), "checks")
 
-    def _require_gates(self, at: np.ndarray, gates: np.ndarray, start: str, what: str) -> None:
+    def _require_disjunctions(self, at: np.ndarray, disjunctions: np.ndarray, start: str, what: str) -> None:
         owner = np.searchsorted(self.a[start], at, side="right") - 1
-        limit = np.full(len(at), self.c.gates, np.int64)
-        of_gate = owner < self.first
-        limit[of_gate] = self.a["target"][owner[of_gate]]
-        require(bool(((gates >= 0) & (gates < limit)).all()), what)
+        limit = np.full(len(at), self.c.disjunctions, np.int64)
+        of_disjunction = owner < self.first
+        limit[of_disjunction] = self.a["target"][owner[of_disjunction]]
+        require(bool(((disjunctions >= 0) & (disjunctions < limit)).all()), what)
 
     def _require_intervals(self, low: np.ndarray, high: np.ndarray) -> None:
         """Rows of the bitmap `high` that are not in `low`: what both have below an edge each is an interval."""
         a = self.a
         begin, intervals = a["bitmap_start"], a["bitmap_intervals"]
-        edge = np.full(len(begin) - 1 + self.c.gates, -1, np.int64)
+        edge = np.full(len(begin) - 1 + self.c.disjunctions, -1, np.int64)
         single = ALL + 1 + np.flatnonzero(np.diff(begin)[ALL + 1 :] == 1)
         below = intervals[begin[single]]
         edge[single] = np.where(below[:, 0] == 0, below[:, 1] + 1, -1)
@@ -194,8 +194,8 @@ class _Kernel:
         """Rows of a block and of a chunk, and the flags that other fields decide."""
         a = self.a
         _, block, chunk, ascending, distinct, depth, alone = a["scalars"].tolist()
-        require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.gates), "scalars")
-        most = max(block, min(MOST_CHUNK_ROWS, SCRATCH_BYTES * 8 // max(1, self.c.gates)))
+        require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.disjunctions), "scalars")
+        most = max(block, min(MOST_CHUNK_ROWS, SCRATCH_BYTES * 8 // max(1, self.c.disjunctions)))
         require(block <= chunk <= most and chunk % block == 0, "scalars")
         require(ascending == (self.keyed_begin == len(a["target"])), "scalars")
         require(distinct == self.distinct, "scalars")

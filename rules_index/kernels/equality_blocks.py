@@ -157,7 +157,7 @@ def add_compared_one_by_one(terms, at, by_row, stride, listed, begin, length, ro
 
 @inner
 def match_panels(
-    begin, codes, first, coarse, start, rows, words, chunk_words, bits, gate_bits, order,
+    begin, codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, order,
     panel_attributes, panel_start, panel_terms, panel_conjunctions, panel_next,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
@@ -194,8 +194,8 @@ def match_panels(
                         hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
                     hits = _add_held(
                         begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, order, panel_conjunctions, panel_next, term_start, terms, check_start, checks,
-                        set_start, set_intervals, target, hit_rows, hit_rules, hits,
+                        bits, disjunction_bits, order, panel_conjunctions, panel_next, term_start, terms, check_start,
+                        checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
                     )  # fmt: skip
                     count = 0
     return hit_rows, hit_rules, hits
@@ -238,9 +238,9 @@ def _compare(panel, panel_terms, by_row, stride, listed, begin, length, found_ro
 
 @bare
 def _add_held(
-    begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words, bits, gate_bits,
-    order, panel_conjunctions, panel_next, term_start, terms, check_start, checks, set_start, set_intervals, target,
-    hit_rows, hit_rules, hits,
+    begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words, bits,
+    disjunction_bits, order, panel_conjunctions, panel_next, term_start, terms, check_start, checks, set_start,
+    set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of what panels have found whose other terms and checks are passed; there is room for all."""
     to = np.uint64(hits)
@@ -260,8 +260,8 @@ def _add_held(
                 passed = word_of(row >> np.uint64(6), bit, panel_next[number], stop, words, bits, terms) != 0
             if passed and check_start[conjunction] < check_start[conjunction + ONE]:
                 passed = passes(
-                    np.int64(conjunction), order[np.uint64(start) + row], codes, first, coarse, chunk_words, gate_bits,
-                    check_start, checks, set_start, set_intervals,
+                    np.int64(conjunction), order[np.uint64(start) + row], codes, first, coarse, chunk_words,
+                    disjunction_bits, check_start, checks, set_start, set_intervals,
                 )  # fmt: skip
             to += np.uint64(passed)
     return np.int64(to)

@@ -20,7 +20,7 @@ from rules_index.kernels.prefilter import MOST_PLANES
 @dataclass(frozen=True)
 class Field:
     """One stored array. A count is a number, the name of a field, whose length is meant, or one of "attributes",
-    "gates", "conjunctions", "bitmaps", "bitmaps_and_gates", "tables" and "rules_or_one".
+    "disjunctions", "conjunctions", "bitmaps", "bitmaps_and_disjunctions", "tables" and "rules_or_one".
 
     columns  of an array of two dimensions; 0 for one of a single dimension
     length   how many rows it has, `more` added; None where other fields tell
@@ -46,7 +46,7 @@ FIELDS = (
     Field("bitmap_start", np.int64, length="bitmaps", more=1, into="bitmap_intervals"),
     Field("bitmap_intervals", columns=2, low=0, high=COARSE_CODES),
     Field("term_start", np.int64, length="conjunctions", more=1, into="terms"),
-    Field("terms", columns=2, low=0, high="bitmaps_and_gates"),
+    Field("terms", columns=2, low=0, high="bitmaps_and_disjunctions"),
     Field("check_start", np.int64, length="conjunctions", more=1, into="checks"),
     Field("checks", columns=4),
     Field("target", length="conjunctions"),

@@ -2,7 +2,7 @@
 
 A chunk of rows passes through up to five steps, each over conjunctions of its own:
 
-1. gates, the disjunctions that rules share, as row bitmaps of a block;
+1. shared disjunctions as row bitmaps of a block;
 2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or rows are compared with many
    at once (`kernels.panels`);
 3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.keys`);
@@ -44,13 +44,16 @@ class Index(NamedTuple):
     set_start         [sets + 1] int64 into set_intervals
     set_intervals     [., 2] closed, ascending, disjoint intervals of codes
     term_start        [conjunctions + 1] int64 into terms
-    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a gate's is bitmaps + gate
+    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a shared disjunction's is
+                      bitmaps + its number
     check_start       [conjunctions + 1] int64 into checks
     checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): its code is in [low, high];
-                      (attribute, 0, 0, set): in the set; (-1, 0, 0, gate): the gate is passed
-    target            [conjunctions] the gate's number or the rule's ordinal
-    gate_start        [gates + 1] the conjunctions of each gate, which come first; a gate names only earlier ones
-    scanned           how many conjunctions after the gates' are scanned; then come the keyed, the sliced, the walked
+                      (attribute, 0, 0, set): in the set; (-1, 0, 0, shared disjunction): it is TRUE
+    target            [conjunctions] the shared disjunction's number or the rule's ordinal
+    disjunction_start        [disjunctions + 1] the conjunctions of each shared disjunction, which come first; it names
+                             only earlier ones
+    scanned           how many conjunctions after the shared disjunctions' are scanned; then come the keyed, the sliced,
+                      the walked
 
     keys, slices, tree  as `kernels.keys`, `kernels.slices` and `kernels.walk` say
 
@@ -76,7 +79,7 @@ class Index(NamedTuple):
     check_start: np.ndarray
     checks: np.ndarray
     target: np.ndarray
-    gate_start: np.ndarray
+    disjunction_start: np.ndarray
     key_start: np.ndarray
     key_attributes: np.ndarray
     key_factors: np.ndarray
@@ -159,12 +162,12 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
-    gates = len(index.gate_start) - 1
-    begin = index.gate_start[gates]
+    disjunctions = len(index.disjunction_start) - 1
+    begin = index.disjunction_start[disjunctions]
     end = begin + index.scanned
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((len(index.bitmap_attribute) + gates) * words, np.uint64)
-    gate_bits = np.zeros(gates * chunk_words, np.uint64)
+    bits = np.empty((len(index.bitmap_attribute) + disjunctions) * words, np.uint64)
+    disjunction_bits = np.zeros(disjunctions * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     groups = groups_of(begin, end, index.target)
     number = np.empty(groups, np.int32)
@@ -174,10 +177,10 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         for start in range(0, count, words << 6):
             block = min(words << 6, count - start)
-            _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
+            _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits)
             matches = scan_dense(
                 begin, end, codes, first, coarse, start, words, chunk_words,
-                bits, gate_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
+                bits, disjunction_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
                 index.set_start, index.set_intervals, index.target, groups, number, masks,
             )  # fmt: skip
             at = first + start
@@ -192,19 +195,19 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
-    gates = len(index.gate_start) - 1
-    begin = index.gate_start[gates]
+    disjunctions = len(index.disjunction_start) - 1
+    begin = index.disjunction_start[disjunctions]
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bitmaps = len(index.bitmap_attribute) + gates
+    bitmaps = len(index.bitmap_attribute) + disjunctions
     bits = np.empty(bitmaps * words, np.uint64)
-    gate_bits = np.zeros(gates * chunk_words, np.uint64)
+    disjunction_bits = np.zeros(disjunctions * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
     summaries = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
     paneled = len(index.panel_terms) > 0
-    looked_at = not paneled or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
+    looked_at = not paneled or len(index.panel_next) > 0 or disjunctions > 0 or len(index.tree_keys) > 0
     ascending = index.ascending and not paneled
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
@@ -215,11 +218,11 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                 block = min(words << 6, count - start)
                 if looked_at:
                     _fill_block(
-                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits
+                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits
                     )
                 if paneled:
                     hit_rows, hit_rules, hits = match_panels(
-                        begin, codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order,
+                        begin, codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order,
                         index.panel_attributes, index.panel_start, index.panel_terms, index.panel_conjunctions,
                         index.panel_next, index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target, hit_rows, hit_rules, hits,
@@ -229,21 +232,21 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                         summarise(bitmaps, words, bits, summaries)
                     hit_rows, hit_rules, hits = scan(
                         begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, in_order, index.skims, index.skim_next, summaries,
+                        bits, disjunction_bits, in_order, index.skims, index.skim_next, summaries,
                         index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target,
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
                 if len(index.tree_keys) > 0:
                     hit_rows, hit_rules, hits = walk(
-                        codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order, index,
+                        codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order, index,
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
         hit_rows, hit_rules, hits = match_keyed(
-            codes, first, count, chunk_rows, chunk_words, coarse, gate_bits, index, hit_rows, hit_rules, hits
+            codes, first, count, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
         )
         hit_rows, hit_rules, hits = match_sliced(
-            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
+            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
             hit_rows, hit_rules, hits,
         )  # fmt: skip
         ordinals = with_room(ordinals, offsets[first] + hits, first + count, rows)
@@ -252,37 +255,37 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 
 @inner
-def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
-    """All bitmaps of a block of rows, those of the gates at its place in the chunk too."""
+def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
+    """All bitmaps of a block of rows, those of the shared disjunctions at its place in the chunk too."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
     )  # fmt: skip
-    _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits)
+    _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits)
 
 
 @inner
-def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
-    """The bitmaps of all gates, for the block and at the block's place in the chunk."""
+def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
+    """The bitmaps of all shared disjunctions, for the block and at the block's place in the chunk."""
     bitmaps = len(index.bitmap_attribute)
     current = np.empty(words, np.uint64)
     collected = np.empty(words, np.uint64)
     scratch = np.empty(words << 6, np.int32)
-    for gate in range(len(index.gate_start) - 1):
+    for disjunction in range(len(index.disjunction_start) - 1):
         collected[:] = 0
-        for conjunction in range(index.gate_start[gate], index.gate_start[gate + 1]):
+        for conjunction in range(index.disjunction_start[disjunction], index.disjunction_start[disjunction + 1]):
             found = rows_of(conjunction, words, bits, index.term_start, index.terms, current, scratch)
             if index.check_start[conjunction] < index.check_start[conjunction + 1]:
                 found = check_rows(
                     conjunction, found, scratch, codes, first, coarse, start, chunk_words,
-                    gate_bits, in_order, index.check_start, index.checks, index.set_start, index.set_intervals,
+                    disjunction_bits, in_order, index.check_start, index.checks, index.set_start, index.set_intervals,
                 )  # fmt: skip
             add_rows(scratch, found, collected)
-        to = bitmaps + gate
+        to = bitmaps + disjunction
         bits[to * words : (to + 1) * words] = collected
-        at = gate * chunk_words + (start >> 6)
+        at = disjunction * chunk_words + (start >> 6)
         used = (rows + 63) >> 6
-        gate_bits[at : at + used] = collected[:used]
+        disjunction_bits[at : at + used] = collected[:used]
 
 
 @jit
@@ -293,18 +296,18 @@ def arranged(sample, index):
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
-    gates = len(index.gate_start) - 1
+    disjunctions = len(index.disjunction_start) - 1
     bitmaps = len(index.bitmap_attribute)
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((bitmaps + gates) * words, np.uint64)
-    size_of = np.zeros(bitmaps + gates, np.int32)
-    gate_bits = np.zeros(gates * words, np.uint64)
+    bits = np.empty((bitmaps + disjunctions) * words, np.uint64)
+    size_of = np.zeros(bitmaps + disjunctions, np.int32)
+    disjunction_bits = np.zeros(disjunctions * words, np.uint64)
     order = np.arange(chunk_rows).astype(np.int32)
-    begin = index.gate_start[gates]
+    begin = index.disjunction_start[disjunctions]
     end = begin + index.scanned
     coarsen(sample, np.empty((0, 0), np.uint8), 0, count, index.shift, chunk_rows, coarse)
-    _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, gate_bits)
-    count_rows(bitmaps + gates, words, bits, size_of)
+    _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, disjunction_bits)
+    count_rows(bitmaps + disjunctions, words, bits, size_of)
     terms = index.terms.copy()
     arrange_terms(0, len(index.target), index.term_start, terms, size_of)
     dense = 0
@@ -312,7 +315,7 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, shared = skimmed(begin, last, index.term_start, terms, bitmaps + gates, words, count, bits)
+    skims, skim_next, shared = skimmed(begin, last, index.term_start, terms, bitmaps + disjunctions, words, count, bits)
     panels = no_panels()
     if len(skims) and can_shuffle():
         own = terms.copy()

@@ -142,7 +142,7 @@ def _all_words_of(conjunction, words, bits, term_start, terms, current):
 
 @bare
 def passes(
-    conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start, set_intervals
+    conjunction, row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks, set_start, set_intervals
 ):
     """Whether a row of the chunk passes a conjunction's checks. Codes are read as coarse ones, from nearer memory,
     where these are exact."""
@@ -150,7 +150,7 @@ def passes(
         attribute = checks[check, 0]
         which = checks[check, 3]
         if attribute < 0:
-            word = gate_bits[which * chunk_words + (row >> 6)]
+            word = disjunction_bits[which * chunk_words + (row >> 6)]
             if (word >> np.uint64(row & 63)) & ONE == 0:
                 return False
             continue
@@ -168,7 +168,7 @@ def passes(
 
 @bare
 def check_rows(
-    conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
+    conjunction, found, scratch, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals,
 ):  # fmt: skip
     """Keeps of `scratch[:found]`, rows of the block at `start`, those that pass; returns their number."""
@@ -176,7 +176,7 @@ def check_rows(
     for i in range(found):
         scratch[kept] = scratch[i]
         kept += passes(
-            conjunction, order[start + scratch[i]], codes, first, coarse, chunk_words, gate_bits,
+            conjunction, order[start + scratch[i]], codes, first, coarse, chunk_words, disjunction_bits,
             check_start, checks, set_start, set_intervals,
         )  # fmt: skip
     return kept
@@ -184,7 +184,7 @@ def check_rows(
 
 @inner
 def scan(
-    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, order,
     skims, skim_next, summaries,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
@@ -216,7 +216,7 @@ def scan(
         if hits + rows > len(hit_rows):
             hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
         hits = _add_hits(
-            batch, found, places, current, codes, first, coarse, start, chunk_words, gate_bits, order,
+            batch, found, places, current, codes, first, coarse, start, chunk_words, disjunction_bits, order,
             check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
@@ -299,7 +299,7 @@ def _words_held(begin, count, gathered, words, bits, term_start, terms, next_ter
 
 @bare
 def _add_hits(
-    begin, count, places, held, codes, first, coarse, start, chunk_words, gate_bits, order,
+    begin, count, places, held, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the rows in `held[:count]` that pass the checks of their conjunctions, of which there is room for all."""
@@ -318,7 +318,7 @@ def _add_hits(
             hit_rules[to] = rule
             to += ONE
             if checked and not passes(
-                np.int64(conjunction), row, codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+                np.int64(conjunction), row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks,
                 set_start, set_intervals,
             ):  # fmt: skip
                 to -= ONE

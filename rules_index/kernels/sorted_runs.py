@@ -28,7 +28,7 @@ are looked at in all of them without asking in between."""
 
 @inner
 def match_sliced(
-    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
+    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
@@ -56,7 +56,7 @@ def match_sliced(
                 lowest = max(0, np.int64(least) - index.slice_reach[level] + 1)
                 hit_rows, hit_rules, hits = scan(
                     index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
-                    codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
+                    codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, order,
                     skims, skim_next, summaries,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,

@@ -50,7 +50,7 @@ def rows_found(begin, end, words, bits, term_start, terms):
 
 @inner
 def scan_dense(
-    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, target, groups, number, masks,
 ):  # fmt: skip
     """Scans the conjunctions [begin, end) in the block at `start` of the chunk; the number of matches.
@@ -66,8 +66,8 @@ def scan_dense(
     for conjunction in range(begin, end):
         rule = target[conjunction]
         _hold(
-            conjunction, rule & (RULES - 1), codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
-            term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
+            conjunction, rule & (RULES - 1), codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
+            shift, term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
         )  # fmt: skip
         if conjunction + 1 == end or target[conjunction + 1] >> GROUP_BITS != rule >> GROUP_BITS:
             number[place] = rule >> GROUP_BITS
@@ -81,7 +81,7 @@ def scan_dense(
 
 @inlined
 def _hold(
-    conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+    conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
 ):  # fmt: skip
     """Adds the rows of a conjunction to those that a rule of the group holds: `held` [words * 64]."""
@@ -102,8 +102,8 @@ def _hold(
                 bit = open_rows & (~open_rows + ONE)
                 open_rows ^= bit
                 if not passes(
-                    conjunction, at + np.int64(trailing_zeros(bit)), codes, first, coarse, chunk_words, gate_bits,
-                    check_start, checks, set_start, set_intervals,
+                    conjunction, at + np.int64(trailing_zeros(bit)), codes, first, coarse, chunk_words,
+                    disjunction_bits, check_start, checks, set_start, set_intervals,
                 ):  # fmt: skip
                     rows ^= bit
         held[(word << np.uint64(6)) + np.uint64(rule)] |= rows

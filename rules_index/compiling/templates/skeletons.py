@@ -133,7 +133,8 @@ def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
 
 
 def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
-    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs gates."""
+    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs shared
+    disjunctions."""
 
     def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:
         return (frozenset((Literal(place, _ONE if wanted else ~_ONE, False),)),)
@@ -142,4 +143,4 @@ def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
     found = skeleton.conjunctions(expansion, literal)
     if bounded:
         found = expansion.all_of([found, literal(skeleton.clauses, True)])
-    return () if expansion.gates else found
+    return () if expansion.disjunctions else found

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.index.boxes import Tree
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.bitmaps import bitmaps, coarse_shift
 from rules_index.index.layout.hash_tables import in_tables, sifted_attributes, tables, with_quick_checks
 from rules_index.index.layout.term_columns import BLOCK_ROWS, Placement, Terms, terms_of
@@ -19,13 +19,13 @@ from rules_index.kernels.bitmaps import COARSE_CODES, STEP
 from rules_index.kernels.scan import FAR, NEAR
 
 SCRATCH_BYTES = 64 << 20
-"""Most memory for the row bitmaps of a block, and for those of gates in a chunk."""
+"""Most memory for the row bitmaps of a block, and for those of shared disjunctions in a chunk."""
 
 
 @dataclass(frozen=True)
 class _Order:
     """The conjunctions of rules by what becomes of them, each [.] int64. The kernel has them in this order, behind
-    those of the gates, whose number is `first`."""
+    those of the shared disjunctions, whose number is `first`."""
 
     first: int
     scanned: np.ndarray
@@ -91,7 +91,7 @@ def _in_order(
     c: Conjunctions, placement: Placement, shift: np.ndarray
 ) -> tuple[_Order, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The order of the conjunctions, the arrays of the tables and those of the slices."""
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     walked = np.unique(placement.tree.keys).astype(np.int64) if placement.tree is not None else np.empty(0, np.int64)
     elsewhere = np.ones(len(placement.table), bool)
     elsewhere[walked] = False
@@ -113,7 +113,7 @@ def _scalars(
     met_once = placement.tree is None or len(placement.tree.keys) == len(order.walked)
     ascending, distinct = len(order.scanned) == len(placement.table), per_rule.max() <= 1 and met_once
     chunk_rows = placement.chunk_rows if len(order.sliced) else _chunk_rows(placement, filed)
-    block_rows, chunk_rows = _rows(bitmaps, c.gates, chunk_rows)
+    block_rows, chunk_rows = _rows(bitmaps, c.disjunctions, chunk_rows)
     alone = distinct and filed["key_plain"].tolist() == [1] and len(order.keyed) == len(placement.table)
     scalars = (len(order.scanned), block_rows, chunk_rows, ascending, distinct, depth, alone)
     return np.array(scalars, np.int64)
@@ -143,16 +143,16 @@ def depth_of(end: np.ndarray) -> int:
     return int(np.cumsum(changes).max(initial=0))
 
 
-def _rows(bitmaps: int, gates: int, chunk_rows: int) -> tuple[int, int]:
+def _rows(bitmaps: int, disjunctions: int, chunk_rows: int) -> tuple[int, int]:
     """Rows of a block and of a chunk, so that the bitmaps fit the scratch memory."""
-    block = rows_of_block(bitmaps, gates)
-    chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, gates)) // block * block)
+    block = rows_of_block(bitmaps, disjunctions)
+    chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, disjunctions)) // block * block)
     return block, chunk
 
 
-def rows_of_block(bitmaps: int, gates: int) -> int:
-    """Rows of a block with so many bitmaps, those of gates counted apart."""
-    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + gates) // STEP * STEP))
+def rows_of_block(bitmaps: int, disjunctions: int) -> int:
+    """Rows of a block with so many bitmaps, those of shared disjunctions counted apart."""
+    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + disjunctions) // STEP * STEP))
 
 
 def _chunk_rows(placement: Placement, tables: dict[str, np.ndarray]) -> int:
@@ -174,23 +174,23 @@ def _checks(
     need."""
     at = np.flatnonzero(checked)
     at = at[np.lexsort((terms.share[at], terms.owner[at]))]
-    gate, single = terms.attribute[at] == GATE, terms.pieces[at] == 1
+    disjunction, single = terms.attribute[at] == DISJUNCTION, terms.pieces[at] == 1
     checks = np.zeros((len(at), 4), np.int32)
-    checks[:, 0] = np.where(gate, -1, terms.attribute[at])
+    checks[:, 0] = np.where(disjunction, -1, terms.attribute[at])
     checks[:, 1] = np.where(single, terms.low[at], 0)
     checks[:, 2] = np.where(single, terms.high[at], 0)
-    near = shift[np.where(gate, 0, terms.attribute[at])] == 0
+    near = shift[np.where(disjunction, 0, terms.attribute[at])] == 0
     checks[:, 3] = np.where(single, np.where(near, NEAR, FAR), terms.which[at])
     needed[terms.attribute[at[single & near]]] = True
     return {"check_start": _starts(terms.owner[at], conjunctions), "checks": checks}
 
 
 def _slices(
-    c: Conjunctions, placement: Placement, sliced: np.ndarray, shift: np.ndarray, gates_end: int, first: int
+    c: Conjunctions, placement: Placement, sliced: np.ndarray, shift: np.ndarray, disjunctions_end: int, first: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The sliced conjunctions in the order of the kernel, and the arrays of `kernels.slices`."""
     attribute = placement.slicing[sliced]
-    terms = terms_of(c, gates_end + sliced)
+    terms = terms_of(c, disjunctions_end + sliced)
     of = np.flatnonzero(terms.attribute == attribute[terms.owner])
     low, high = (np.zeros(len(sliced), np.int64) for _ in range(2))
     low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.term_columns import Placement, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import DTYPES
@@ -43,7 +43,7 @@ planes of signs."""
 
 
 def tables(
-    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int, shift: np.ndarray
+    c: Conjunctions, placement: Placement, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
     keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
@@ -54,7 +54,7 @@ def tables(
     at = first
     for number, attributes in enumerate(placement.tables):
         members = keyed[bounds[number] : bounds[number + 1]]
-        conjunction, codes = _keys(c, gates_end + members, attributes)
+        conjunction, codes = _keys(c, disjunctions_end + members, attributes)
         # filed in the order of their codes, so that a row's candidates stand together
         place = np.full(len(members), len(codes), np.int64)
         rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
@@ -64,8 +64,8 @@ def tables(
         renumbered[new_order] = np.arange(len(members))
         ordered.append(members[new_order])
         entries = at + renumbered[conjunction[rank]]
-        if len(members) and bool((lengths[gates_end + members] == len(attributes)).all()):
-            collected.add(attributes, codes[rank], c.target[gates_end + members[conjunction[rank]]], plain=True)
+        if len(members) and bool((lengths[disjunctions_end + members] == len(attributes)).all()):
+            collected.add(attributes, codes[rank], c.target[disjunctions_end + members[conjunction[rank]]], plain=True)
         else:
             collected.add(attributes, codes[rank], entries, plain=False)
         at += len(members)
@@ -300,7 +300,7 @@ def with_quick_checks(
     """The entries [entries, 1 + QUICK] int32 with the most selective terms of their conjunctions as quick checks, and
     the conjunctions [conjunctions] bool that these check completely; sets the attributes that they need."""
     at = np.flatnonzero(of)
-    able = (terms.attribute != GATE) & (terms.attribute < QUICK_ATTRIBUTES)
+    able = (terms.attribute != DISJUNCTION) & (terms.attribute < QUICK_ATTRIBUTES)
     at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
     count = np.bincount(terms.owner[at], minlength=len(target))
     place = within(count)

@@ -68,7 +68,7 @@ def plans(c: Conjunctions, sample: np.ndarray | None = None) -> tuple[Plan, Plan
 
 def placement(c: Conjunctions, sample: np.ndarray | None, planner: Planner, choice: Choice) -> Placement:
     """All conjunctions of rules in the tables and slicings that were chosen for some."""
-    count = len(c.target) - int(c.gate_start[-1])
+    count = len(c.target) - int(c.disjunction_start[-1])
     if count > planner.of.count:
         every = expected(c, np.arange(count), sample, counted=False)
         planner = Planner(every, planner.costs, planner.scanning.best)
@@ -77,7 +77,7 @@ def placement(c: Conjunctions, sample: np.ndarray | None, planner: Planner, choi
 
 def sampled(c: Conjunctions) -> np.ndarray:
     """Some of the conjunctions of rules, all where there are few."""
-    count = len(c.target) - int(c.gate_start[-1])
+    count = len(c.target) - int(c.disjunction_start[-1])
     if count <= SAMPLED:
         return np.arange(count)
     return np.sort(np.random.default_rng(0).choice(count, SAMPLED, replace=False))
@@ -87,7 +87,7 @@ def expected(c: Conjunctions, drawn: np.ndarray, sample: np.ndarray | None, coun
     """What is expected of the conjunctions of rules `drawn`, their matches `counted` in the sample or guessed."""
     code_shares = shares.code_shares(c, sample)
     sets = shares.set_shares(c, code_shares)
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     some = counted and sample is not None and sample.shape[1] > 0
     matches = shares.matches(c, first + drawn, sample) if some and sample is not None else None
     scale = max(1, len(c.target) - first) / max(1, len(drawn))

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.planner.costs import Costs
 from rules_index.index.planner.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.sorted_runs import SLICE_WORDS
@@ -48,7 +48,7 @@ class Slices:
     @cached_property
     def _by_attribute(self) -> np.ndarray:
         """The terms that a conjunction could be sliced by, those of one attribute together."""
-        at = np.flatnonzero((self.of.terms.attribute != GATE) & (self.of.terms.pieces > 0))
+        at = np.flatnonzero((self.of.terms.attribute != DISJUNCTION) & (self.of.terms.pieces > 0))
         return np.asarray(at[np.argsort(self.of.terms.attribute[at], kind="stable")])
 
     @cached_property

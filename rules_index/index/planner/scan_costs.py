@@ -130,7 +130,7 @@ class Scanning:
         left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
         cost = costs.panel * of.share[first] * panels[at] + costs.held * left
         cost += costs.survivor * of.matches + costs.check * of.checked
-        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.gates
+        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.disjunctions
 
         def shared(scanned: np.ndarray) -> float:
             filled = 0.0 if all_tested else of.bitmaps(scanned)

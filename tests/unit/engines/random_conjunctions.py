@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import Term
 from rules_index.index.layout import Placement, set_widths
 
@@ -14,7 +14,7 @@ RULES = 60
 
 
 class Draw:
-    """Random conjunctions, with gates, sets of several intervals and values that few rules name."""
+    """Random conjunctions, with shared disjunctions, sets of several intervals and values that few rules name."""
 
     def __init__(self, seed: int, sizes: list[int]) -> None:
         self.random = np.random.default_rng(seed)
@@ -22,17 +22,17 @@ class Draw:
         self._intervals: list[tuple[int, int]] = []
         self._set_start, self._start, self._target = [0], [0], []
         self._terms: list[tuple[int, int]] = []
-        self._gate_start = [0]
+        self._disjunction_start = [0]
 
     def conjunctions(self) -> Conjunctions:
-        """Up to 40 rules of up to three conjunctions, some of which name gates."""
-        for gate in range(self.random.integers(0, 4)):
+        """Up to 40 rules of up to three conjunctions, some of which name shared disjunctions."""
+        for disjunction in range(self.random.integers(0, 4)):
             for _ in range(self.random.integers(1, 4)):
-                self._add_conjunction(gate, gate)
-            self._gate_start.append(len(self._target))
+                self._add_conjunction(disjunction, disjunction)
+            self._disjunction_start.append(len(self._target))
         for rule in range(self.random.integers(1, 40)):
             for _ in range(self.random.choice([0, 1, 1, 2, 3])):
-                self._add_conjunction(rule, len(self._gate_start) - 1)
+                self._add_conjunction(rule, len(self._disjunction_start) - 1)
         return Conjunctions(
             sizes=self.sizes,
             set_start=np.array(self._set_start, np.int64),
@@ -40,13 +40,13 @@ class Draw:
             start=np.array(self._start, np.int64),
             terms=np.array(self._terms, np.int32).reshape(-1, 2),
             target=np.array(self._target, np.int32),
-            gate_start=np.array(self._gate_start, np.int32),
+            disjunction_start=np.array(self._disjunction_start, np.int32),
         )
 
-    def _add_conjunction(self, target: int, gates: int) -> None:
-        for attribute, intervals in self.terms(gates):
-            if attribute == GATE:
-                self._terms.append((GATE, int(intervals[0, 0])))
+    def _add_conjunction(self, target: int, disjunctions: int) -> None:
+        for attribute, intervals in self.terms(disjunctions):
+            if attribute == DISJUNCTION:
+                self._terms.append((DISJUNCTION, int(intervals[0, 0])))
                 continue
             self._terms.append((attribute, len(self._set_start) - 1))
             self._intervals += [(int(low), int(high)) for low, high in intervals]
@@ -54,13 +54,13 @@ class Draw:
         self._start.append(len(self._terms))
         self._target.append(target)
 
-    def terms(self, gates: int) -> list[Term]:
+    def terms(self, disjunctions: int) -> list[Term]:
         """A conjunction: up to five attributes, mostly one interval each."""
         count = self.random.integers(0, min(len(self.sizes), 5) + 1)
         chosen = self.random.choice(len(self.sizes), count, replace=False).tolist()
         terms = [(attribute, self._set(int(self.sizes[attribute]))) for attribute in chosen]
-        if gates and self.random.random() < 0.3:
-            terms.append((GATE, np.array([[self.random.integers(0, gates)]], np.int32)))
+        if disjunctions and self.random.random() < 0.3:
+            terms.append((DISJUNCTION, np.array([[self.random.integers(0, disjunctions)]], np.int32)))
         return terms
 
     def _set(self, size: int) -> np.ndarray:
@@ -90,7 +90,7 @@ class Draw:
 
     def placement(self, c: Conjunctions) -> Placement:
         """Conjunctions keyed, sliced or scanned as it comes."""
-        first = int(c.gate_start[-1])
+        first = int(c.disjunction_start[-1])
         count, attributes = len(c.target) - first, len(c.sizes)
         tables = [
             tuple(
@@ -105,7 +105,7 @@ class Draw:
         widths = set_widths(c)
         for number in range(count):
             pairs = c.terms[c.start[first + number] : c.start[first + number + 1]].tolist()
-            named = {attribute: widths[which] for attribute, which in pairs if attribute != GATE}
+            named = {attribute: widths[which] for attribute, which in pairs if attribute != DISJUNCTION}
             for place, names in enumerate(tables):
                 able = all(name in named for name in names) and np.prod([float(named[n]) for n in names]) < 3_000
                 if able and self.random.random() < 0.6:

@@ -13,7 +13,7 @@ from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.index.build import build
 from rules_index.index.compiled import dumps
-from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
 from rules_index.index.layout import Placement
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
@@ -47,15 +47,15 @@ def assert_equal(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarra
     assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1]), what
 
 
-def change(draw: Draw, engines: list[Any], gates: int) -> str:
+def change(draw: Draw, engines: list[Any], disjunctions: int) -> str:
     """One change, the same to all engines."""
     kind = str(draw.random.choice(["insert", "insert", "delete", "renumber"]))
     if kind == "insert":
-        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(gates)
+        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(disjunctions)
         for engine in engines:
             engine.insert(rule, terms)
     elif kind == "delete":
-        rules = engines[0].arrays["target"][int(engines[0].arrays["gate_start"][-1]) :]
+        rules = engines[0].arrays["target"][int(engines[0].arrays["disjunction_start"][-1]) :]
         for engine in engines if len(rules) else ():
             engine.delete(int(rules[0]))
     else:
@@ -83,7 +83,7 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
                     found, _ = engine.search(codes[:, row])
                     rules = expected[1][expected[0][row] : expected[0][row + 1]]
                     assert np.array_equal(found, rules), (name, seed, history, row)
-            history.append(change(draw, [scan, *engines.values()], conjunctions.gates))
+            history.append(change(draw, [scan, *engines.values()], conjunctions.disjunctions))
             for name in PAPERS:
                 engines[name].structure.check()
             codes = draw.codes(70)
@@ -98,7 +98,7 @@ def event_of(offers: dict[int, list[tuple[int, int]]]) -> tuple[np.ndarray, np.n
 
 def met_by(conjunctions: Conjunctions, offers: dict[int, set[int]]) -> list[int]:
     """By brute force: the rules with a conjunction of which each term has a code that the event offers."""
-    c, gates = conjunctions, len(conjunctions.gate_start) - 1
+    c, disjunctions = conjunctions, len(conjunctions.disjunction_start) - 1
     sets = [
         {code for low, high in c.intervals[first:last].tolist() for code in range(low, high + 1)}
         for first, last in zip(c.set_start[:-1], c.set_start[1:], strict=True)
@@ -106,11 +106,16 @@ def met_by(conjunctions: Conjunctions, offers: dict[int, set[int]]) -> list[int]
     met: list[bool] = []
     for first, last in zip(c.start[:-1], c.start[1:], strict=True):
         terms = c.terms[first:last].tolist()
-        gate_met = [any(met[c.gate_start[number] : c.gate_start[number + 1]]) for number in range(gates)]
+        disjunction_met = [
+            any(met[c.disjunction_start[number] : c.disjunction_start[number + 1]]) for number in range(disjunctions)
+        ]
         met.append(
-            all(gate_met[which] if a == GATE else bool(offers.get(a, set()) & sets[which]) for a, which in terms)
+            all(
+                disjunction_met[which] if a == DISJUNCTION else bool(offers.get(a, set()) & sets[which])
+                for a, which in terms
+            )
         )
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     return sorted({int(rule) for rule, is_met in zip(c.target[first:], met[first:], strict=True) if is_met})
 
 
@@ -175,7 +180,7 @@ def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> Non
             codes = draw.codes(300)
             for form in forms(codes, scan.arrays["sizes"]):
                 assert_equal(loaded.match(form), scan.match(codes), seed, form.dtype)
-            change(draw, [scan, loaded], conjunctions.gates)
+            change(draw, [scan, loaded], conjunctions.disjunctions)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
@@ -203,7 +208,7 @@ def test_values_that_few_rules_name_are_looked_up() -> None:
         start=np.arange(0, 2 * accounts + 1, 2),
         terms=np.array([t for i in range(accounts) for t in ((0, i), (1, accounts))], np.int32),
         target=np.arange(accounts, dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
     engine, reason = build(conjunctions)
     assert engine.name == "hybrid" and "50,000 are found in 1 hash tables" in reason

@@ -9,7 +9,7 @@ import pytest
 
 from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import Placement
 
@@ -17,15 +17,16 @@ Interval = tuple[int, int]
 
 
 def conjunctions_of(
-    sizes: list[int], rules: Iterable[tuple[int, dict[int, list[Interval]]]], gates: int = 0
+    sizes: list[int], rules: Iterable[tuple[int, dict[int, list[Interval]]]], disjunctions: int = 0
 ) -> Conjunctions:
-    """From (target, intervals of codes by attribute), those of gates first; `GATE: [(number, number)]` names a gate."""
+    """From (target, intervals of codes by attribute), those of shared disjunctions first; `DISJUNCTION: [(number,
+    number)]` names a shared disjunction."""
     intervals: list[Interval] = []
     set_start, start, terms, target = [0], [0], [], []
     for of, named in rules:
         for attribute, ranges in named.items():
-            if attribute == GATE:
-                terms.append((GATE, ranges[0][0]))
+            if attribute == DISJUNCTION:
+                terms.append((DISJUNCTION, ranges[0][0]))
                 continue
             terms.append((attribute, len(set_start) - 1))
             intervals += ranges
@@ -39,7 +40,7 @@ def conjunctions_of(
         start=np.array(start, np.int64),
         terms=np.array(terms, np.int32).reshape(-1, 2),
         target=np.array(target, np.int32),
-        gate_start=np.arange(gates + 1, dtype=np.int32),
+        disjunction_start=np.arange(disjunctions + 1, dtype=np.int32),
     )
 
 
@@ -58,16 +59,16 @@ def test_rows_that_satisfy_many_rules_have_all_of_them_in_order(size: int) -> No
         low = int(draw.integers(0, size // 2))
         return [(low, int(low + size // 3))]
 
-    rules: list[tuple[int, dict[int, list[Interval]]]] = [(0, {0: wide()}), (1, {1: wide(), GATE: [(0, 0)]})]
+    rules: list[tuple[int, dict[int, list[Interval]]]] = [(0, {0: wide()}), (1, {1: wide(), DISJUNCTION: [(0, 0)]})]
     # ordinals with gaps, rules of several conjunctions, sets of several intervals, terms that say nothing
     for rule in sorted(draw.integers(0, 400, 250).tolist()):
         named = {int(a): wide() for a in draw.choice(4, draw.integers(0, 4), replace=False)}
         if draw.random() < 0.2:
             named[3] = [(0, size // 4), (size // 2, size - 1)]
         if draw.random() < 0.1:
-            named[GATE] = [(1, 1)]
+            named[DISJUNCTION] = [(1, 1)]
         rules.append((rule, named))
-    conjunctions = conjunctions_of([size] * 4, rules, gates=2)
+    conjunctions = conjunctions_of([size] * 4, rules, disjunctions=2)
     engine = Asc.build(conjunctions)
     for rows in (9000, 1, 64, 511, 0):
         assert_matches(engine, conjunctions, draw.integers(0, size, (4, rows)).astype(np.int32))
