@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.report import median
 from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.layout import BLOCK_ROWS, Placement
+from rules_index.index.layout import BLOCK_ROWS, AccessPlan
 from rules_index.index.planner import CHUNK_ROWS, Costs
 from rules_index.kernels import bitmaps, equality_blocks, fill, lists, prefilter, scan, sorted_runs, summaries
 from rules_index.kernels.llvm import GROUP, LANES
@@ -39,7 +39,7 @@ def measure(repeat: int) -> Costs:
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
     left = WORDS * -math.expm1(-64 * 0.05**2)
     sign, probe, slot, plain = _look_ups(repeat)
-    sort, gather = _slices(repeat)
+    sort, gather = _sorted_runs(repeat)
     survivor, found = _survivor(repeat)
     skim, likely, group = _skim(repeat)
     listed, panel = _panels(repeat)
@@ -49,7 +49,7 @@ def measure(repeat: int) -> Costs:
         coarsen=_coarsen(repeat, CODES, NO_BYTES),
         byte=_coarsen(repeat, CODES[:, :0], CODES.astype(np.uint8)),
         bitmap=bitmap,
-        few_rows=_bitmap(repeat, sorted_runs.SLICE_WORDS),
+        few_rows=_bitmap(repeat, sorted_runs.RUN_WORDS),
         scan=scanned,
         narrow=max(0.0, narrowed - scanned),
         summary=_summary(repeat),
@@ -63,7 +63,7 @@ def measure(repeat: int) -> Costs:
         held=candidate,
         check=candidate,
         turned=bitmap,
-        slice=_scan(repeat, share=0.05, terms=5, words=sorted_runs.SLICE_WORDS) / 5,
+        slice=_scan(repeat, share=0.05, terms=5, words=sorted_runs.RUN_WORDS) / 5,
         survivor=survivor,
         found=found,
         dense=_match(repeat, 2_000, 1),
@@ -241,7 +241,7 @@ def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
 def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
     """A match of a scanned conjunction: rules of so many equalities each, against the same without any matching row."""
     c, codes = _conjunctions(rules, named, values), CODES % values
-    engine = BETree(c, placement=Placement(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
+    engine = BETree(c, access_plan=AccessPlan(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
     matches = len(engine.match(codes)[1])
     taken = nanoseconds(repeat, engine.match, codes)
     return max(0.1, (taken - nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
@@ -344,8 +344,8 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     first = np.sort(_draw.integers(0, VALUES, (rules, named)) + np.arange(named) * VALUES, axis=1)
     terms = np.stack([first.reshape(-1) // VALUES, first.reshape(-1)], 1).astype(np.int32)
     c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.disjunction_start)
-    table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
-    return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
+    table, sorted_by = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
+    return BETree(c, access_plan=AccessPlan(table, sorted_by, (tuple(range(width)),), (), CHUNK_ROWS))
 
 
 def _row(repeat: int) -> float:
@@ -380,7 +380,7 @@ def _order(repeat: int, matches: int) -> float:
     return max(0.0, taken[0] - taken[1])
 
 
-def _slices(repeat: int) -> tuple[float, float]:
+def _sorted_runs(repeat: int) -> tuple[float, float]:
     """Sorting a row by an attribute; bringing a coarse code of a row into that order."""
     order, out = np.empty(CHUNK_ROWS, np.int32), np.empty(ATTRIBUTES * BLOCK_ROWS, np.uint8)
 

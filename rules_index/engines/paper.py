@@ -15,7 +15,7 @@ from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysErro
 from rules_index.index.editable_conjunctions import Term, box_of, boxes_of
 from rules_index.index.engine import KernelEngine
 from rules_index.index.events import Event, offered_by
-from rules_index.index.layout import Placement, scan_all
+from rules_index.index.layout import AccessPlan, scan_all
 
 _STORED = "structure_"
 
@@ -170,7 +170,7 @@ class BoxEngine(PaperEngine):
     def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
         structure.insert(key, *box_of(terms))
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         place = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
         place[keys] = np.arange(len(keys), dtype=np.int32)
         tree = self.structure.tree()

@@ -11,7 +11,7 @@ import numpy as np
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, rules_met
-from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out
+from rules_index.index.layout import BLOCK_ROWS, AccessPlan, lay_out
 from rules_index.index.validate import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
@@ -200,7 +200,7 @@ class KernelEngine(ABC):
         return Index(**fields)
 
     @abstractmethod
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         """Where the kernel has each conjunction of a rule; `keys` are those of `EditableConjunctions`."""
 
 

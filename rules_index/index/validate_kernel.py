@@ -40,7 +40,7 @@ def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions
     kernel.order()
     kernel.terms()
     _Tables(kernel).validate()
-    kernel.slices()
+    kernel.runs()
     kernel.tree()
     kernel.scalars()
 
@@ -98,21 +98,21 @@ class _Kernel:
         require(bool((a["bitmap_intervals"][:, 0] <= a["bitmap_intervals"][:, 1]).all()), "bitmap_intervals")
 
     def order(self) -> None:
-        """Which conjunctions are the shared disjunctions', scanned, keyed, sliced, walked: one behind the other."""
+        """Which conjunctions are the shared disjunctions', scanned, keyed, in runs, walked: one behind the other."""
         a, total = self.a, len(self.a["target"])
         require(self.a["scalars"].shape == (len(SCALARS),), "scalars")
         require(bool((a["target"][: self.first] == self.c.target[: self.first]).all()), "target")
         require_range(a["target"][self.first :], 0, self.rules, "target")
         require(0 <= a["scalars"][0] <= total - self.first, "scalars")
-        keys, places = a["tree_keys"], a["slice_places"]
+        keys, places = a["tree_keys"], a["level_offsets"]
         require_range(keys, self.first, total, "tree_keys")
         self.keyed_begin = self.first + int(a["scalars"][0])
-        self.sliced_end = int(keys.min()) if len(keys) else total
-        met = np.zeros(total - self.sliced_end, bool)
-        met[keys - self.sliced_end] = True
+        self.runs_end = int(keys.min()) if len(keys) else total
+        met = np.zeros(total - self.runs_end, bool)
+        met[keys - self.runs_end] = True
         require(bool(met.all()), "tree_keys")
-        self.sliced_begin = int(places[0, 0]) if len(places) else self.sliced_end
-        require(self.keyed_begin <= self.sliced_begin <= self.sliced_end, "scalars")
+        self.runs_begin = int(places[0, 0]) if len(places) else self.runs_end
+        require(self.keyed_begin <= self.runs_begin <= self.runs_end, "scalars")
         # where all conjunctions are scanned lists are made in their order
         scanned = a["target"][self.first : self.keyed_begin]
         require(bool((scanned[1:] >= scanned[:-1]).all()), "target")
@@ -126,7 +126,7 @@ class _Kernel:
         require(bool((low[disjunction] == EMPTY).all()), "terms")
         start = a["term_start"]
         # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order
-        require(bool((high[start[self.sliced_begin] : start[self.sliced_end]] < bitmaps).all()), "terms")
+        require(bool((high[start[self.runs_begin] : start[self.runs_end]] < bitmaps).all()), "terms")
         self._require_intervals(low, high)
         checks = a["checks"]
         require_range(checks[:, 0], DISJUNCTION, len(self.c.sizes), "checks")
@@ -161,12 +161,12 @@ class _Kernel:
         attribute = a["bitmap_attribute"]
         require(bool(((high == ALL) | (attribute[low] == attribute[high])).all()), "terms")
 
-    def slices(self) -> None:
+    def runs(self) -> None:
         """Levels whose conjunctions stand one behind the other."""
-        places = self.a["slice_places"]
-        require(bool((places[:, 1:] >= places[:, :-1]).all()), "slice_places")
-        require(bool((places[1:, 0] == places[:-1, -1]).all()), "slice_places")
-        require((int(places[-1, -1]) if len(places) else self.sliced_begin) == self.sliced_end, "slice_places")
+        places = self.a["level_offsets"]
+        require(bool((places[:, 1:] >= places[:, :-1]).all()), "level_offsets")
+        require(bool((places[1:, 0] == places[:-1, -1]).all()), "level_offsets")
+        require((int(places[-1, -1]) if len(places) else self.runs_begin) == self.runs_end, "level_offsets")
 
     def tree(self) -> None:
         """Every node ends within the one that it is below; the tests are of coarse codes."""
@@ -200,7 +200,7 @@ class _Kernel:
         require(ascending == (self.keyed_begin == len(a["target"])), "scalars")
         require(distinct == self.distinct, "scalars")
         require(depth == depth_of(a["tree_end"]), "scalars")
-        in_tables = self.sliced_begin - self.keyed_begin == len(a["target"]) - self.first
+        in_tables = self.runs_begin - self.keyed_begin == len(a["target"]) - self.first
         require(alone == (self.distinct and in_tables and a["key_plain"].tolist() == [1]), "scalars")
 
     @property
@@ -208,7 +208,7 @@ class _Kernel:
         """Whether no two conjunctions are of one rule, and none is met twice."""
         target, keys = self.a["target"][self.first :], self.a["tree_keys"]
         return len(target) == 0 or (
-            int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.sliced_end
+            int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.runs_end
         )
 
 
@@ -241,7 +241,7 @@ class _Tables:
         k, posted = self.k, self.a["posted"]
         numbers, quick = posted[:, 0], posted[:, 1:]
         named = numbers >= 0
-        require_range(numbers, -k.rules if k.rules else -1, k.sliced_begin, "posted")
+        require_range(numbers, -k.rules if k.rules else -1, k.runs_begin, "posted")
         require(bool((numbers[named] >= k.keyed_begin).all()), "posted")
         k.require_coarse(quick[quick != NOTHING] >> 16, "posted")
         filed = quick[:, 0] != NEVER
@@ -251,7 +251,7 @@ class _Tables:
         self.rules = np.where(named, self.a["target"][np.where(named, numbers, 0)], -1 - numbers)
         self.rules[~filed] = -1
         self.keyed = np.zeros(max(1, k.rules), bool)
-        self.keyed[self.a["target"][k.keyed_begin : k.sliced_begin]] = True
+        self.keyed[self.a["target"][k.keyed_begin : k.runs_begin]] = True
         self.table_of = np.full(max(1, k.rules), -1, np.int32)
 
     def _table(self, table: int) -> None:

@@ -4,11 +4,11 @@ A chunk of rows passes through up to five steps, each over conjunctions of its o
 
 1. shared disjunctions as row bitmaps of a block;
 2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or rows are compared with many
-   at once (`kernels.panels`);
-3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.keys`);
-4. sliced conjunctions: the chunk is sorted by one attribute, and a block of it meets only those whose interval of that
-   attribute it reaches; then as in 2 (`kernels.slices`);
-5. walked conjunctions: those in the nodes of a tree that a row of the block reaches (`kernels.walk`).
+   at once (`kernels.equality_blocks`);
+3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.hash_tables`);
+4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block of it meets only those whose interval
+   of that attribute it reaches; then as in 2 (`kernels.sorted_runs`);
+5. walked conjunctions: those in the nodes of a tree that a row of the block reaches (`kernels.tree_descent`).
 
 What bitmaps cannot tell (codes that were rounded to coarse ones, sets without a bitmap) is checked on the rows left.
 """
@@ -27,7 +27,7 @@ from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
-from rules_index.kernels.sorted_runs import match_sliced
+from rules_index.kernels.sorted_runs import match_sorted_runs
 from rules_index.kernels.summaries import skimmed, summarise
 from rules_index.kernels.transposed_lists import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
 from rules_index.kernels.tree_descent import walk
@@ -50,22 +50,24 @@ class Index(NamedTuple):
     checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): its code is in [low, high];
                       (attribute, 0, 0, set): in the set; (-1, 0, 0, shared disjunction): it is TRUE
     target            [conjunctions] the shared disjunction's number or the rule's ordinal
-    disjunction_start        [disjunctions + 1] the conjunctions of each shared disjunction, which come first; it names
-                             only earlier ones
-    scanned           how many conjunctions after the shared disjunctions' are scanned; then come the keyed, the sliced,
-                      the walked
+    disjunction_start [disjunctions + 1] the conjunctions of each shared disjunction, which come first; it names only
+                      earlier ones
+    scanned           how many conjunctions after the shared disjunctions' are scanned; then come those in hash tables,
+                      in sorted runs and in the tree
 
-    keys, slices, tree  as `kernels.keys`, `kernels.slices` and `kernels.walk` say
+    key_..., run_..., level_..., tree_...  as `kernels.hash_tables`, `kernels.sorted_runs` and `kernels.tree_descent`
+                                           say
 
     block_rows, chunk_rows  rows of a block and of a chunk, multiples of `STEP`
     ascending         1 where a row's matches come in ascending order
     distinct          1 where they come without repeats
     alone             1 where all conjunctions of rules are in one plain table, no two of a rule
-    dense             1 where lists are made by `kernels.dense`; all conjunctions of rules are scanned then
+    dense             1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
     skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
                       (`kernels.summaries`); nothing where bitmaps alone are quicker
     skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
-    panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
+    panel_...         as `kernels.equality_blocks` says, where the scanned conjunctions are compared with rows so; else
+                      nothing
     """
 
     shift: np.ndarray
@@ -98,10 +100,10 @@ class Index(NamedTuple):
     group_code_at: np.ndarray
     posted: np.ndarray
     plain: np.ndarray
-    slice_attribute: np.ndarray
-    slice_level_start: np.ndarray
-    slice_reach: np.ndarray
-    slice_places: np.ndarray
+    run_attribute: np.ndarray
+    run_level_start: np.ndarray
+    level_width: np.ndarray
+    level_offsets: np.ndarray
     tree_end: np.ndarray
     tree_test_start: np.ndarray
     tree_tests: np.ndarray
@@ -245,7 +247,7 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
         hit_rows, hit_rules, hits = match_keyed(
             codes, first, count, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
         )
-        hit_rows, hit_rules, hits = match_sliced(
+        hit_rows, hit_rules, hits = match_sorted_runs(
             codes, first, count, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
             hit_rows, hit_rules, hits,
         )  # fmt: skip

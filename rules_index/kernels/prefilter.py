@@ -1,4 +1,4 @@
-"""Rows that need not look into a table of `kernels.keys`, since no entry of it has their codes, are sifted out.
+"""Rows that need not look into a table of `kernels.hash_tables`, since no entry of it has their codes, are sifted out.
 
 Two things tell, both from the coarse codes of a table's first three attributes. A *filter* of bits, which fits the
 nearest caches, has one for every three codes. *Signs* are quicker and less exact: the entries of a table are parted

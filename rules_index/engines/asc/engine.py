@@ -16,7 +16,7 @@ import numpy as np
 from rules_index.engines.paper import PaperEngine
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.layout import Placement, scan_all
+from rules_index.index.layout import AccessPlan, scan_all
 
 if TYPE_CHECKING:
     from rules_index.engines.asc.constructs import SelectionConstructs
@@ -29,7 +29,7 @@ class Asc(PaperEngine):
     structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"
     searches_events: ClassVar[bool] = True
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         return scan_all(conjunctions)
 
     @classmethod

@@ -23,7 +23,7 @@ def coarse_shift(sizes: np.ndarray) -> np.ndarray:
 
 
 def bitmaps(
-    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, sliced: slice, shift: np.ndarray
+    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """The bitmaps; and per term its pair of them [terms, 2], whether it has one, and whether the pair says it all."""
     disjunction = terms.attribute == DISJUNCTION
@@ -50,7 +50,7 @@ def bitmaps(
     pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
     # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order: they are checked there
-    scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
+    scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < in_runs.start) | (terms.owner >= in_runs.stop))
     pairs[scanned_disjunction, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_disjunction]
     exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
     exact[chosen] = (shift[at] == 0)[chosen]

@@ -1,4 +1,4 @@
-"""The tables that keyed conjunctions stand in, as `kernels.keys` reads them."""
+"""The tables that keyed conjunctions stand in, as `kernels.hash_tables` reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.index.layout.term_columns import Placement, Terms, set_widths, terms_of, within
+from rules_index.index.layout.term_columns import AccessPlan, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import DTYPES
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED, QUICK
@@ -43,16 +43,16 @@ planes of signs."""
 
 
 def tables(
-    c: Conjunctions, placement: Placement, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
+    c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
-    keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
-    bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
-    collected = _Tables(c.sizes, shift, placement.shares)
+    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.hash_tables`."""
+    keyed = keyed[np.argsort(access_plan.table[keyed], kind="stable")]
+    bounds = np.searchsorted(access_plan.table[keyed], np.arange(len(access_plan.tables) + 1))
+    collected = _Tables(c.sizes, shift, access_plan.shares)
     lengths = np.diff(c.start)
     ordered: list[np.ndarray] = []
     at = first
-    for number, attributes in enumerate(placement.tables):
+    for number, attributes in enumerate(access_plan.tables):
         members = keyed[bounds[number] : bounds[number + 1]]
         conjunction, codes = _keys(c, disjunctions_end + members, attributes)
         # filed in the order of their codes, so that a row's candidates stand together
@@ -97,7 +97,7 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 
 
 class _Tables:
-    """Growing arrays of `kernels.keys`."""
+    """Growing arrays of `kernels.hash_tables`."""
 
     def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
         self._sizes, self._shift = sizes, shift

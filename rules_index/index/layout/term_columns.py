@@ -14,11 +14,11 @@ BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Placement:
+class AccessPlan:
     """Where the conjunctions of rules go.
 
     table   [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
-    slicing [rules' conjunctions] int32, the attribute of `slicings` by which it is sliced, or -1
+    sorting [rules' conjunctions] int32, the attribute of `sort_attributes` by which it is in sorted runs, or -1
     tables  for each table its attributes
     shares  [codes] the expected share of the rows for every code of every attribute, one attribute after the other;
             None where it is not known
@@ -26,18 +26,18 @@ class Placement:
     """
 
     table: np.ndarray
-    slicing: np.ndarray
+    sorted_by: np.ndarray
     tables: Sequence[tuple[int, ...]]
-    slicings: Sequence[int]
+    sort_attributes: Sequence[int]
     chunk_rows: int = BLOCK_ROWS
     shares: np.ndarray | None = None
     tree: Tree | None = None
 
 
-def scan_all(c: Conjunctions, tree: Tree | None = None) -> Placement:
+def scan_all(c: Conjunctions, tree: Tree | None = None) -> AccessPlan:
     """Every conjunction scanned, or in the tree."""
     nowhere = np.full(len(c.target) - int(c.disjunction_start[-1]), -1, np.int32)
-    return Placement(nowhere, nowhere, (), (), tree=tree)
+    return AccessPlan(nowhere, nowhere, (), (), tree=tree)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Costs:
     candidate  a row and a conjunction in its slot
     copied     the same, where nothing but the codes is to be checked
     fetch      a slot or an entry of a table that is brought into the nearer caches
-    sort       a row sorted for slicing
+    sort       a row sorted for a sorted run
     gather     a row's coarse code brought into that order, of one attribute
     order      a match brought into the order of the lists; where all are scanned or come from a single table they
                stand in it

@@ -12,7 +12,7 @@ from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import MOST_CHUNK_ROWS
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
-"""Rows that are keyed and sliced together."""
+"""Rows that are keyed and in sorted runs together."""
 KEY_CODES = 4
 """Most codes of a set that a conjunction is keyed by."""
 

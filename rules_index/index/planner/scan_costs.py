@@ -27,16 +27,16 @@ class ScanMethod:
     shared: Callable[[np.ndarray], float]
 
 
-class Scanning:
+class ScanCosts:
     """Expected costs of scanning.
 
-    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "panels" (`kernels.panels`), those that these
-    conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32, nanoseconds a
-    row of each conjunction in it.
+    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "panels" (`kernels.equality_blocks`), those that
+    these conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32,
+    nanoseconds a row of each conjunction in it.
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """way: the only one to reckon with, where these conjunctions allow it."""
+        """scan_method: the only one to reckon with, where these conjunctions allow it."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
@@ -60,7 +60,7 @@ class Scanning:
         return min(self._cost(scan_method, scanned) for scan_method in self.scan_methods.values())
 
     def cost_of_all(self) -> float:
-        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.dense`)."""
+        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.transposed_lists`)."""
         matches = float(self.of.matches.sum())
         if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)

@@ -32,7 +32,7 @@ KEPT_SHARES = 32
 
 
 @dataclass(frozen=True)
-class Filed:
+class TableAssignment:
     """Tables, by their attributes, and of every conjunction [conjunctions] its table or -1, the share of the rows that
     meet it there, and its entries."""
 
@@ -42,7 +42,7 @@ class Filed:
     entries: np.ndarray
 
 
-class Keys:
+class TableCosts:
     """Expected costs of tables."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
@@ -205,7 +205,7 @@ class Keys:
             found.append((of[common], columns[common], share[at].prod(1), width[at].prod(1)))
         return found
 
-    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[Filed, np.ndarray]:
+    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[TableAssignment, np.ndarray]:
         """Where every conjunction is filed, nowhere where it costs less, and what it costs there [conjunctions]."""
         table, best = np.full(self.of.count, -1, np.int32), cost.copy()
         met, filed = np.zeros((2, self.of.count), np.float32)
@@ -219,18 +219,20 @@ class Keys:
             better = keyed < best[owner]
             table[owner[better]], best[owner[better]] = number, keyed[better]
             met[owner[better]], filed[owner[better]] = share[better], entries[better]
-        return Filed(tuple(tables), table, met, filed), best
+        return TableAssignment(tuple(tables), table, met, filed), best
 
-    def cost(self, filed: Filed) -> float:
-        """Of what is filed so, and of all tables."""
-        of: np.ndarray = np.flatnonzero(filed.table >= 0)
-        table, entries = filed.table[of], filed.entries[of]
-        widths = np.array([len(names) for names in filed.tables], np.int64)
-        each = self._key_cost(of, filed.share[of], entries, widths[table])
-        counts = np.bincount(table, weights=entries, minlength=len(filed.tables)) * self.of.scale
-        lists_only = len(filed.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+    def cost(self, assignment: TableAssignment) -> float:
+        """Of what is assigned so, and of all tables."""
+        of: np.ndarray = np.flatnonzero(assignment.table >= 0)
+        table, entries = assignment.table[of], assignment.entries[of]
+        widths = np.array([len(names) for names in assignment.tables], np.int64)
+        each = self._key_cost(of, assignment.share[of], entries, widths[table])
+        counts = np.bincount(table, weights=entries, minlength=len(assignment.tables)) * self.of.scale
+        lists_only = (
+            len(assignment.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+        )
         slot = self.costs.plain if lists_only else None
-        probes = sum(self.probe_cost(*table, slot) for table in zip(filed.tables, counts.tolist(), strict=True))
+        probes = sum(self.probe_cost(*table, slot) for table in zip(assignment.tables, counts.tolist(), strict=True))
         return self.of.scale * float(each.sum(dtype=np.float64)) + probes
 
     def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

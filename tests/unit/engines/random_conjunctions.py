@@ -1,4 +1,4 @@
-"""Random conjunctions, rows, changes and placements, for the tests of the engines."""
+"""Random conjunctions, rows, changes and access plans, for the tests of the engines."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.layout import Placement, set_widths
+from rules_index.index.layout import AccessPlan, set_widths
 
 SIZES = {"few codes": [2, 3, 5, 12], "many codes": [2, 3, 103, 255, 256, 600, 20_000]}
 RULES = 60
@@ -88,8 +88,8 @@ class Draw:
         self.sizes = np.array([ends[-1] + 1 for ends in last], np.int32)
         return self.sizes, first, last
 
-    def placement(self, c: Conjunctions) -> Placement:
-        """Conjunctions keyed, sliced or scanned as it comes."""
+    def access_plan(self, c: Conjunctions) -> AccessPlan:
+        """Conjunctions in hash tables, in sorted runs or scanned, at random."""
         first = int(c.disjunction_start[-1])
         count, attributes = len(c.target) - first, len(c.sizes)
         tables = [
@@ -98,10 +98,10 @@ class Draw:
             )
             for _ in range(self.random.integers(0, 5))
         ]
-        slicings = sorted(
+        sort_attributes = sorted(
             self.random.choice(attributes, self.random.integers(0, attributes + 1), replace=False).tolist()
         )
-        table, slicing = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+        table, sorted_by = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
         widths = set_widths(c)
         for number in range(count):
             pairs = c.terms[c.start[first + number] : c.start[first + number + 1]].tolist()
@@ -110,10 +110,10 @@ class Draw:
                 able = all(name in named for name in names) and np.prod([float(named[n]) for n in names]) < 3_000
                 if able and self.random.random() < 0.6:
                     table[number] = place
-            able_to = [attribute for attribute in slicings if attribute in named]
+            able_to = [attribute for attribute in sort_attributes if attribute in named]
             if able_to and self.random.random() < 0.7:
-                slicing[number] = self.random.choice(able_to)
-        return Placement(table, slicing, tables, slicings, int(self.random.choice([4096, 8192, 65_536])))
+                sorted_by[number] = self.random.choice(able_to)
+        return AccessPlan(table, sorted_by, tables, sort_attributes, int(self.random.choice([4096, 8192, 65_536])))
 
 
 def intervals_of(choice: np.random.Generator, code: int, most: int, equality: bool) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ from rules_index.engines.scan import Scan
 from rules_index.index.build import build
 from rules_index.index.compiled import dumps
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
-from rules_index.index.layout import Placement
+from rules_index.index.layout import AccessPlan
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
@@ -30,12 +30,12 @@ PAPERS = [name for name in INDEXED if name != "hybrid"]
 
 
 class Placed(Asc):
-    """An engine that keys, slices and scans at random."""
+    """An engine of random access plans."""
 
     draw: Draw
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
-        return self.draw.placement(conjunctions)
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
+        return self.draw.access_plan(conjunctions)
 
 
 def forms(codes: np.ndarray, sizes: Any) -> list[np.ndarray]:
@@ -185,7 +185,7 @@ def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> Non
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
-    keyed = sliced = 0
+    keyed = in_runs = 0
     for seed in range(150):
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
@@ -195,8 +195,8 @@ def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
         for form in forms(codes, conjunctions.sizes):
             assert_equal(engine.match(form), Scan.build(conjunctions).match(codes), seed, form.dtype)
         keyed += len(engine.arrays["kernel_posted"])
-        sliced += len(engine.arrays["kernel_slice_reach"])
-    assert keyed > 500 and sliced > 200
+        in_runs += len(engine.arrays["kernel_level_width"])
+    assert keyed > 500 and in_runs > 200
 
 
 def test_values_that_few_rules_name_are_looked_up() -> None:

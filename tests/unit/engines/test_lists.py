@@ -11,7 +11,7 @@ from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.hybrid import Hybrid
-from rules_index.index.layout import Placement
+from rules_index.index.layout import AccessPlan
 
 Interval = tuple[int, int]
 
@@ -82,9 +82,9 @@ def test_rules_that_a_table_tells_completely_are_copied_from_it() -> None:
     rules = [(number, {0: [(a, a)], 1: [(b, b)]}) for number, (a, b) in enumerate(pairs)]
     conjunctions = conjunctions_of([52, 52, 7], rules)
     count = len(rules)
-    table, slicing = np.zeros(count, np.int32), np.full(count, -1, np.int32)
+    table, sorted_by = np.zeros(count, np.int32), np.full(count, -1, np.int32)
     for names in ((0, 1), (1, 0)):
-        engine = Hybrid(conjunctions, placement=Placement(table, slicing, (names,), ()))
+        engine = Hybrid(conjunctions, access_plan=AccessPlan(table, sorted_by, (names,), ()))
         assert engine.arrays["kernel_scalars"][-1] == 1
         for rows in (10_000, 0, 1, 63):
             assert_matches(engine, conjunctions, draw.integers(0, 50, (3, rows)).astype(np.int32))
@@ -92,7 +92,7 @@ def test_rules_that_a_table_tells_completely_are_copied_from_it() -> None:
         assert_matches(engine, conjunctions, np.ascontiguousarray(np.concatenate([named, named[:1] % 7])))
     # beside rules that are elsewhere they are hits like all others
     table[::3] = -1
-    engine = Hybrid(conjunctions, placement=Placement(table, slicing, ((0, 1),), ()))
+    engine = Hybrid(conjunctions, access_plan=AccessPlan(table, sorted_by, ((0, 1),), ()))
     assert engine.arrays["kernel_key_plain"].tolist() == [1]
     assert_matches(engine, conjunctions, draw.integers(0, 50, (3, 5000)).astype(np.int32))
 
@@ -104,8 +104,8 @@ def test_a_table_of_as_many_rules_for_every_value_needs_no_look_where_they_begin
     named = [value for value in range(values) for _ in range(2 - (value % 10 == 0))]
     rules = [(number, {0: [(value, value)], 1: [(2, 5)]}) for number, value in enumerate(named)]
     conjunctions = conjunctions_of([values + 2, 9], rules)
-    table, slicing = np.zeros(len(rules), np.int32), np.full(len(rules), -1, np.int32)
-    engine = Hybrid(conjunctions, placement=Placement(table, slicing, ((0,),), ()))
+    table, sorted_by = np.zeros(len(rules), np.int32), np.full(len(rules), -1, np.int32)
+    engine = Hybrid(conjunctions, access_plan=AccessPlan(table, sorted_by, ((0,),), ()))
     assert engine.arrays["kernel_key_bits"].tolist() == [-2]
     codes = np.stack([draw.integers(0, values + 2, 9000), draw.integers(0, 9, 9000)]).astype(np.int32)
     assert_matches(engine, conjunctions, codes)
