@@ -17,8 +17,9 @@ from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
-    "dense": None, "skims": np.int32, "skim_next": np.int64, "panel_attributes": np.int32, "panel_start": np.int32,
-    "panel_terms": np.uint8, "panel_conjunctions": np.int32, "panel_next": np.int64,
+    "dense": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
+    "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
+    np.int64,
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
@@ -145,9 +146,9 @@ class KernelEngine(ABC):
     def scan_method(self) -> str:
         """How the last batch was scanned (`choice.scanning`)."""
         index = self._index
-        if index is None or not len(index.skims) + len(index.panel_terms):
+        if index is None or not len(index.summary_terms) + len(index.equality_terms):
             return "bitmaps"
-        return "panels" if len(index.panel_terms) else "summaries"
+        return "equality blocks" if len(index.equality_terms) else "summaries"
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""

@@ -24,9 +24,9 @@ from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 from rules_index.kernels.fields import FIELDS, SCALARS
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED
 from rules_index.kernels.llvm import LOOKED_UP
-from rules_index.kernels.prefilter import MOST_CHUNK_ROWS, PAIR_BITS, SIFTED
+from rules_index.kernels.prefilter import MOST_CHUNK_ROWS, PAIR_BITS, PREFILTERED
 from rules_index.kernels.scan import FAR, NEAR
-from rules_index.kernels.vectors import SIGNS
+from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
@@ -218,7 +218,7 @@ class _Tables:
     def __init__(self, kernel: _Kernel) -> None:
         self.k, self.a = kernel, kernel.a
         self.at = dict.fromkeys(
-            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words", "signs"), 0
+            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words", "signatures"), 0
         )  # fmt: skip
         self.in_order = kernel.distinct
 
@@ -269,7 +269,7 @@ class _Tables:
         factors = multipliers(width) if bits > 0 else strides(sizes)
         require(bool((a["key_factors"][begin:end] == factors).all()), "key_factors")
         require(int(a["slot_at"][table]) == at["slot_start" if bits >= 0 else "posted"], "slot_at")
-        self._sifted(table, attributes[:SIFTED], width)
+        self._prefilter(table, attributes[:PREFILTERED], width)
         before = at[of]
         if bits < 0:
             at[of] += slots * -bits
@@ -302,16 +302,18 @@ class _Tables:
         at["group_codes"] += (last + 1 - number) * width
         return a["groups"][number : last + 1, 1]
 
-    def _sifted(self, table: int, attributes: np.ndarray, width: int) -> None:
+    def _prefilter(self, table: int, attributes: np.ndarray, width: int) -> None:
         a, at = self.a, self.at
-        words, size, planes = (int(a[name][table]) for name in ("filter_at", "filter_bits", "sign_planes"))
+        words, size, planes = (int(a[name][table]) for name in ("filter_at", "filter_bits", "signature_planes"))
         require(words in (-1, at["filter_words"]), "filter_at")
-        require(int(a["sign_at"][table]) == at["signs"], "sign_at")
+        require(int(a["signature_at"][table]) == at["signatures"], "signature_at")
         if words >= 0:
             require(width > 1 and (size == PAIR_BITS if width == 2 else 5 <= size < 32), "filter_bits")
             at["filter_words"] += (1 << size) // 32
-        at["signs"] += planes * SIGNS * len(attributes)
-        require(at["filter_words"] <= len(a["filter_words"]) and at["signs"] <= len(a["signs"]), "filter_words")
+        at["signatures"] += planes * SIGNATURE_BYTES * len(attributes)
+        require(
+            at["filter_words"] <= len(a["filter_words"]) and at["signatures"] <= len(a["signatures"]), "filter_words"
+        )
         if words >= 0 or planes:
             self.k.require_coarse(attributes, "key_attributes")
 

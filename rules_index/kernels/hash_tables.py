@@ -6,7 +6,7 @@ combination of codes has a slot of its own; in an *even* one each slot also has 
 are found without looking where they begin. In a *hashed* table combinations share slots: a slot has groups, each of one
 combination, which is compared first. Of a *plain* table's conjunctions there is nothing to check but their codes.
 
-Where most slots are empty, rows that need not look are sifted out first (`kernels.sift`).
+Where most slots are empty, rows that need not look are filtered out first (`kernels.prefilter`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
@@ -38,7 +38,7 @@ from rules_index.kernels.bitmaps import COARSE_CODES, code_of
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown, with_room
 from rules_index.kernels.llvm import LOOKED_UP
-from rules_index.kernels.prefilter import WORD_ROWS, rows_to_look
+from rules_index.kernels.prefilter import WORD_ROWS, candidate_rows
 from rules_index.kernels.scan import passes
 from rules_index.kernels.vectors import SPILLED, copy_numbers, prefetch, spread_number
 
@@ -67,7 +67,7 @@ def match_keyed(
     for table in range(tables):
         begin, end = index.key_start[table], index.key_start[table + 1]
         attributes, factors = index.key_attributes[begin:end], index.key_factors[begin:end]
-        count = rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
+        count = candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidates)
         for start in range(0, count, AT_ONCE):
             met = _find(
                 codes, first, candidates[start : min(count, start + AT_ONCE)], attributes, factors, index, table,
@@ -98,7 +98,7 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
     candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
     totals = np.empty(AT_ONCE, np.uint64)
-    count = rows_to_look(coarse, chunk_rows, index.key_attributes, index, 0, rows, candidates)
+    count = candidate_rows(coarse, chunk_rows, index.key_attributes, index, 0, rows, candidates)
     done = first
     for start in range(0, count, AT_ONCE):
         met = _find(

@@ -20,7 +20,14 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
-from rules_index.kernels.equality_blocks import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
+from rules_index.kernels.equality_blocks import (
+    LOOKING,
+    can_shuffle,
+    comparing,
+    equality_blocks_of,
+    match_equality_blocks,
+    no_equality_blocks,
+)
 from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.hash_tables import list_keyed, match_keyed
 from rules_index.kernels.jit import inner, jit
@@ -28,7 +35,7 @@ from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.sorted_runs import match_sorted_runs
-from rules_index.kernels.summaries import skimmed, summarise
+from rules_index.kernels.summaries import choose_summary_terms, summarise
 from rules_index.kernels.transposed_lists import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
 from rules_index.kernels.tree_descent import walk
 from rules_index.kernels.vectors import SPILLED
@@ -63,10 +70,10 @@ class Index(NamedTuple):
     distinct          1 where they come without repeats
     alone             1 where all conjunctions of rules are in one plain table, no two of a rule
     dense             1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
-    skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
-                      (`kernels.summaries`); nothing where bitmaps alone are quicker
-    skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
-    panel_...         as `kernels.equality_blocks` says, where the scanned conjunctions are compared with rows so; else
+    summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a
+                      row (`kernels.summaries`); nothing where bitmaps alone are quicker
+    summary_next      [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
+    equality_...      as `kernels.equality_blocks` says, where the scanned conjunctions are compared with rows so; else
                       nothing
     """
 
@@ -92,9 +99,9 @@ class Index(NamedTuple):
     filter_at: np.ndarray
     filter_bits: np.ndarray
     filter_words: np.ndarray
-    sign_at: np.ndarray
-    sign_planes: np.ndarray
-    signs: np.ndarray
+    signature_at: np.ndarray
+    signature_planes: np.ndarray
+    signatures: np.ndarray
     groups: np.ndarray
     group_codes: np.ndarray
     group_code_at: np.ndarray
@@ -117,13 +124,13 @@ class Index(NamedTuple):
     tree_depth: int
     alone: int
     dense: int
-    skims: np.ndarray
-    skim_next: np.ndarray
-    panel_attributes: np.ndarray
-    panel_start: np.ndarray
-    panel_terms: np.ndarray
-    panel_conjunctions: np.ndarray
-    panel_next: np.ndarray
+    summary_terms: np.ndarray
+    summary_next: np.ndarray
+    equality_attributes: np.ndarray
+    equality_start: np.ndarray
+    equality_terms: np.ndarray
+    equality_conjunctions: np.ndarray
+    equality_next: np.ndarray
 
 
 @jit
@@ -207,10 +214,10 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    summaries = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
-    paneled = len(index.panel_terms) > 0
-    looked_at = not paneled or len(index.panel_next) > 0 or disjunctions > 0 or len(index.tree_keys) > 0
-    ascending = index.ascending and not paneled
+    summaries = np.zeros(bitmaps * GROUP if len(index.summary_terms) else 0, np.uint64)
+    in_equality_blocks = len(index.equality_terms) > 0
+    looked_at = not in_equality_blocks or len(index.equality_next) > 0 or disjunctions > 0 or len(index.tree_keys) > 0
+    ascending = index.ascending and not in_equality_blocks
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
@@ -222,19 +229,20 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                     _fill_block(
                         codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits
                     )
-                if paneled:
-                    hit_rows, hit_rules, hits = match_panels(
+                if in_equality_blocks:
+                    hit_rows, hit_rules, hits = match_equality_blocks(
                         begin, codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order,
-                        index.panel_attributes, index.panel_start, index.panel_terms, index.panel_conjunctions,
-                        index.panel_next, index.term_start, index.terms, index.check_start, index.checks,
-                        index.set_start, index.set_intervals, index.target, hit_rows, hit_rules, hits,
+                        index.equality_attributes, index.equality_start, index.equality_terms,
+                        index.equality_conjunctions, index.equality_next, index.term_start, index.terms,
+                        index.check_start, index.checks, index.set_start, index.set_intervals, index.target, hit_rows,
+                        hit_rules, hits,
                     )  # fmt: skip
                 else:
-                    if len(index.skims):
+                    if len(index.summary_terms):
                         summarise(bitmaps, words, bits, summaries)
                     hit_rows, hit_rules, hits = scan(
                         begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, disjunction_bits, in_order, index.skims, index.skim_next, summaries,
+                        bits, disjunction_bits, in_order, index.summary_terms, index.summary_next, summaries,
                         index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target,
                         hit_rows, hit_rules, hits,
@@ -293,7 +301,7 @@ def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, in
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.skims`
+    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.summary_terms`
     on all others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
@@ -317,18 +325,20 @@ def arranged(sample, index):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
         dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
     last = begin if dense else end
-    skims, skim_next, shared = skimmed(begin, last, index.term_start, terms, bitmaps + disjunctions, words, count, bits)
-    panels = no_panels()
-    if len(skims) and can_shuffle():
+    summary_terms, summary_next, shared = choose_summary_terms(
+        begin, last, index.term_start, terms, bitmaps + disjunctions, words, count, bits
+    )
+    equality_blocks = no_equality_blocks()
+    if len(summary_terms) and can_shuffle():
         own = terms.copy()
-        panels = in_panels(
+        equality_blocks = equality_blocks_of(
             begin, last, index.term_start, own, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
         )
-        skimming = last - begin + LOOKING * shared
-        if len(panels[0]) and skimming > comparing(
-            begin, last, index.term_start, own, size_of, panels, coarse, chunk_rows, count
+        scan_by_summaries = last - begin + LOOKING * shared
+        if len(equality_blocks[0]) and scan_by_summaries > comparing(
+            begin, last, index.term_start, own, size_of, equality_blocks, coarse, chunk_rows, count
         ):
-            terms, skims, skim_next = own, skims[:0], skim_next[:0]
+            terms, summary_terms, summary_next = own, summary_terms[:0], summary_next[:0]
         else:
-            panels = no_panels()
-    return terms, dense, skims, skim_next, *panels
+            equality_blocks = no_equality_blocks()
+    return terms, dense, summary_terms, summary_next, *equality_blocks

@@ -34,7 +34,7 @@ def match_sorted_runs(
     """Hits of the conjunctions in sorted runs among the rows [first, first + rows) of a code matrix."""
     runs = len(index.run_attribute)
     # sorted blocks are too short for summaries
-    skims, skim_next, summaries = index.skims[:0], index.skim_next[:0], bits[:0]
+    summary_terms, summary_next, summaries = index.summary_terms[:0], index.summary_next[:0], bits[:0]
     words = min(words, RUN_WORDS)
     block_rows = words << 6
     order = np.empty(chunk_rows if runs else 0, np.int32)
@@ -57,7 +57,7 @@ def match_sorted_runs(
                 hit_rows, hit_rules, hits = scan(
                     index.level_offsets[level, lowest], index.level_offsets[level, np.int64(most) + 1],
                     codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, order,
-                    skims, skim_next, summaries,
+                    summary_terms, summary_next, summaries,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip

@@ -13,7 +13,7 @@ import numpy as np
 from rules_index.index.boxes import Tree
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.bitmaps import bitmaps, coarse_shift
-from rules_index.index.layout.hash_tables import in_tables, sifted_attributes, tables, with_quick_checks
+from rules_index.index.layout.hash_tables import in_tables, prefiltered_attributes, tables, with_quick_checks
 from rules_index.index.layout.term_columns import BLOCK_ROWS, AccessPlan, Terms, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES, STEP
 from rules_index.kernels.scan import FAR, NEAR
@@ -67,7 +67,7 @@ def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
     for attributes in (maps["bitmap_attribute"][2:], runs["run_attribute"], tree["tree_tests"][:, 0]):
         needed[attributes] = True
     needed[filed["key_attributes"]] |= shift[filed["key_attributes"]] == 0
-    needed[sifted_attributes(filed)] = True
+    needed[prefiltered_attributes(filed)] = True
     filed["posted"], complete = with_quick_checks(
         filed["posted"], terms, ~in_key & is_keyed, shift, needed, c.target[numbers].astype(np.int64)
     )

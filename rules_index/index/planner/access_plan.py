@@ -160,8 +160,8 @@ class Planner:
         """Nanoseconds a row: the sum of the kernel's steps, how often a row has each times what it costs."""
         costs, sizes = self.costs, self.of.c.sizes
         rest, scanned = candidate.assignment.table < 0, candidate.scanned
-        copied = costs.byte if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen
-        total = costs.row + copied * self.of.named + self.tables.cost(candidate.assignment)
+        copied = costs.copy_byte_ns if sizes.max(initial=0) <= COARSE_CODES else costs.coarsen_ns
+        total = costs.row_ns + copied * self.of.named + self.tables.cost(candidate.assignment)
         total += self.runs.cost(candidate.sorted_by, candidate.sort_attributes, rest)
         if scanned.all():
             return total + self.scanning.cost_of_all()
@@ -170,5 +170,5 @@ class Planner:
         if len(candidate.assignment.tables) != 1 or candidate.sort_attributes or scanned.any():
             # then those that are scanned are put into order with all others
             matches = float(self.of.matches.sum()) * self.of.scale
-            total += (costs.many if matches > MANY / 2 else costs.order) * matches
+            total += (costs.large_hit_sort_ns if matches > MANY / 2 else costs.hit_sort_ns) * matches
         return total

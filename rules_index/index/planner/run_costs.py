@@ -65,8 +65,8 @@ class RunCosts:
         owner = self.of.terms.owner[at]
         # where the interval begins and where it ends, a block has other rows too
         reached = np.minimum(1, self.of.share[at] + np.float32(2 * 64 * RUN_WORDS / CHUNK_ROWS))
-        in_runs = reached * self.costs.slice * self.of.lengths[owner] + self.costs.survivor * self.of.matches[owner]
-        in_runs += self.costs.check * self.of.checked[owner]
+        in_runs = reached * self.costs.run_scan_ns * self.of.lengths[owner] + self.costs.hit_ns * self.of.matches[owner]
+        in_runs += self.costs.check_ns * self.of.checked[owner]
         return owner, np.where(cost[owner] > 0, in_runs, 0).astype(np.float32)
 
     def place(self, sort_attributes: Sequence[int], cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -92,5 +92,5 @@ class RunCosts:
 
     def _sorting(self, in_bitmaps: np.ndarray) -> float:
         """Of one sorted run, whatever is in it: sorting the rows, and filling the bitmaps of these conjunctions."""
-        bitmaps = self.costs.few_rows * self.of.bitmaps(in_bitmaps)
-        return self.costs.sort + self.costs.gather * len(self.of.c.sizes) + bitmaps
+        bitmaps = self.costs.small_block_bitmap_ns * self.of.bitmaps(in_bitmaps)
+        return self.costs.run_sort_ns + self.costs.run_gather_ns * len(self.of.c.sizes) + bitmaps

@@ -46,13 +46,15 @@ def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() 
     rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(draw.integers(0, 99, (300, 3)))]
     c = conjunctions_of([102] * 3, rules)
     whole = conjunctions_of([102] * 3, [*rules, (300, {0: [(3, 90)]})])
-    for scan_method in ("bitmaps", "summaries", "panels"):
+    for scan_method in ("bitmaps", "summaries", "equality blocks"):
         given = [
             ScanCosts(expected(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
             for each in (c, whole)
         ]
-        assert list(given[0].scan_methods) == ([scan_method] if scan_method != "panels" or shuffles() else ["bitmaps"])
-        assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "panels" else scan_method]
+        assert list(given[0].scan_methods) == (
+            [scan_method] if scan_method != "equality blocks" or shuffles() else ["bitmaps"]
+        )
+        assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "equality blocks" else scan_method]
         assert all(len(each.each) == each.of.count and (each.each > 0).all() for each in given)
 
 
@@ -60,7 +62,7 @@ def test_very_many_equalities_are_expected_to_be_scanned_in_panels() -> None:
     given = KINDS["zipf"].make(100_000, 0.1, ROWS, 5)
     c, codes = given.coded()
     scanning = ScanCosts(expected(c, sampled(c), codes.astype(np.int32), True), measured_costs())
-    assert scanning.best == ("panels" if shuffles() else "summaries")
+    assert scanning.best == ("equality blocks" if shuffles() else "summaries")
 
 
 def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
