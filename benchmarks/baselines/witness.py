@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 
 _jit = numba.njit(nogil=True, cache=True, boundscheck=False)
@@ -154,7 +154,7 @@ def _terms(c: Conjunctions) -> Terms:
     filed under."""
     attributes, sets = len(c.sizes), len(c.set_start) - 1
     named = c.terms[:, 0] != DISJUNCTION
-    homeless = np.bincount(owners(c.start)[named], minlength=len(c.target)) == 0
+    homeless = np.bincount(segment_ids(c.start)[named], minlength=len(c.target)) == 0
     homeless[: c.disjunction_start[-1]] = False
     position = np.where(named, c.terms[:, 0], attributes + c.terms[:, 1])
     which = np.where(named, c.terms[:, 1], sets)
@@ -192,7 +192,7 @@ class Spans(NamedTuple):
 def _access(terms: Terms, share: np.ndarray, c: Conjunctions) -> np.ndarray:
     """The term [conjunctions] int64 under which each is filed, that of the least share; -1 for those of shared
     disjunctions."""
-    owner = owners(terms.start)
+    owner = segment_ids(terms.start)
     of_disjunction = (terms.position >= len(c.sizes)) & (terms.position < len(terms.sizes) - 1)
     able = np.flatnonzero((owner >= c.disjunction_start[-1]) & ~of_disjunction)
     order = able[np.lexsort((share[able], owner[able]))]
@@ -207,8 +207,8 @@ def _access(terms: Terms, share: np.ndarray, c: Conjunctions) -> np.ndarray:
 def _spans(terms: Terms, access: np.ndarray, shift: np.ndarray) -> Spans:
     filed = np.flatnonzero(access >= 0)
     which, by = terms.which[access[filed]], shift[terms.position[access[filed]]]
-    interval, start = places(terms.set_start, which)
-    span = owners(start)
+    interval, start = gather_indices(terms.set_start, which)
+    span = segment_ids(start)
     first, last = (terms.intervals[interval].astype(np.int64) >> by[span, None]).T
     # intervals of one set may meet in a bucket
     follows = span[1:] == span[:-1]
@@ -234,7 +234,7 @@ def _checks(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`inline` by conjunction, `rest_start` and `rest` of `Postings`."""
     conjunctions = len(access)
-    owner = owners(terms.start)
+    owner = segment_ids(terms.start)
     checked = np.ones(len(owner), bool)
     filed = access[access >= 0]
     # a bucket of one code says all

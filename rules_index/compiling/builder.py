@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of
 from rules_index.compiling.attribute_order import AttributeOrder
 from rules_index.compiling.conjunctions import (
     Conjunction,
@@ -235,7 +235,7 @@ def _lay_out(
     intervals = np.empty((int(start[-1]), 2), np.int32)
     if found:
         by_attribute = np.concatenate([order[bounds[a] : bounds[a + 1]] for a in attributes.tolist()])
-        intervals[places(start, by_attribute)[0]] = np.concatenate(found)
+        intervals[gather_indices(start, by_attribute)[0]] = np.concatenate(found)
     for region in regions:
         for each in region.arrays.values():
             each.setflags(write=False)

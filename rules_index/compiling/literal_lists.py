@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.compiling.literal_sets import NEVER
 
 
@@ -29,7 +29,7 @@ class Terms:
         """The conjunctions that are kept [conjunctions] bool."""
         if kept.all():
             return self
-        gather, start = places(self.start, np.flatnonzero(kept))
+        gather, start = gather_indices(self.start, np.flatnonzero(kept))
         return Terms(self.owner[kept], start, self.terms[gather])
 
     def renumbered(self, number: np.ndarray) -> Terms:
@@ -45,16 +45,16 @@ class Terms:
         special = self.terms < 0
         if not special.any():
             return self
-        start = offsets_of(counts(~special, self.start))
+        start = offsets_of(segment_counts(~special, self.start))
         found = Terms(self.owner, start, self.terms[~special])
-        return found.only(counts(self.terms == NEVER, self.start) == 0)
+        return found.only(segment_counts(self.terms == NEVER, self.start) == 0)
 
     def by_owner(self) -> Terms:
         """The conjunctions by ascending owner, those of one owner in their order."""
         if bool((np.diff(self.owner) >= 0).all()):
             return self
         order = np.argsort(self.owner, kind="stable")
-        gather, start = places(self.start, order)
+        gather, start = gather_indices(self.start, order)
         return Terms(self.owner[order], start, self.terms[gather])
 
 
@@ -98,7 +98,7 @@ def reached(disjunctions: Terms, count: int, rules: Terms) -> tuple[Terms, Terms
     found = np.zeros(count, bool)
     found[-1 - rules.terms[rules.terms < 0]] = True
     named = disjunctions.terms < 0
-    by, inner = disjunctions.owner[owners(disjunctions.start)[named]], -1 - disjunctions.terms[named]
+    by, inner = disjunctions.owner[segment_ids(disjunctions.start)[named]], -1 - disjunctions.terms[named]
     for disjunction in range(count - 1, -1, -1):
         if found[disjunction]:
             found[inner[np.searchsorted(by, disjunction) : np.searchsorted(by, disjunction, side="right")]] = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.builder import ConjunctionBuilder
 from rules_index.compiling.rule_columns import RuleColumns
 from rules_index.compiling.templates.clause_literals import REFUSED, ClauseLiterals
@@ -84,8 +84,8 @@ def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray
     turned, offsets = patterns.negated()
     chosen = np.flatnonzero(rules.skeleton >= 0)
     chosen = chosen[np.diff(offsets)[rules.skeleton[chosen]] > 0]
-    gather, by_rule = places(offsets, rules.skeleton[chosen])
-    found[rules.clause[rules.start[chosen][owners(by_rule)] + turned[gather]]] = True
+    gather, by_rule = gather_indices(offsets, rules.skeleton[chosen])
+    found[rules.clause[rules.start[chosen][segment_ids(by_rule)] + turned[gather]]] = True
     return found
 
 

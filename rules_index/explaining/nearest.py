@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.index.code_matrix import codes_of_values
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.single_rows import values_of_row
@@ -58,8 +58,8 @@ class NearestRules:
     def _unmet(self, codes: np.ndarray) -> np.ndarray:
         """Which distinct terms [.] bool the codes [attributes] do not satisfy."""
         c = self._conjunctions
-        gather, offsets = places(c.set_start, self._distinct[:, 1])
-        term = owners(offsets)
+        gather, offsets = gather_indices(c.set_start, self._distinct[:, 1])
+        term = segment_ids(offsets)
         wanted = codes[self._distinct[:, 0]][term]
         held = (c.intervals[gather, 0] <= wanted) & (wanted <= c.intervals[gather, 1])
         unmet = np.ones(len(self._distinct), bool)

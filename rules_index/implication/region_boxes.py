@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.compiling.conjunctions import can_raise
 from rules_index.domains.regions import Regions
 from rules_index.domains.value_sets import SetArrays
@@ -73,8 +73,8 @@ class Codes:
         ]
         exist = np.concatenate([np.empty(0, bool), *held])
         old_start = offsets_of(np.array([each.size for each in regions], np.int64))
-        start = offsets_of(counts(exist, old_start))
-        owner = owners(old_start)
+        start = offsets_of(segment_counts(exist, old_start))
+        owner = segment_ids(old_start)
         region = (np.arange(len(exist)) - old_start[owner])[exist].astype(np.int32)
         code = np.where(exist, np.cumsum(exist) - 1 - start[owner], -1).astype(np.int32)
         return cls(start, region, old_start, code, values)
@@ -149,7 +149,7 @@ class RegionBoxes:
         """Without the boxes that are not kept [boxes] bool, which are unreachable then; there are to be none of no
         rule."""
         a = self.arrays
-        gather, start = places(a.start, np.append(np.flatnonzero(kept), self.everything))
+        gather, start = gather_indices(a.start, np.append(np.flatnonzero(kept), self.everything))
         dead = np.stack([self.rule[~kept], self.alternative[~kept]], axis=1)
         return replace(
             self,
@@ -163,12 +163,12 @@ class RegionBoxes:
         """The boxes as if they did not name some dimensions [dimensions] bool: each holds more rows, or the same."""
         a = self.arrays
         kept = ~dimensions[a.dimensions]
-        start = offsets_of(counts(kept, a.start))
+        start = offsets_of(segment_counts(kept, a.start))
         return a._replace(start=start, dimensions=a.dimensions[kept], sets=a.sets[kept])
 
     def naming(self, dimensions: np.ndarray) -> np.ndarray:
         """Which boxes [boxes] bool name one of some dimensions [dimensions] bool."""
-        return counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
+        return segment_counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
 
 
 def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
@@ -202,7 +202,7 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
     full &= np.diff(set_start) == 1
     alive, kept = _settle(c.start, c.terms, c.target, c.disjunction_start, empty, full)
     first = int(c.disjunction_start[-1])
-    owner = owners(c.start)
+    owner = segment_ids(c.start)
     chosen = np.flatnonzero(kept & alive[owner] & (owner >= first))
     disjunction = c.terms[chosen, 0] == DISJUNCTION
     dimension = np.where(disjunction, len(c.sizes) + c.terms[chosen, 1], c.terms[chosen, 0])
@@ -240,7 +240,7 @@ def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.nda
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     named = c.terms[:, 0] != DISJUNCTION
     attribute[c.terms[named, 1]] = c.terms[named, 0]
-    owner = owners(c.set_start)
+    owner = segment_ids(c.set_start)
     base = codes.old_start[attribute[owner]]
     before = np.concatenate([[0], np.cumsum(codes.code >= 0)])
     low = before[base + c.intervals[:, 0]] - before[base]
@@ -273,7 +273,7 @@ def _distinct(
     rest[offsets[:-1]] = False
     flat[rest] = intervals.reshape(-1)
     first, number = distinct_lists(offsets, flat)
-    gather, start = places(set_start, first)
+    gather, start = gather_indices(set_start, first)
     intervals = np.concatenate([intervals[gather], np.ones((1, 2), np.int32)])
     return number, np.append(start, len(intervals)), intervals
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import counts
+from rules_index.arrays import segment_counts
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.implication.containment import Containment
@@ -119,4 +119,4 @@ def _shown(
     )
     given = np.flatnonzero(~asked[boxes.rule])
     holds[holds] = ~rows_held(given, found[:, holds], True, boxes.arrays)
-    return counts(holds, np.arange(len(left) + 1) * tries) > 0
+    return segment_counts(holds, np.arange(len(left) + 1) * tries) > 0

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Matching
 from rules_index.index.events import Event
@@ -65,7 +65,7 @@ class Overlay:
         of_base = attributes < self._attributes
         mine = []
         for chosen, shift in ((of_base, 0), (~of_base, self._attributes)):
-            gather, starts = places(start, np.flatnonzero(chosen))
+            gather, starts = gather_indices(start, np.flatnonzero(chosen))
             mine.append(((attributes[chosen] - shift).astype(np.int32), starts, intervals[gather]))
         return self._together(self.base.search_event(mine[0]), self.changed.search_event(mine[1]))
 
@@ -93,7 +93,7 @@ class Overlay:
         terms = [_shifted(part.terms, *shift) for part, shift in zip(parts, shifts, strict=True)]
         first = [int(part.disjunction_start[-1]) for part in parts]
         chosen = [np.arange(each) for each in first] + [begin + rules for begin, rules in zip(first, kept, strict=True)]
-        gathered = [places(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
+        gathered = [gather_indices(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
         target = [
             *(part.target[:begin] + shift[2] for part, begin, shift in zip(parts, first, shifts, strict=True)),
             *(of[part.target[lists]] for of, part, lists in zip(numbers, parts, chosen[2:], strict=True)),
@@ -102,7 +102,7 @@ class Overlay:
         order = np.concatenate([np.arange(sum(first)), order])
         starts = offsets_of(np.concatenate([np.diff(start) for _, start in gathered]))
         flat = np.concatenate([part[gather] for part, (gather, _) in zip(2 * terms, gathered, strict=True)])
-        gather, start = places(starts, order)
+        gather, start = gather_indices(starts, order)
         return Conjunctions(
             sizes=np.concatenate([part.sizes for part in parts]),
             set_start=offsets_of(np.concatenate([np.diff(part.set_start) for part in parts])),
@@ -149,7 +149,7 @@ def named_by(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
     if c.disjunctions:
         return np.ones(len(c.sizes), bool)
     named = np.zeros(len(c.sizes), bool)
-    named[c.terms[places(c.start, _conjunctions_of_rules(c, rules))[0], 0]] = True
+    named[c.terms[gather_indices(c.start, _conjunctions_of_rules(c, rules))[0], 0]] = True
     return named
 
 
@@ -164,12 +164,12 @@ def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
     alone name."""
     first = int(c.disjunction_start[-1])
     attributes, disjunctions = _named(c.terms[c.start[first] :], c)
-    without = _named(c.terms[places(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
+    without = _named(c.terms[gather_indices(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
     attributes, disjunctions = attributes - without[0], disjunctions - without[1]
     reached, of_disjunction, owner = (
         disjunctions > 0,
         np.flatnonzero(c.terms[: c.start[first], 0] == DISJUNCTION),
-        owners(c.disjunction_start),
+        segment_ids(c.disjunction_start),
     )
     of_term = np.repeat(owner, np.diff(c.start[: first + 1]))
     while True:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.join.shared_disjunctions import always_open, named_owners, reached_disjunctions
 from rules_index.join.streams import ACROSS, UNKNOWN
@@ -87,11 +87,11 @@ def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
             parts_of(c, owner == stream, is_disjunction | (known >> stream & 1 != 0)) for stream in range(streams)
         ),
         disjunctions=parts_of(c, owner != UNKNOWN, is_disjunction & several),
-        across_start=offsets_of(counts(across, of_rules)),
+        across_start=offsets_of(segment_counts(across, of_rules)),
         across_terms=c.terms[begin:][across],
         set_start=c.set_start,
         intervals=c.intervals,
-        uncertain=counts(unknown, of_rules) > 0,
+        uncertain=segment_counts(unknown, of_rules) > 0,
     )
 
 
@@ -107,8 +107,8 @@ def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Par
     number, firsts = _number_parts(c.start, c.terms, kept, first)
     disjunctions = reached_disjunctions(c.start, c.terms, c.disjunction_start, kept, firsts)
     of_disjunctions = np.flatnonzero(np.repeat(disjunctions, np.diff(c.disjunction_start)))
-    gather, start = places(c.start, np.concatenate([of_disjunctions, firsts]))
-    start = offsets_of(counts(kept[gather], start))
+    gather, start = gather_indices(c.start, np.concatenate([of_disjunctions, firsts]))
+    start = offsets_of(segment_counts(kept[gather], start))
     return Parts(
         number,
         np.flatnonzero(attributes),
@@ -127,7 +127,7 @@ def _renumbered(
     terms[~is_disjunction, 0] = (np.cumsum(attributes) - 1)[terms[~is_disjunction, 0]]
     terms[~is_disjunction, 1] = (np.cumsum(sets) - 1)[terms[~is_disjunction, 1]]
     terms[is_disjunction, 1] = (np.cumsum(disjunctions) - 1)[terms[is_disjunction, 1]]
-    gather, set_start = places(c.set_start, np.flatnonzero(sets))
+    gather, set_start = gather_indices(c.set_start, np.flatnonzero(sets))
     disjunction_start = offsets_of(np.diff(c.disjunction_start)[disjunctions])
     of_disjunctions = np.repeat(np.arange(len(disjunction_start) - 1), np.diff(disjunction_start))
     parts = np.arange(len(start) - 1 - len(of_disjunctions))

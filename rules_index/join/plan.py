@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.index.build import SAMPLE_ROWS, build
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Engine
@@ -125,9 +125,9 @@ def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
     at = offsets_of(c.sizes.astype(np.int64) + 1)[:-1]
     row_counts = np.concatenate([np.zeros(0, np.int64), *below])
     is_disjunction = attributes == DISJUNCTION
-    gather, offsets = places(c.set_start, sets[~is_disjunction])
+    gather, offsets = gather_indices(c.set_start, sets[~is_disjunction])
     low, high = c.intervals[gather].T
-    of = at[attributes[~is_disjunction]][owners(offsets)]
+    of = at[attributes[~is_disjunction]][segment_ids(offsets)]
     held = offsets_of(row_counts[of + high + 1] - row_counts[of + low])[offsets]
     share = np.ones(len(sets))
     share[~is_disjunction] = np.maximum(np.diff(held), 0.5) / max(1, codes.shape[1])
@@ -137,7 +137,7 @@ def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
 
 def _has_disjunction(parts: Parts) -> np.ndarray:
     c = parts.rules
-    return counts(c.terms[:, 0] == DISJUNCTION, c.start[int(c.disjunction_start[-1]) :]) > 0
+    return segment_counts(c.terms[:, 0] == DISJUNCTION, c.start[int(c.disjunction_start[-1]) :]) > 0
 
 
 def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
@@ -145,12 +145,12 @@ def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
     if chosen.all():
         return c
     first = int(c.disjunction_start[-1])
-    gather, start = places(c.start, np.concatenate([np.arange(first), first + np.flatnonzero(chosen)]))
+    gather, start = gather_indices(c.start, np.concatenate([np.arange(first), first + np.flatnonzero(chosen)]))
     terms = c.terms[gather]
     named = terms[:, 0] != DISJUNCTION
     used = np.zeros(len(c.set_start) - 1, bool)
     used[terms[named, 1]] = True
     terms[named, 1] = (np.cumsum(used) - 1)[terms[named, 1]]
-    intervals, set_start = places(c.set_start, np.flatnonzero(used))
+    intervals, set_start = gather_indices(c.set_start, np.flatnonzero(used))
     target = np.concatenate([c.target[:first], np.arange(int(chosen.sum()))]).astype(np.int32)
     return Conjunctions(c.sizes, set_start, c.intervals[intervals], start, terms, target, c.disjunction_start)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import places
+from rules_index.arrays import gather_indices
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.inputs import read_leaf, truth_values
@@ -104,7 +104,7 @@ class AcrossTests:
         held: np.ndarray,
     ) -> None:
         """Unmarks the candidates [candidates] bool that fail a term."""
-        terms, offsets = places(self._split.across_start, conjunction)
+        terms, offsets = gather_indices(self._split.across_start, conjunction)
         candidate = np.repeat(np.arange(len(conjunction)), np.diff(offsets))
         attributes, sets = self._split.across_terms[terms].T
         order = radix_order(np.ascontiguousarray(attributes))

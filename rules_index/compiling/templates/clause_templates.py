@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.templates.clauses import Shaped, Texts
 from rules_index.compiling.templates.literal_cuts import Bounds, bounds
 from rules_index.domains.interned_constants import ByteKeys, keys_of
@@ -180,10 +180,10 @@ def _ranges(template: Template, low: Bounds, high: Bounds, leaf: Leaf) -> Batch:
 
 
 def _lists(template: Template, found: Bounds, offsets: np.ndarray, leaf: Leaf) -> Batch:
-    owner = owners(offsets)
+    owner = segment_ids(offsets)
     unknown = np.bincount(owner[~found.known], minlength=len(offsets) - 1)
     known = unknown == 0
-    gather, kept = places(offsets, np.flatnonzero(known))
+    gather, kept = gather_indices(offsets, np.flatnonzero(known))
     low, high, strings = found.low[gather], found.high[gather], found.strings
     if strings is not None:
         # references in the order of the strings, so that lists can be sorted by them

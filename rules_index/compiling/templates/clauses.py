@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import distinct, offsets_of, places
+from rules_index.arrays import distinct, gather_indices, offsets_of
 from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
 
 LONGEST = 1 << 16
@@ -171,5 +171,5 @@ def shaped(clauses: Texts) -> Iterator[Shaped]:
         bounds = offsets_of(np.bincount(shape_of, minlength=len(shapes)))
         for shape in distinct(shape_of).tolist():
             chosen = order[bounds[shape] : bounds[shape + 1]]
-            gather, offsets = places(start, chosen)
+            gather, offsets = gather_indices(start, chosen)
             yield Shaped(shapes[shape], first + chosen, literals.take(gather), offsets)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rules_index.arrays import owners
+from rules_index.arrays import segment_ids
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, relation
 from rules_index.implication.matching.streams import BESIDE, Stream, Streams
 from rules_index.kernels.jit import bare, inlined, inner
@@ -40,7 +40,7 @@ class BoxBitmaps(NamedTuple):
         """The bitmaps of boxes [boxes, d, 2] int32 of codes below `codes`; order, start: as in `streams.Streams`."""
         words = (int(np.diff(start).max(initial=0)) + 63) // 64
         bits = np.zeros((len(start) - 1, boxes.shape[1], codes, 2, words), np.uint64)
-        owner = owners(start)
+        owner = segment_ids(start)
         place = np.arange(len(order)) - start[owner]
         bit = np.uint64(1) << (place % 64).astype(np.uint64)
         for d in range(boxes.shape[1]):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import boxes_of
@@ -63,9 +63,9 @@ class Queries:
         terms, owner = [], []
         for stream, ((c, _), parts) in enumerate(zip(each, split.parts, strict=True)):
             named = np.flatnonzero(parts.number != NOTHING)
-            gather, start = places(c.start, parts.number[named])
+            gather, start = gather_indices(c.start, parts.number[named])
             terms.append(c.terms[gather] + np.array([first[stream], sets[stream]]))
-            owner.append(named[owners(start)] * streams + stream)
+            owner.append(named[segment_ids(start)] * streams + stream)
         owner_of = np.concatenate(owner)
         order = np.argsort(owner_of, kind="stable")
         all_terms = np.concatenate(terms)[order].astype(np.int32)
@@ -96,7 +96,7 @@ class Queries:
         disjunctions = self.disjunctions[stream]
         if disjunctions is not None and codes.shape[1]:
             offsets, held = disjunctions.match(codes)
-            found[owners(offsets), len(codes) + held] = 1
+            found[segment_ids(offsets), len(codes) + held] = 1
         return found
 
     def indexed(self) -> np.ndarray:
