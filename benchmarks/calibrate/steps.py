@@ -66,7 +66,7 @@ def measure(repeat: int) -> Costs:
         run_scan_ns=_scan(repeat, share=0.05, terms=5, words=sorted_runs.RUN_WORDS) / 5,
         hit_ns=survivor,
         conjunction_hit_ns=found,
-        dense_hit_ns=_match(repeat, 2_000, 1),
+        transposed_hit_ns=_match(repeat, 2_000, 1),
         signature_ns=sign,
         filter_ns=probe,
         slot_ns=slot,

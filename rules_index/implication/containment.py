@@ -14,7 +14,7 @@ import numpy as np
 
 from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
-from rules_index.implication.covering_rules import further_holders, holders
+from rules_index.implication.covering_rules import covering_rules, further_covering_rules
 from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import Matching
@@ -172,11 +172,11 @@ class Containment:
             rows = corners(self._kept[gather], self._attributes, self._boxes.arrays)[looked_at]
             offsets, hits = self._matched(engine, rows)
             light[which[looked_at]] = np.diff(offsets) <= most
-            alone, alone_count, together, count = holders(chosen, row_start, offsets, hits, eligible)
+            alone, alone_count, in_union, count = covering_rules(chosen, row_start, offsets, hits, eligible)
             yield (
                 chosen,
                 Others.of(chosen, alone, alone_count),
-                Others.of(chosen, together, count).only(count > 0),
+                Others.of(chosen, in_union, count).only(count > 0),
                 segment_counts(light[which], 2 * first) == 0,
             )
             at += share
@@ -218,7 +218,7 @@ class Containment:
             found.append(candidates.only(how == COVERED))
             candidates, rows = candidates.only(how == UNCOVERED), rows[how == UNCOVERED]
             offsets, hits = self._matched(engine, rows)
-            added, count = further_holders(
+            added, count = further_covering_rules(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
             # a row that others hold which were there before hangs on a shared disjunction

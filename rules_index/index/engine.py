@@ -17,7 +17,7 @@ from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
-    "dense": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
+    "transposed": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
     "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
     np.int64,
 }  # fmt: skip
@@ -138,8 +138,8 @@ class KernelEngine(ABC):
         count = min(rows, index.block_rows)
         # the first of a block or, where there are more, others spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
-        terms, dense, *arrays = arranged(some, index)
-        measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
+        terms, transposed, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (transposed, *map(_read_only, arrays)), strict=True))
         return index._replace(terms=_read_only(terms), **measured)
 
     @property

@@ -36,8 +36,15 @@ from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
 from rules_index.kernels.sorted_runs import match_sorted_runs
 from rules_index.kernels.summaries import choose_summary_terms, summarise
-from rules_index.kernels.transposed_lists import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
-from rules_index.kernels.tree_descent import walk
+from rules_index.kernels.transposed_lists import (
+    GROUP_BITS,
+    TRANSPOSED_HITS,
+    groups_of,
+    rows_found,
+    scan_transposed,
+    transposed_lists_of,
+)
+from rules_index.kernels.tree_descent import descend
 from rules_index.kernels.vectors import SPILLED
 
 
@@ -69,7 +76,7 @@ class Index(NamedTuple):
     ascending         1 where a row's matches come in ascending order
     distinct          1 where they come without repeats
     alone             1 where all conjunctions of rules are in one plain table, no two of a rule
-    dense             1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
+    transposed        1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
     summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a
                       row (`kernels.summaries`); nothing where bitmaps alone are quicker
     summary_next      [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
@@ -123,7 +130,7 @@ class Index(NamedTuple):
     distinct: int
     tree_depth: int
     alone: int
-    dense: int
+    transposed: int
     summary_terms: np.ndarray
     summary_next: np.ndarray
     equality_attributes: np.ndarray
@@ -145,7 +152,7 @@ def match_codes(codes, byte_codes, index):
     ordinals = np.empty(max(SPILLED, rows), np.int32)
     if index.alone:
         ordinals = _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
-    elif index.dense:
+    elif index.transposed:
         ordinals = _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
     else:
         ordinals = _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
@@ -187,14 +194,14 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
         for start in range(0, count, words << 6):
             block = min(words << 6, count - start)
             _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits)
-            matches = scan_dense(
+            matches = scan_transposed(
                 begin, end, codes, first, coarse, start, words, chunk_words,
                 bits, disjunction_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
                 index.set_start, index.set_intervals, index.target, groups, number, masks,
             )  # fmt: skip
             at = first + start
             ordinals = with_room(ordinals, offsets[at] + matches + SPILLED, at + block, rows)
-            dense_lists(block, groups, number, masks, offsets[at:], ordinals)
+            transposed_lists_of(block, groups, number, masks, offsets[at:], ordinals)
     return ordinals
 
 
@@ -248,7 +255,7 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
                 if len(index.tree_keys) > 0:
-                    hit_rows, hit_rules, hits = walk(
+                    hit_rows, hit_rules, hits = descend(
                         codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order, index,
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
@@ -301,7 +308,7 @@ def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, in
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.summary_terms`
+    terms of each conjunction by the number of rows that they hold, `index.transposed`, and from `index.summary_terms`
     on all others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
@@ -320,11 +327,11 @@ def arranged(sample, index):
     count_rows(bitmaps + disjunctions, words, bits, size_of)
     terms = index.terms.copy()
     arrange_terms(0, len(index.target), index.term_start, terms, size_of)
-    dense = 0
+    transposed = 0
     if end == len(index.target):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
-        dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
-    last = begin if dense else end
+        transposed = int(found > TRANSPOSED_HITS * groups_of(begin, end, index.target) * count)
+    last = begin if transposed else end
     summary_terms, summary_next, shared = choose_summary_terms(
         begin, last, index.term_start, terms, bitmaps + disjunctions, words, count, bits
     )
@@ -341,4 +348,4 @@ def arranged(sample, index):
             terms, summary_terms, summary_next = own, summary_terms[:0], summary_next[:0]
         else:
             equality_blocks = no_equality_blocks()
-    return terms, dense, summary_terms, summary_next, *equality_blocks
+    return terms, transposed, summary_terms, summary_next, *equality_blocks

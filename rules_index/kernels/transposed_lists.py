@@ -21,7 +21,7 @@ RULES = 1 << GROUP_BITS
 """Rules of a group."""
 SURE_CHECKS = 8
 """A conjunction of no more checks is looked at for rows of which coarse codes tell enough."""
-DENSE = 0.12
+TRANSPOSED_HITS = 0.12
 """Matches of a row in a group from which on lists are made from bitmaps."""
 
 
@@ -49,7 +49,7 @@ def rows_found(begin, end, words, bits, term_start, terms):
 
 
 @inner
-def scan_dense(
+def scan_transposed(
     begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, target, groups, number, masks,
 ):  # fmt: skip
@@ -142,7 +142,7 @@ def _sure_rows(checks, at, coarse, sure):
 
 
 @bare
-def dense_lists(rows, groups, number, masks, offsets, ordinals):
+def transposed_lists_of(rows, groups, number, masks, offsets, ordinals):
     """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[0] on, and the ordinals, of which there
     are `SPILLED` more."""
     at = np.uint64(offsets[0])

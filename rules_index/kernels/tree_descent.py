@@ -24,7 +24,7 @@ FEW_ROWS = 64
 
 
 @inner
-def walk(
+def descend(
     codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, in_order, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip

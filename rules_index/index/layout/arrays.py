@@ -31,12 +31,12 @@ class _Order:
     scanned: np.ndarray
     keyed: np.ndarray
     in_runs: np.ndarray
-    walked: np.ndarray
+    in_tree: np.ndarray
 
     @property
     def all(self) -> np.ndarray:
         """The conjunctions [conjunctions] in the kernel's order."""
-        parts = (self.scanned, self.keyed, self.in_runs, self.walked)
+        parts = (self.scanned, self.keyed, self.in_runs, self.in_tree)
         return np.concatenate([np.arange(self.first), *(self.first + part for part in parts)])
 
     @property
@@ -62,7 +62,7 @@ def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
     in_key = np.zeros(len(terms.owner), bool)
     table = access_plan.table[order.keyed][terms.owner[is_keyed] - order.of_keyed.start]
     in_key[is_keyed] = in_tables(access_plan.tables, table, terms.attribute[is_keyed], len(c.sizes))
-    tree, depth = _tree(access_plan.tree, order.walked, order.of_runs.stop, shift)
+    tree, depth = _tree(access_plan.tree, order.in_tree, order.of_runs.stop, shift)
     needed = np.zeros(len(shift), bool)
     for attributes in (maps["bitmap_attribute"][2:], runs["run_attribute"], tree["tree_tests"][:, 0]):
         needed[attributes] = True
@@ -92,17 +92,17 @@ def _in_order(
 ) -> tuple[_Order, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The order of the conjunctions, the arrays of the tables and those of the sorted runs."""
     first = int(c.disjunction_start[-1])
-    walked = (
+    in_tree = (
         np.unique(access_plan.tree.keys).astype(np.int64) if access_plan.tree is not None else np.empty(0, np.int64)
     )
     elsewhere = np.ones(len(access_plan.table), bool)
-    elsewhere[walked] = False
+    elsewhere[in_tree] = False
     in_table, not_in_table = elsewhere & (access_plan.table >= 0), elsewhere & (access_plan.table < 0)
     scanned = np.flatnonzero(not_in_table & (access_plan.sorted_by < 0))
     keyed, filed = tables(c, access_plan, np.flatnonzero(in_table), first, first + len(scanned), shift)
     in_runs = np.flatnonzero(not_in_table & (access_plan.sorted_by >= 0))
     in_runs, runs = _sorted_runs(c, access_plan, in_runs, shift, first, first + len(scanned) + len(keyed))
-    order = _Order(first, scanned, keyed, in_runs, walked)
+    order = _Order(first, scanned, keyed, in_runs, in_tree)
     return order, filed, runs
 
 
@@ -112,7 +112,7 @@ def _scalars(
     """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
     per_rule = np.bincount(c.target[order.first :]) if len(c.target) > order.first else np.zeros(1, np.int64)
     # the tests of two nodes may overlap once their codes are coarse
-    met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.walked)
+    met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.in_tree)
     ascending, distinct = len(order.scanned) == len(access_plan.table), per_rule.max() <= 1 and met_once
     chunk_rows = access_plan.chunk_rows if len(order.in_runs) else _chunk_rows(access_plan, filed)
     block_rows, chunk_rows = _rows(bitmaps, c.disjunctions, chunk_rows)
@@ -121,7 +121,7 @@ def _scalars(
     return np.array(scalars, np.int64)
 
 
-def _tree(tree: Tree | None, walked: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
+def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
     """The arrays of `kernels.tree_descent` and the depth of the tree."""
     if tree is None:
         nothing, starts = np.empty(0, np.int32), np.zeros(1, np.int64)
@@ -133,7 +133,7 @@ def _tree(tree: Tree | None, walked: np.ndarray, first: int, shift: np.ndarray) 
         "tree_test_start": tree.test_start.astype(np.int64),
         "tree_tests": tests,
         "tree_key_start": tree.key_start.astype(np.int64),
-        "tree_keys": (first + np.searchsorted(walked, tree.keys)).astype(np.int32),
+        "tree_keys": (first + np.searchsorted(in_tree, tree.keys)).astype(np.int32),
     }, depth_of(tree.end)
 
 

@@ -31,7 +31,7 @@ class Costs:
     hit_ns                a row that satisfies a conjunction, and is put into its list
     conjunction_hit_ns    a conjunction whose terms leave some row of a block
     check_ns              a row that coarse codes leave and a code of it that is checked
-    dense_hit_ns          a row that they leave, where rows satisfy so many rules that lists are made from bitmaps
+    transposed_hit_ns          a row that they leave, where rows satisfy so many rules that lists are made from bitmaps
     transpose_ns          a row's bit of a conjunction turned from rows to lists then
     signature_ns          a code of a row looked up in one plane of a table's signatures
     filter_ns             a row looked up in a table's filter
@@ -66,7 +66,7 @@ class Costs:
     hit_ns: float
     conjunction_hit_ns: float
     check_ns: float
-    dense_hit_ns: float
+    transposed_hit_ns: float
     transpose_ns: float
     signature_ns: float
     filter_ns: float

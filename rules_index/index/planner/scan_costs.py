@@ -14,7 +14,7 @@ from rules_index.kernels.equality_blocks import CODES, NAMED, WIDEST, shuffles
 from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.scan import FEW_WORDS
 from rules_index.kernels.summaries import FEW_SHARED, RAREST, SUMMARY_TERMS
-from rules_index.kernels.transposed_lists import DENSE, RULES
+from rules_index.kernels.transposed_lists import RULES, TRANSPOSED_HITS
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class ScanCosts:
     def cost_of_all(self) -> float:
         """A row in all conjunctions, where lists may be made from bitmaps (`kernels.transposed_lists`)."""
         matches = float(self.of.matches.sum())
-        if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.scan_methods:
+        if matches * RULES <= TRANSPOSED_HITS * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
-        more = matches * (costs.dense_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
+        more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
         # what coarse codes tell for sure is not checked then
         more -= costs.check_ns * float(self.of.sure.sum())
         return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more

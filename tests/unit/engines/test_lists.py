@@ -72,7 +72,7 @@ def test_rows_that_satisfy_many_rules_have_all_of_them_in_order(size: int) -> No
     engine = Asc.build(conjunctions)
     for rows in (9000, 1, 64, 511, 0):
         assert_matches(engine, conjunctions, draw.integers(0, size, (4, rows)).astype(np.int32))
-    assert engine._index is not None and engine._index.dense
+    assert engine._index is not None and engine._index.transposed
 
 
 def test_rules_that_a_table_tells_completely_are_copied_from_it() -> None:
