@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from benchmarks.papers.asc_data import (
     Queries,
     connections,
     constructs_of,
+    gathering,
     matches_of,
     queries,
     queries_of,
@@ -34,8 +36,6 @@ from rules_index.engines.asc.constructs import SelectionConstructs
 
 SYSTEMS = ("Macro", "Hybrid", "Ticket Routing", "SEQ best", "SEQ worst")
 CHECKED = 2_000
-GATHERED = 0.5
-"""Half of the ranges lie around one value of their attribute, in Q1 and Q3."""
 MUS = (0.0, 0.1, 0.2, 0.4)
 
 
@@ -66,7 +66,7 @@ def require_matches(given: Queries, data: np.ndarray, found: np.ndarray) -> None
 
 def schemes(progress: Progress, rows: int, number: int, attributes: int, predicates: int, lambda_: int) -> list[Row]:
     """Figure 6."""
-    q1 = queries(number, attributes, predicates, GATHERED)
+    q1 = queries(number, attributes, predicates)
     given = {"D1, Q1": (uniform(rows), q1), "D2, Q1": (skewed(rows), q1)}
     third = connections(rows)
     if third is not None:
@@ -86,7 +86,7 @@ def by_attributes(
     found = []
     for attributes in numbers:
         found.append(
-            {"p-attributes": attributes} | costs(queries(number, attributes, predicates, GATHERED), data, lambda_)
+            {"p-attributes": attributes} | costs(queries(number, attributes, predicates), data, lambda_)
         )
         progress(f"{attributes} p-attributes")
     return found
@@ -99,7 +99,7 @@ def by_deviation(
     data = uniform(rows)
     found = []
     for share in gathered:
-        given = queries(number, attributes, predicates, share)
+        given = gathering(number, attributes, predicates, share)
         constructs, (codes,) = constructs_of(given, [data])
         row = costs(given, data, lambda_)
         found.append({
@@ -124,7 +124,7 @@ def changing(
     mus: Sequence[float],
 ) -> list[Row]:  # fmt: skip
     """Figure 9: D1, D2, D1, .. one after the other; the cost of each period over that of the best fixed order there."""
-    given = queries(number, attributes, predicates, GATHERED)
+    given = queries(number, attributes, predicates)
     constructs, pair = constructs_of(given, [uniform(rows), skewed(rows)])
     best = [fixed_orders(constructs, codes)["best"] / rows for codes in pair]
     matches = {}
@@ -161,7 +161,7 @@ def _gap(rows: Sequence[Row]) -> float:
 def _borders(rows: Sequence[Row]) -> tuple[bool, str]:
     jumps = [
         (row["mu 0"] / before["mu 0"])
-        for before, row in zip(rows, rows[1:], strict=False)
+        for before, row in pairwise(rows)
         if before["data"] != row["data"]
     ]  # fmt: skip
     return bool(jumps) and min(
@@ -184,7 +184,7 @@ def _rearranges(rows: Sequence[Row]) -> tuple[bool, str]:
 def _sooner(rows: Sequence[Row]) -> tuple[bool, str]:
     mean = [float(np.mean([row[f"mu {mu:g}"] for row in rows])) for mu in MUS if f"mu {mu:g}" in rows[0]]
     told = " ".join(f"{each:.3f}" for each in mean)
-    return all(b >= a - 0.005 for a, b in zip(mean, mean[1:], strict=False)) and mean[-1] > mean[
+    return all(b >= a - 0.005 for a, b in pairwise(mean)) and mean[-1] > mean[
         0
     ], f"mean cost over the best {told}"
 
@@ -235,7 +235,7 @@ FIGURE_8 = Experiment(
     {
         "tiny": Q | {"rows": 2_000, "gathered": (0.0, 0.9), "lambda_": 500},
         "small": Q | {"rows": 200_000, "gathered": (0.0, 0.25, 0.5, 0.75, 1.0), "lambda_": 10_000},
-        "full": Q | {"rows": 500_000, "gathered": (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0), "lambda_": 10_000},
+        "full": Q | {"rows": 500_000, "gathered": tuple(i / 8 for i in range(9)), "lambda_": 10_000},
     },
     (
         between(

@@ -1,9 +1,13 @@
 """Data sets and query sets of the ASC paper's experiments; its Table 1 is lost, so that Q1 to Q4 are ours.
 
-D1: 20 integers in [0, 99], uniform. D2: the same by Zipf's law with exponent 1 (ours), from a most
-frequent value of each attribute upwards. D3: the paper takes the US Census of 1990; here ten columns of KDD99's connections stand in, in their
-order in time. A query has a range on some of the p-attributes: its share of the values (of the rows, in Q2) is the
-attribute's own, times 0.5 to 1.5.
+D1: 20 integers in [0, 99], uniform. D2: the same by Zipf's law with exponent 1 (ours), from a most frequent value of
+each attribute upwards. D3: the paper takes the US Census of 1990; here ten columns of KDD99's connections stand in, in
+their order in time.
+
+A query has a range on some of the p-attributes: its share of the values (of the rows, in Q2) is the attribute's own,
+times 0.5 to 1.5. In Q1 and Q3 half of the ranges lie around one value of their attribute, which is frequent in D2 for
+three attributes in four and rare for the fourth, so that D1 and D2 are best evaluated in different orders. In Q4 the
+ranges on an attribute are equally wide and side by side, but for a share that has moved to one place.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from rules_index.index.conjunction_arrays import Conjunctions
 SEED = 7
 VALUES = 100
 COLUMNS = 20
+GATHERED = 0.5
 D3_COLUMNS = (
     "duration", "src_bytes", "dst_bytes", "hot", "count", "srv_count", "dst_host_count", "dst_host_srv_count",
     "dst_host_same_srv_rate", "dst_host_diff_srv_rate",
@@ -44,7 +49,12 @@ def skewed(rows: int) -> np.ndarray:
     draw = np.random.default_rng([SEED, 2])
     weight = 1 / np.arange(1, VALUES + 1)
     ranked = draw.choice(VALUES, (COLUMNS, rows), p=weight / weight.sum())
-    return ((ranked + draw.integers(0, VALUES, (COLUMNS, 1))) % VALUES).astype(np.int32)
+    return ((ranked + _frequent()[:, None]) % VALUES).astype(np.int32)
+
+
+def _frequent() -> np.ndarray:
+    """D2's most frequent values [columns]."""
+    return np.random.default_rng([SEED, 4]).integers(0, VALUES, COLUMNS)
 
 
 def connections(rows: int) -> np.ndarray | None:
@@ -58,21 +68,33 @@ def connections(rows: int) -> np.ndarray | None:
     return np.stack([np.unique(frame[name].to_numpy(), return_inverse=True)[1] for name in D3_COLUMNS]).astype(np.int32)
 
 
-def queries(number: int, attributes: int, predicates: int, gathered: float = 0.0, seed: int = SEED) -> Queries:
-    """Queries over the first attributes, whose mean shares of the values run from 0.05 to 0.4.
-
-    gathered: which share of the ranges lie around one value of their attribute, so that regions there satisfy many
-    queries and others few (figure 8).
-    """
-    draw = np.random.default_rng([seed, number, attributes, predicates])
+def queries(number: int, attributes: int, predicates: int) -> Queries:
+    """Q1 and Q3, over the first attributes, whose mean shares of the values run from 0.05 to 0.4."""
+    draw = np.random.default_rng([SEED, number, attributes, predicates])
     named = np.sort(np.argsort(draw.random((number, attributes)), axis=1)[:, :predicates], axis=1)
-    share = _shares(draw, attributes)
-    width = np.clip(VALUES * share[named] * draw.uniform(0.5, 1.5, named.shape), 1, VALUES - 1).astype(np.int64)
+    width = np.clip(VALUES * _shares(draw, attributes)[named] * draw.uniform(0.5, 1.5, named.shape), 1, VALUES - 1)
+    width = width.astype(np.int64)
     low = (draw.random(named.shape) * (VALUES - width)).astype(np.int64)
-    focus = draw.integers(0, VALUES, attributes)
-    near = np.clip(focus[named] - (draw.random(named.shape) * width).astype(np.int64), 0, VALUES - width)
-    low = np.where(draw.random(named.shape) < gathered, near, low)
+    focus = (_frequent()[:attributes] + np.where(np.arange(attributes) % 4 == 3, VALUES // 2, 2)) % VALUES
+    near = np.clip(focus[named] - (draw.random(named.shape) * width / 2).astype(np.int64), 0, VALUES - width)
+    low = np.where(draw.random(named.shape) < GATHERED, near, low)
     return Queries(named.astype(np.int32), low, low + width - 1)
+
+
+def gathering(number: int, attributes: int, predicates: int, gathered: float) -> Queries:
+    """Q4: `gathered` is the share of the ranges that lie in one place, so that regions there satisfy many queries and
+    others few."""
+    draw = np.random.default_rng([SEED, number, attributes, predicates])
+    named = np.sort(np.argsort(draw.random((number, attributes)), axis=1)[:, :predicates], axis=1)
+    moved = draw.random(named.shape) < gathered
+    low, high = np.empty(named.shape, np.int64), np.empty(named.shape, np.int64)
+    for attribute in range(attributes):
+        chosen = named == attribute
+        count = int(chosen.sum())
+        ends = np.linspace(0, VALUES, count + 1).astype(np.int64)
+        place = np.where(moved[chosen], draw.integers(0, max(1, count)), draw.permutation(count))
+        low[chosen], high[chosen] = ends[place], ends[place + 1] - 1
+    return Queries(named.astype(np.int32), low, high)
 
 
 def queries_of(data: np.ndarray, number: int, predicates: int) -> Queries:
