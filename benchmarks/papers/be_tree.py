@@ -53,11 +53,13 @@ def figure(
     )  # fmt: skip
 
 
-def sizes(tiny: Any, small: Any, full: Any, n: int = 100_000, most: int = 100_000, **fixed: Any) -> dict[str, Any]:
-    """The values that are varied by size; `n` in the papers' size, `most` in the small one."""
+def sizes(
+    tiny: Any, small: Any, full: Any, n: int = 100_000, most: int = 100_000, events: int = 50, **fixed: Any
+) -> dict[str, Any]:
+    """The values that are varied by size; `n` in the papers' size, `most` in the small one, with so many events."""
     return {
         "tiny": {"values": tiny, "repeat": 1, "events": 5, "n": 400} | fixed,
-        "small": {"values": small, "repeat": 3, "events": 50, "n": min(n, most)} | fixed,
+        "small": {"values": small, "repeat": 3, "events": events, "n": min(n, most)} | fixed,
         "full": {"values": full, "repeat": 7, "events": 100, "n": n} | fixed,
     }
 
@@ -101,7 +103,7 @@ FIGURE_6 = figure(
 )  # fmt: skip
 FIGURE_7 = figure(
     "Figure 7", "time by predicates of a subscription", "subscription",
-    sizes((5, 14), (5, 14, 30, 66), (5, 9, 14, 24, 40, 66)),
+    sizes((5, 14), (5, 14, 66), (5, 9, 14, 24, 40, 66), most=30_000, events=20),
     (
         *both(63, 65),
         Claim(
@@ -114,18 +116,18 @@ FIGURE_7 = figure(
 )  # fmt: skip
 FIGURE_8A = figure(
     "Figure 8a-b", "time by cardinality", "cardinality",
-    sizes((48, 200), (48, 1_000, 6_000, 150_000), (48, 200, 1_000, 6_000, 30_000, 150_000)),
+    sizes((48, 200), (48, 1_000, 6_000, 150_000), (48, 200, 1_000, 6_000, 30_000, 150_000), most=30_000, events=20),
     both(66, 59, "Propagation"),
     note="k-index and SIFT enumerate ranges and are left out from 6,000 on, as in the paper, and where lists would have more "
     "than 120 M entries.",
 )  # fmt: skip
 FIGURE_8C = figure(
-    "Figure 8c-d", "time by the width of ranges", "width", sizes((0.06, 0.5), (0.06, 0.12, 0.25, 0.5), (0.06, 0.12, 0.25, 0.5)),
+    "Figure 8c-d", "time by the width of ranges", "width", sizes((0.06, 0.5), (0.06, 0.12, 0.5), (0.06, 0.12, 0.25, 0.5), most=30_000, events=20),
     both(76, 43),
 )  # fmt: skip
 FIGURE_9 = figure(
     "Figure 9", "time by cardinality 2 to 10, equalities only", "cardinality",
-    sizes((2, 5), (2, 3, 5, 10), (2, 3, 4, 5, 6, 8, 10), equality=1.0, operators="Min"),
+    sizes((2, 5), (2, 4, 10), (2, 3, 4, 5, 6, 8, 10), most=30_000, events=20, equality=1.0, operators="Min"),
     (
         between("BE-Tree hardly depends on the selectivity", 0, 1.5, lambda rows: _spread_less_matches(rows, "BE"),
                 "uniform: BE's time from the least to the greatest"),
@@ -143,7 +145,7 @@ FIGURE_9 = figure(
 )  # fmt: skip
 FIGURE_10 = figure(
     "Figure 10", "time by the share of equalities", "equality",
-    sizes((0.2, 1.0), (0.2, 0.4, 0.7, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0), n=1_000_000),
+    sizes((0.2, 1.0), (0.2, 0.6, 1.0), (0.2, 0.4, 0.6, 0.8, 1.0), n=1_000_000, most=50_000, events=20),
     (
         less_by("88 % below Gryphon where equalities are few", "BE", ("Gryphon",), 88, of("equality", 0.2)),
         less_by("20 % below Gryphon where there is nothing else", "BE", ("Gryphon",), 20, of("equality", 1.0)),
@@ -238,7 +240,7 @@ FIGURE_11 = Experiment(
     "Figure 11", "time by match probability and class of operators", "MP %", SYSTEMS, "µs an event", runs.classes,
     {
         "tiny": {"n": 400, "operators": ("Low", "High"), "mps": (0.01, 0.05), "repeat": 1, "events": 5},
-        "small": {"n": 100_000, "operators": ("Low", "Med", "High"), "mps": (0.0005, 0.005, 0.03, 0.09), "repeat": 3, "events": 30},
+        "small": {"n": 50_000, "operators": ("Low", "Med", "High"), "mps": (0.0005, 0.005, 0.03, 0.09), "repeat": 3, "events": 15},
         "full": {"n": 1_000_000, "operators": ("Low", "Med", "High"), "mps": (0.0001, 0.001, 0.005, 0.01, 0.03, 0.05, 0.09),
                  "repeat": 5, "events": 50},
     },
@@ -264,8 +266,8 @@ FIGURE_12 = Experiment(
     "Figure 12", "strings as expressions", "x", SYSTEMS, "µs an event", runs.dblp,
     {
         "tiny": {"authors": (200,), "titles": (100,), "repeat": 1, "events": 5, "mps": (0.05,), "mp_authors": 300, "mp_titles": 200},
-        "small": {"authors": (50_000, 200_000), "titles": (20_000, 80_000), "repeat": 3, "events": 50, "mps": (0.001, 0.01, 0.09),
-                  "mp_authors": 50_000, "mp_titles": 20_000},
+        "small": {"authors": (50_000, 200_000), "titles": (10_000, 40_000), "repeat": 3, "events": 20, "mps": (0.001, 0.09),
+                  "mp_authors": 30_000, "mp_titles": 10_000},
         "full": {"authors": (100_000, 250_000, 500_000, 760_000), "titles": (50_000, 100_000, 250_000), "repeat": 7, "events": 100,
                  "mps": (0.0001, 0.001, 0.01, 0.05, 0.09), "mp_authors": 400_000, "mp_titles": 150_000},
     },
@@ -283,7 +285,7 @@ FIGURE_13 = Experiment(
     runs.exchange,
     {
         "tiny": {"n": 200, "steps": 2, "repeat": 1, "events": 10, "mp": 0.01, "adapt": True},
-        "small": {"n": 20_000, "steps": 5, "repeat": 3, "events": 200, "mp": 0.001, "adapt": True},
+        "small": {"n": 10_000, "steps": 4, "repeat": 3, "events": 200, "mp": 0.001, "adapt": True},
         "full": {"n": 200_000, "steps": 10, "repeat": 5, "events": 1_000, "mp": 0.001, "adapt": True},
     },
     (
