@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -18,13 +19,12 @@ from benchmarks.baselines.expressions import (
     room,
 )
 from rules_index.arrays import offsets_of
-from rules_index.kernels.jit import inner, jit
 
 NO_ID = np.iinfo(np.int32).max
 
 
 def _postings(given: Expressions, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(start [groups of pairs + 1] int64, keys [.] int32): the expressions by group [expressions] and pair, ascending."""
+    """(start [groups of pairs + 1] int64, keys [.] int32): expressions by group [expressions] and pair."""
     counts = counts_of_accepted(given)
     pair = pair_offsets(given)
     owner = np.repeat(np.arange(len(given.start) - 1, dtype=np.int32), np.diff(given.start))
@@ -142,7 +142,7 @@ def _walk(
     return offsets, found[:count]
 
 
-@inner
+@inlined
 def _settle(head: np.ndarray, at: np.ndarray, end: np.ndarray, place: int) -> None:
     """Moves a list to its place among those before it, by head."""
     while place > 0 and head[place - 1] > head[place]:
@@ -152,7 +152,7 @@ def _settle(head: np.ndarray, at: np.ndarray, end: np.ndarray, place: int) -> No
         place -= 1
 
 
-@inner
+@inlined
 def _skip(keys: np.ndarray, at: int, end: int, key: int) -> int:
     """The first entry from `at` on of at least `key`: strides that double, then halves."""
     stride = 1

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.baselines.compiled import inlined, inner, jit
 from rules_index.arrays import offsets_of
-from rules_index.kernels.jit import inner, jit
 
 
 class Expressions(NamedTuple):
@@ -38,7 +38,7 @@ class Events(NamedTuple):
     value: np.ndarray
 
 
-@inner
+@inlined
 def satisfies(value: int, predicate: int, given: Expressions) -> bool:
     """Whether a value, -1 where the event has none, satisfies a predicate."""
     if value < given.low[predicate] or value > given.high[predicate]:
@@ -52,7 +52,7 @@ def satisfies(value: int, predicate: int, given: Expressions) -> bool:
     return False
 
 
-@inner
+@inlined
 def spread(events: Events, number: int, values: np.ndarray) -> None:
     """Writes an event's values to `values` [attributes] int32; see `clear`."""
     for place in range(events.attribute.shape[1]):
@@ -60,7 +60,7 @@ def spread(events: Events, number: int, values: np.ndarray) -> None:
             values[events.attribute[number, place]] = events.value[number, place]
 
 
-@inner
+@inlined
 def clear(events: Events, number: int, values: np.ndarray) -> None:
     """Takes them away."""
     for place in range(events.attribute.shape[1]):
@@ -85,7 +85,7 @@ def is_equality(given: Expressions) -> np.ndarray:
 
 @jit
 def accepted(given: Expressions, counted: np.ndarray) -> np.ndarray:
-    """The values [.] int32 that satisfy each predicate, one behind the other, as many as `counted` [predicates] says."""
+    """The values [.] int32 that satisfy each predicate, one behind the other, `counted` [predicates] of each."""
     values = np.empty(counted.sum(), np.int32)
     at = 0
     for predicate in range(len(given.attribute)):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.baselines.compiled import jit
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps
-from rules_index.kernels.jit import jit
 
 MOST_ATTRIBUTES = 16
 

@@ -1,8 +1,9 @@
 """Gryphon's matching tree (Aguilera and others): one attribute a level, an edge for each different predicate on it.
 
-Attributes are tested in one order, those of most expressions first. A node has an edge for each different predicate that
-its expressions have next, in groups by attribute: levels that all of a node's expressions do not care about are left
-out (trivial test elimination), and so is the don't-care edge, which leads to what stands in the node's other groups.
+Attributes are tested in one order, those of most expressions first. A node has an edge for each different predicate
+that its expressions have next, in groups by attribute: levels that all of a node's expressions do not care about are
+left out (trivial test elimination), and so is the don't-care edge, which leads to what stands in the node's other
+groups.
 An event follows all edges that it satisfies: of equalities the one with its value, found by halving, of others those
 that hold, one after the other. Where a single expression is left, the rest of it is verified (delayed branching). With
 equalities alone this is the tree for equality only.
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -23,7 +25,6 @@ from benchmarks.baselines.expressions import (
     satisfies,
     spread,
 )
-from rules_index.kernels.jit import inner, jit
 
 
 class Tree(NamedTuple):
@@ -195,7 +196,7 @@ def _follow(
     return offsets, found[:count]
 
 
-@inner
+@inlined
 def _group(groups: np.ndarray, first: int, last: int, rank: int) -> int:
     end = last
     while first < last:
@@ -207,7 +208,7 @@ def _group(groups: np.ndarray, first: int, last: int, rank: int) -> int:
     return first if first < end and groups[first, 0] == rank else -1
 
 
-@inner
+@inlined
 def _branch(at: int, value: int, given: Expressions, tree: Tree, stack: np.ndarray, top: int) -> int:
     """Pushes the nodes that the edges of a group lead to where the value satisfies them."""
     first, last = tree.groups[at, 1], tree.groups[at, 2]

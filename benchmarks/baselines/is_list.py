@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.baselines.compiled import jit
 from rules_index.arrays import offsets_of
-from rules_index.kernels.jit import jit
 
 MOST_LEVELS = 24
 

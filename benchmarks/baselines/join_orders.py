@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.baselines.compiled import inlined, inner, jit
 from rules_index.arrays import offsets_of
 from rules_index.index.boxes import Boxes
-from rules_index.kernels.jit import inner, jit
 
 
 class _Joined:
@@ -55,9 +55,9 @@ class JoinFirst(_Joined):
         return _join_first(key, row, self._own, self._low, self._high, self._keys, self._rows)
 
 
-@inner
+@inlined
 def _within(row: np.ndarray, low: np.ndarray, high: np.ndarray, first: int) -> bool:
-    for place in range(len(row)):
+    for place in range(len(row)):  # noqa: SIM110  (Numba compiles no generators)
         if row[place] < low[first + place] or row[place] > high[first + place]:
             return False
     return True

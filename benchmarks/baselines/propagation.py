@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.baselines.compiled import inlined, jit
 from benchmarks.baselines.expressions import (
     Events,
     Expressions,
@@ -21,7 +22,6 @@ from benchmarks.baselines.expressions import (
     spread,
 )
 from rules_index.arrays import offsets_of
-from rules_index.kernels.jit import inner, jit
 
 
 class Propagation:
@@ -83,7 +83,7 @@ def _propagate(
     return offsets, found[:count]
 
 
-@inner
+@inlined
 def _check(
     begin: int, end: int, keys: np.ndarray, rest: Expressions, values: np.ndarray, found: np.ndarray, count: int
 ) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.baselines.compiled import jit
 from rules_index.engines.asc.constructs import SelectionConstructs
 from rules_index.engines.asc.evaluate import Bitmaps, evaluate
-from rules_index.kernels.jit import jit
 
 
 def ticket_routing(constructs: SelectionConstructs, codes: np.ndarray, seed: int = 7) -> tuple[np.ndarray, int]:

@@ -86,9 +86,17 @@ def require_equal(built: Mapping[str, Any], events: Events) -> int:
 
 
 def varied(
-    progress: Progress, parameter: str, values: Sequence[Any], repeat: int, events: int, laws: Sequence[str] = LAWS,
-    systems: Sequence[str] = SYSTEMS, label: str = "", also: Mapping[Any, Mapping[str, Any]] | None = None, **fixed: Any,
-) -> list[Row]:  # fmt: skip
+    progress: Progress,
+    parameter: str,
+    values: Sequence[Any],
+    repeat: int,
+    events: int,
+    laws: Sequence[str] = LAWS,
+    systems: Sequence[str] = SYSTEMS,
+    label: str = "",
+    also: Mapping[Any, Mapping[str, Any]] | None = None,
+    **fixed: Any,
+) -> list[Row]:
     """One row for each value of a parameter of `Workload` and each law of the attributes; `also` has further parameters
     by the value."""
     rows = []
@@ -124,7 +132,9 @@ def capacities(
         given, some = replace(Workload(), n=n, mp=mp, **fixed).draw(events)
         built = {f"max_cap {cap}": Tree(given, False, cap) for cap in caps}
         require_equal(built, some)
-        seconds = in_turn({name: (lambda tree=tree: tree.match(some)) for name, tree in built.items()}, repeat)
+        seconds = in_turn(
+            {name: (lambda tree=tree, some=some: tree.match(some)) for name, tree in built.items()}, repeat
+        )
         row = {"MP %": 100 * mp} | {name: 1e6 * each / len(some.attribute) for name, each in seconds.items()}
         rows.append(row)
         progress(f"MP {mp:.2%}")
@@ -186,7 +196,9 @@ class Strings(Workload):
             named = np.concatenate([attributes[string, has], spare])[: self.event]
             order = np.argsort(named)
             wanted[0][string] = named[order]
-            wanted[1][string] = np.concatenate([values[string, has], np.zeros(len(spare), np.int32)])[: self.event][order]
+            wanted[1][string] = np.concatenate([values[string, has], np.zeros(len(spare), np.int32)])[: self.event][
+                order
+            ]
         return wanted
 
 
@@ -197,7 +209,10 @@ def exchange(
     one by one and those of the other put in, and then back; microseconds an event, beside a tree built afresh."""
     rows = []
     for name, laws in (("from uniform", ("uniform", "Zipf")), ("from Zipf", ("Zipf", "uniform"))):
-        drawn = [replace(Workload(), n=n, mp=mp, law=law, seed=7 + place, **fixed).draw(events) for place, law in enumerate(laws)]
+        drawn = [
+            replace(Workload(), n=n, mp=mp, law=law, seed=7 + place, **fixed).draw(events)
+            for place, law in enumerate(laws)
+        ]
         boxes = [boxes_of(given) for given, _ in drawn]
         half = [Events(some.attribute[: events // 2], some.value[: events // 2]) for _, some in drawn]
         mixed = Events(*(np.concatenate(pair) for pair in zip(*half, strict=True)))
@@ -219,11 +234,11 @@ def exchange(
                         tree.search_events(asked, adapt=True)
                 elif direction:
                     continue
-                timed = {"tree": lambda tree=tree: tree.search_events(asked)}
+                timed = {"tree": lambda tree=tree, asked=asked: tree.search_events(asked)}
                 if step == steps:
                     afresh = fresh if into == 1 else BETree.build(boxes[0], batch=False, max_cap=max_cap_for(mp))
                     same_answers(tree, afresh, asked, keys[into], n)
-                    timed["built afresh"] = lambda afresh=afresh: afresh.search_events(asked)
+                    timed["built afresh"] = lambda afresh=afresh, asked=asked: afresh.search_events(asked)
                 elif at == 0:
                     timed["built afresh"] = timed["tree"]
                 seconds = in_turn(timed, repeat)

@@ -1,10 +1,10 @@
 """BEGen, the workloads of the BE-Tree paper (section 7.1, tables 2 and 3), and a stand-in for DBLP's 3-grams.
 
 Base expressions of equalities are the events, 1 / MP of them. Each gives N MP subscriptions: a predicate is kept with
-probability subscription size / event size, and a kept one turned, with probability 1 - equality share, into another that
-the base's value satisfies. Ours: every event has just the average size, a subscription at least one predicate, Zipf's
-exponent is 1, and the kinds of turned predicates of a class are equally frequent. Where Table 2 lets `<` and `>` fail
-the base's value, they do not here.
+probability subscription size / event size, and a kept one turned, with probability 1 - equality share, into another
+that the base's value satisfies. Ours: every event has just the average size, a subscription at least one predicate,
+Zipf's exponent is 1, and the kinds of turned predicates of a class are equally frequent. Where Table 2 lets `<` and `>`
+fail the base's value, they do not here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,12 @@ from rules_index.index.term_sets import TermSets
 
 SEED = 7
 IN, NOT_IN, LESS, MORE, BETWEEN, UNEQUAL, EQUAL = range(7)
-CLASSES = {"Min": (), "Low": (IN,), "Med": (IN, LESS, MORE, BETWEEN), "High": (IN, LESS, MORE, BETWEEN, UNEQUAL, NOT_IN)}
+CLASSES = {
+    "Min": (),
+    "Low": (IN,),
+    "Med": (IN, LESS, MORE, BETWEEN),
+    "High": (IN, LESS, MORE, BETWEEN, UNEQUAL, NOT_IN),
+}
 MOST_VALUES = 6
 
 
@@ -96,7 +101,14 @@ def turned(
     which[sets[lengths == 1]] = -1
     sizes = np.full(workload.dimensions, workload.cardinality, np.int32)
     return Expressions(
-        sizes, start, attribute.astype(np.int32), low.astype(np.int32), high.astype(np.int32), which, set_start, intervals
+        sizes,
+        start,
+        attribute.astype(np.int32),
+        low.astype(np.int32),
+        high.astype(np.int32),
+        which,
+        set_start,
+        intervals,
     )
 
 

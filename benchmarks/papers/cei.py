@@ -40,8 +40,15 @@ def intervals(n: int, r: int, W: int) -> tuple[np.ndarray, np.ndarray]:  # noqa:
 
 
 def point(
-    progress: Progress, n: int, r: int, W: int, length: int, systems: Sequence[str], searches: int, repeat: int
-) -> Row:  # noqa: N803
+    progress: Progress,
+    n: int,
+    r: int,
+    W: int,  # noqa: N803
+    length: int,
+    systems: Sequence[str],
+    searches: int,
+    repeat: int,
+) -> Row:
     """Microseconds a search, and megabytes, of each system on one set of intervals."""
     a, b = intervals(n, r, W)
     x = np.random.default_rng(SEED).uniform(1, r, searches)
@@ -121,8 +128,19 @@ def stores(paper: str, one: str, other: str, criterion: str, where: Any = None) 
     return Claim(paper, criterion, claim.judge)
 
 
-def _last(rows: Sequence[Row], varied: str) -> float:
-    return max(row[varied] for row in rows)
+def _store_told(rows: Sequence[Row]) -> str:
+    lci, cei = (max(row[f"{name} MB"] for row in rows) for name in ("LCI", "CEI"))
+    return f"UI {rows[-1]['UI MB']:.0f} MB; LCI at most {lci:.0f}, CEI {cei:.0f}"
+
+
+def _slowest_told(rows: Sequence[Row]) -> str:
+    least = min(row["IS-lists"] / max(row[name] for name in KINDS) for row in rows)
+    return f"IS-lists over the slowest other {least:.2f} x at least"
+
+
+def _lists_told(rows: Sequence[Row]) -> str:
+    first, last = (row["IS-lists MB"] / row["CEI MB"] for row in (rows[0], rows[-1]))
+    return f"IS-lists / CEI {first:.2f} at the smallest n, {last:.2f} at the largest"
 
 
 def _lengths(number: int, r: int) -> Experiment:
@@ -130,15 +148,21 @@ def _lengths(number: int, r: int) -> Experiment:
     sizes = {
         "tiny": {"r": 4096, "n": 500, "W": 50, "lengths": (4, 16), "searches": 500, "repeat": 1},
         "small": {"r": r, "n": 100_000, "W": 200, "lengths": (4, 8, 16, 32, 64, 128), "searches": 50_000, "repeat": 3},
-        "full": {"r": r, "n": 100_000, "W": 200, "lengths": (2, 4, 8, 16, 32, 64, 128, 256), "searches": 50_000, "repeat": 7},
-    }  # fmt: skip
+        "full": {
+            "r": r,
+            "n": 100_000,
+            "W": 200,
+            "lengths": (2, 4, 8, 16, 32, 64, 128, 256),
+            "searches": 50_000,
+            "repeat": 7,
+        },
+    }
     claims = (
         Claim(
             "UI stores most", "UI's store is above both others' from L = 8 on",
             lambda rows: (
                 all(row["UI MB"] > max(row["LCI MB"], row["CEI MB"]) for row in rows if row["L"] >= 8),
-                f"UI {rows[-1]['UI MB']:.0f} MB; LCI at most {max(row['LCI MB'] for row in rows):.0f}, "
-                f"CEI {max(row['CEI MB'] for row in rows):.0f}",
+                _store_told(rows),
             ),
         ),
         below("UI searches fastest", "UI", ["CEI", "LCI"], least=1 / 1.1),
@@ -166,15 +190,18 @@ def _numbers(number: int, r: int) -> Experiment:
     claims = (
         below("CEI searches faster than LCI and IS-lists", "CEI", ["LCI", "IS-lists"]),
         between(
-            "CEI's search is very close to UI's", -math.inf, 1.5,
-            lambda rows: max(row["CEI"] / row["UI"] for row in rows), "CEI / UI at most",
+            "CEI's search is very close to UI's",
+            -math.inf,
+            1.5,
+            lambda rows: max(row["CEI"] / row["UI"] for row in rows),
+            "CEI / UI at most",
         ),
         Claim(
-            "IS-lists search slowest", "IS-lists above the three others on every n",
+            "IS-lists search slowest",
+            "IS-lists above the three others on every n",
             lambda rows: (
                 all(row["IS-lists"] > max(row[name] for name in KINDS) for row in rows),
-                f"IS-lists over the slowest other {min(row['IS-lists'] / max(row[n] for n in KINDS) for row in rows):.2f} x "
-                "at least",
+                _slowest_told(rows),
             ),
         ),
         Claim(
@@ -182,16 +209,24 @@ def _numbers(number: int, r: int) -> Experiment:
             "IS-lists below CEI at the smallest n and not at the largest" if r == LARGE else "IS-lists never below CEI",
             lambda rows: (
                 (rows[0]["IS-lists MB"] < rows[0]["CEI MB"] and rows[-1]["IS-lists MB"] > rows[-1]["CEI MB"])
-                if r == LARGE else all(row["IS-lists MB"] > row["CEI MB"] for row in rows),
-                f"IS-lists / CEI {rows[0]['IS-lists MB'] / rows[0]['CEI MB']:.2f} at the smallest n, "
-                f"{rows[-1]['IS-lists MB'] / rows[-1]['CEI MB']:.2f} at the largest",
+                if r == LARGE
+                else all(row["IS-lists MB"] > row["CEI MB"] for row in rows),
+                _lists_told(rows),
             ),
         ),
-    )  # fmt: skip
+    )
     return Experiment(
-        f"Figure {number}", f"store and search time by number of intervals, {size} r", "n", SYSTEMS, "µs a search",
-        by_number, sizes, claims, own="CEI", extra=(*STORE, "IS-lists MB"),
-    )  # fmt: skip
+        f"Figure {number}",
+        f"store and search time by number of intervals, {size} r",
+        "n",
+        SYSTEMS,
+        "µs a search",
+        by_number,
+        sizes,
+        claims,
+        own="CEI",
+        extra=(*STORE, "IS-lists MB"),
+    )
 
 
 FIGURE_14 = Experiment(

@@ -63,14 +63,14 @@ def large(
     progress: Progress, values: Sequence[int], names: Sequence[str], repeat: int, queries: int, streams: int,
     parts: int,
 ) -> list[Row]:  # fmt: skip
-    """Figure 15: large stream predicates, and how many of four pairs BFS leaves undecided with so many live parts."""
+    """Figure 15: large stream predicates, and how many of forty pairs BFS leaves undecided with so many live parts."""
     rows = []
     for boxes in values:
         row: Row = {"stream_boxes": boxes}
         row |= seconds_of(Pairs(Setup(stream_boxes=boxes, queries=queries, streams=streams)), names, repeat)
-        asked, asking = Setup(stream_boxes=boxes, queries=2, streams=2).draw(SEED)
-        found = match_each(Predicates.of(asked), Predicates.of(asking), "em_bfs", budget=Budget(parts, 5.0)).implied
-        rows.append(row | {"BFS undecided of 4": float(list(found).count(None))})
+        asked, asking = Setup(stream_boxes=boxes, queries=10, streams=4).draw(SEED)
+        found = match_each(Predicates.of(asked), Predicates.of(asking), "em_bfs", budget=Budget(parts, 1.0)).implied
+        rows.append(row | {"BFS undecided of 40": float(list(found).count(None))})
         progress(f"{boxes} boxes")
     return rows
 
@@ -82,7 +82,12 @@ def selectivities(progress: Progress, seeds: int, rows: int) -> list[Row]:
         queries, streams = Setup(queries=4, streams=1, query_values=6, stream_values=4).draw(seed)
         items = np.random.default_rng(seed).uniform(0, 100, (Setup().dimensions, rows))
         codes = queries[0].space.codes(items)
-        for name, method, quick in (("HSR", "hsr", False), ("HSR+QC", "hsr", True), ("HCR", "hcr", True), ("EM", "em_dfs", True)):
+        for name, method, quick in (
+            ("HSR", "hsr", False),
+            ("HSR+QC", "hsr", True),
+            ("HCR", "hcr", True),
+            ("EM", "em_dfs", True),
+        ):
             grown, row = streams[0], {"seed": seed, "method": name}
             for label, query in zip(("p_A", "p_B", "p_C", "p_D"), queries, strict=True):
                 grown = match(query, grown, method, quick_check=quick).relaxed  # type: ignore[arg-type]
@@ -101,7 +106,12 @@ def implied(progress: Progress, seeds: int, queries: int, streams: int) -> list[
         held = [cells(query) for query in given.queries]
         brute = [bool((query <= cells(stream)).all()) for stream in given.streams for query in held]
         row: Row = {"seed": seed, "pairs": len(brute), "brute force": sum(brute)}
-        for name, method, quick in (("EM", "em_dfs", True), ("HSR+QC", "hsr", True), ("HCR", "hcr", True), ("HSR", "hsr", False)):
+        for name, method, quick in (
+            ("EM", "em_dfs", True),
+            ("HSR+QC", "hsr", True),
+            ("HCR", "hcr", True),
+            ("HSR", "hsr", False),
+        ):
             found = given.answers(method, None, quick_check=quick)  # type: ignore[arg-type]
             row[name] = sum(one is True for one in found)
             row[f"{name} false"] = sum(bool(one) and not right for one, right in zip(found, brute, strict=True))
@@ -118,7 +128,9 @@ def covering(dimensions: int, boxes: int, selectivity: float, overlap: float, se
     corner = draw.integers(0, VALUES - side + 1, dimensions)
     tiles = [np.stack([corner, corner + side], axis=1)]
     while len(tiles) < max(1, round(boxes * (1 - overlap))):
-        largest = max(range(len(tiles)), key=lambda each: float(np.prod(tiles[each][:, 1] - tiles[each][:, 0], dtype=float)))
+        largest = max(
+            range(len(tiles)), key=lambda each: float(np.prod(tiles[each][:, 1] - tiles[each][:, 0], dtype=float))
+        )
         tile = tiles.pop(largest)
         along = int(np.argmax(tile[:, 1] - tile[:, 0]))
         low, high = tile[along]
@@ -173,16 +185,26 @@ def throughput(boxes: Boxes, rows: int, repeat: int) -> Row:
 
 
 def evaluation(
-    progress: Progress, parameter: str, values: Sequence[Any], rows: int, repeat: int, overlaps: Sequence[float] = (0.5,),
+    progress: Progress,
+    parameter: str,
+    values: Sequence[Any],
+    rows: int,
+    repeat: int,
+    overlaps: Sequence[float] = (0.5,),
     selectivities: Sequence[float] = (0.01,),
-) -> list[Row]:  # fmt: skip
+) -> list[Row]:
     """Figures 16 to 18 and Table 8."""
     told = []
     for selectivity in selectivities:
         for overlap in overlaps:
             for value in values:
-                given = {"dimensions": 3, "boxes": 100, "selectivity": selectivity, "overlap": overlap} | {parameter: value}
-                row = {name: round(100 * each) if name in ("overlap", "selectivity") else each for name, each in given.items()}
+                given = {"dimensions": 3, "boxes": 100, "selectivity": selectivity, "overlap": overlap} | {
+                    parameter: value
+                }
+                row = {
+                    name: round(100 * each) if name in ("overlap", "selectivity") else each
+                    for name, each in given.items()
+                }
                 told.append(row | throughput(covering(**given), rows, repeat))
                 progress(f"selectivity {given['selectivity']:.0%}, overlap {given['overlap']:.0%}, {parameter} {value}")
     return told

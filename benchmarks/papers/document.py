@@ -13,8 +13,8 @@ from benchmarks.report import short
 INTRODUCTION = """# The papers' experiments
 
 Written by `python -m benchmarks.papers` from the figures of a run; do not edit. `make papers` runs what is missing at
-sizes that still show each shape, within thirty minutes, `make papers-full` at the papers' sizes; both can be stopped and
-go on where they were. A figure whose parameters have not changed is not run again.
+sizes that still show each shape, within thirty minutes, `make papers-full` at the papers' sizes; both can be stopped
+and go on where they were. A figure whose parameters have not changed is not run again.
 
 Each experiment first compares what all systems answer, and is not timed where they differ. Times are CPU time of one
 core. The systems and what they are compared with are compiled alike, by Numba, so that their times can be compared; the

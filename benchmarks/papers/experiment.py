@@ -1,8 +1,8 @@
 """An experiment of a paper: what is measured, what the paper shows, and the criterion by which a run is judged.
 
 A *row* is one point of a figure, or one line of a table: the value that is varied, the panel where the figure has
-several, and a number for each system. A *claim* is one statement of the paper with a criterion that is computed from the
-rows. All claims met: reproduced; some: partly; none: not reproduced.
+several, and a number for each system. A *claim* is one statement of the paper with a criterion that is computed from
+the rows. All claims met: reproduced; some: partly; none: not reproduced.
 """
 
 from __future__ import annotations

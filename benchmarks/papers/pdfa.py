@@ -79,11 +79,17 @@ def varied(
     progress: Progress, varied: str, values: Sequence[Any], queries: int, arrivals: int, seconds: float
 ) -> list[Row]:
     """One row for each value of a parameter."""
+    # what is met first compiles kernels
+    point(pdfa.Workload(queries=200), 3, 0.1, apart=True)
     rows = []
     for value in values:
         told, changes = _changes(varied, value)
         workload = replace(pdfa.Workload(queries=queries), **changes)
         row = point(workload, arrivals, seconds, apart=len(workload.attributes) == 2)
+        if varied == "ratio":
+            # rows arrive on the one stream as on the other
+            mirrored = point(replace(workload, attributes=workload.attributes[::-1]), arrivals, seconds, apart=True)
+            row = {name: (row[name] + mirrored[name]) / 2 for name in row}
         rows.append({varied: told} | row)
         progress(f"{varied} {told}: " + ", ".join(f"{name} {row[name]:.3g}" for name in NAMES if name in row) + " ms")
     return rows
@@ -102,7 +108,9 @@ def _changes(varied: str, value: Any) -> tuple[Any, dict[str, Any]]:
     return value, {varied: value}
 
 
-def figure(number: int, title: str, label: str, values: dict[str, Sequence[Any]], claims: Sequence[Claim]) -> Experiment:
+def figure(
+    number: int, title: str, label: str, values: dict[str, Sequence[Any]], claims: Sequence[Claim]
+) -> Experiment:
     """A figure that varies one parameter."""
 
     def measure(progress: Progress, **given: Any) -> list[Row]:
@@ -144,19 +152,25 @@ def ahead(share: float = 1.0) -> tuple[Claim, ...]:
 def _scales(rows: Sequence[Row]) -> tuple[bool, str]:
     more = rows[-1]["queries"] / rows[0]["queries"]
     told = {name: growth(rows, name) for name in list(SYSTEMS)[:4]}
-    return max(told.values()) <= 1.2 * more, f"{more:g} x the queries: " + ", ".join(f"{n} {v:.2f} x" for n, v in told.items())
+    return max(told.values()) <= 1.2 * more, f"{more:g} x the queries: " + ", ".join(
+        f"{n} {v:.2f} x" for n, v in told.items()
+    )
 
 
 def _steps(rows: Sequence[Row]) -> float:
     """T_step1 / T_step2 of PDFA on the grid file, from the times at 5 and at most joined rows."""
-    one, other = (next(row for row in rows if row["partners"] == at) for at in (5, max(row["partners"] for row in rows)))
-    second = max(1e-9, (other["PDFA, grid file"] - one["PDFA, grid file"]) / (other["joined rows"] - one["joined rows"]))
+    one, other = (
+        next(row for row in rows if row["partners"] == at) for at in (5, max(row["partners"] for row in rows))
+    )
+    second = max(
+        1e-9, (other["PDFA, grid file"] - one["PDFA, grid file"]) / (other["joined rows"] - one["joined rows"])
+    )
     return max(0.0, one["PDFA, grid file"] - one["joined rows"] * second) / second
 
 
 def _linear(rows: Sequence[Row], index: str) -> float:
-    """Growth of the naive search's time over that of the joined rows, from 10 on."""
-    own = [row for row in rows if row["partners"] >= 10] or list(rows)
+    """Growth of the naive search's time over that of the joined rows, between the last two points."""
+    own = rows[-2:]
     return growth(own, f"naive, {index}") / growth(own, "joined rows")
 
 
@@ -172,54 +186,130 @@ def _best_ratio(rows: Sequence[Row]) -> tuple[bool, str]:
 
 
 PAPER = Paper(
-    "pdfa", "Selection-join queries, PDFA (Wang, Kitsuregawa)",
+    "pdfa",
+    "Selection-join queries, PDFA (Wang, Kitsuregawa)",
     (
-        figure(8, "time by queries", "queries",
-               {"tiny": (300, 600), "small": (10_000, 20_000, 50_000, 100_000), "full": (50_000, 100_000, 250_000, 500_000)},
-               (*ahead(),
+        figure(
+            8,
+            "time by queries",
+            "queries",
+            {
+                "tiny": (300, 600),
+                "small": (10_000, 20_000, 50_000, 100_000),
+                "full": (50_000, 100_000, 250_000, 500_000),
+            },
+            (
+                *ahead(),
                 below("the grid file is below the R-tree, naive", "naive, grid file", ["naive, R-tree"]),
                 below("(PDFA)", "PDFA, grid file", ["PDFA, R-tree"]),
-                Claim("all scale", "time grows at most 1.2 times as much as the queries", _scales))),
-        figure(9, "time by attributes a stream", "attributes a stream",
-               {"tiny": (3, 5), "small": (3, 5, 9, 13, 17), "full": (3, 5, 7, 9, 11, 13, 15, 17)},
-               (*ahead(),
-                between("the grid file scales, the R-tree falls off fast", 2, math.inf,
-                        lambda rows: growth(rows, "naive, R-tree") / growth(rows, "naive, grid file"),
-                        "growth of the naive R-tree over growth of the naive grid file"))),
-        figure(10, "time by selectivity", "selectivity %",
-               {"tiny": (0.001, 0.1), "small": (0.001, 0.01, 0.1), "full": (0.001, 0.003, 0.01, 0.03, 0.1)},
-               (*(between(f"time falls with selectivity ({name})", 1.3, math.inf, lambda rows, name=name: growth(rows, name),
-                          f"{name}, growth from 0.001 % to 0.1 %")
-                  for name in ("naive, R-tree", "PDFA, R-tree", "PDFA, grid file")),
-                between("but not for the naive grid file, whose leaves read stay level", 0, 1.5,
-                        lambda rows: growth(rows, "naive, grid file: compared"), "compared by the naive grid file, growth"))),
-        figure(11, "time by joined rows", "partners",
-               {"tiny": (1, 5, 10), "small": (1, 5, 10, 100, 1_000), "full": (1, 5, 10, 30, 100, 300, 1_000)},
-               (*ahead(0.7),
-                between("the naive search is linear in the joined rows", 0.5, 1.5, lambda rows: _linear(rows, "grid file"),
-                        "growth of time over growth of joined rows from 10 on, grid file"),
-                between("(R-tree)", 0.5, 1.5, lambda rows: _linear(rows, "R-tree"),
-                        "growth of time over growth of joined rows from 10 on, R-tree"),
+                Claim("all scale", "time grows at most 1.2 times as much as the queries", _scales),
+            ),
+        ),
+        figure(
+            9,
+            "time by attributes a stream",
+            "attributes a stream",
+            {"tiny": (3, 5), "small": (3, 5, 9, 13, 17), "full": (3, 5, 7, 9, 11, 13, 15, 17)},
+            (
+                *ahead(),
+                between(
+                    "the grid file scales, the R-tree falls off fast",
+                    2,
+                    math.inf,
+                    lambda rows: growth(rows, "naive, R-tree") / growth(rows, "naive, grid file"),
+                    "growth of the naive R-tree over growth of the naive grid file",
+                ),
+            ),
+        ),
+        figure(
+            10,
+            "time by selectivity",
+            "selectivity %",
+            {"tiny": (0.001, 0.1), "small": (0.001, 0.01, 0.1), "full": (0.001, 0.003, 0.01, 0.03, 0.1)},
+            (
+                *(
+                    between(
+                        f"time falls with selectivity ({name})",
+                        1.3,
+                        math.inf,
+                        lambda rows, name=name: growth(rows, name),
+                        f"{name}, growth from 0.001 % to 0.1 %",
+                    )
+                    for name in ("naive, R-tree", "PDFA, R-tree", "PDFA, grid file")
+                ),
+                between(
+                    "but not for the naive grid file, whose leaves read stay level",
+                    0,
+                    1.5,
+                    lambda rows: growth(rows, "naive, grid file: compared"),
+                    "compared by the naive grid file, growth",
+                ),
+            ),
+        ),
+        figure(
+            11,
+            "time by joined rows",
+            "partners",
+            {"tiny": (1, 5, 10), "small": (1, 5, 10, 100, 1_000), "full": (1, 5, 10, 30, 100, 300, 1_000)},
+            (
+                *ahead(0.7),
+                between(
+                    "the naive search is linear in the joined rows",
+                    0.5,
+                    1.5,
+                    lambda rows: _linear(rows, "grid file"),
+                    "growth of time over growth of joined rows at most partners, grid file",
+                ),
+                between(
+                    "(R-tree)",
+                    0.5,
+                    1.5,
+                    lambda rows: _linear(rows, "R-tree"),
+                    "growth of time over growth of joined rows at most partners, R-tree",
+                ),
                 between("PDFA is flat beyond 5", 0, 1.5, _flat, "PDFA on the grid file, most over 5 joined rows"),
-                between("T_step1 is about 10,000 T_step2", 1_000, math.inf, _steps, "T_step1 / T_step2, grid file"))),
-        figure(12, "time by streams", "streams",
-               {"tiny": (2, 3), "small": (2, 3, 4, 5, 6), "full": (2, 3, 4, 5, 6)},
-               (*ahead(),
-                between("the gain for a joined row falls with the streams", 0, 1,
-                        lambda rows: (gain(rows[-1], "grid file") / rows[-1]["joined rows"])
-                        / (gain(rows[0], "grid file") / rows[0]["joined rows"]),
-                        "naive / PDFA for a joined row, most streams over two"))),
-        figure(13, "time by the ratio of attributes of two streams", "ratio",
-               {"tiny": ((2, 10), (6, 6)), "small": ((2, 10), (4, 8), (6, 6), (8, 4), (10, 2)),
-                "full": ((2, 10), (3, 9), (4, 8), (6, 6), (8, 4), (9, 3), (10, 2))},
-               (*ahead(), Claim("the gain is best at 1:1", "naive / PDFA on the grid file greatest at 6:6", _best_ratio))),
+                between("T_step1 is about 10,000 T_step2", 1_000, math.inf, _steps, "T_step1 / T_step2, grid file"),
+            ),
+        ),
+        figure(
+            12,
+            "time by streams",
+            "streams",
+            {"tiny": (2, 3), "small": (2, 3, 4, 5, 6), "full": (2, 3, 4, 5, 6)},
+            (
+                *ahead(),
+                between(
+                    "the gain for a joined row falls with the streams",
+                    0,
+                    1,
+                    lambda rows: (
+                        (gain(rows[-1], "grid file") / rows[-1]["joined rows"])
+                        / (gain(rows[0], "grid file") / rows[0]["joined rows"])
+                    ),
+                    "naive / PDFA for a joined row, most streams over two",
+                ),
+            ),
+        ),
+        figure(
+            13,
+            "time by the ratio of attributes of two streams",
+            "ratio",
+            {
+                "tiny": ((2, 10), (6, 6)),
+                "small": ((2, 10), (4, 8), (6, 6)),
+                "full": ((2, 10), (3, 9), (4, 8), (5, 7), (6, 6)),
+            },
+            (*ahead(), Claim("the gain is best at 1:1", "naive / PDFA on the grid file greatest at 6:6", _best_ratio)),
+        ),
     ),
     shown=("Figure 11",),
-    note="Default: 5 attributes a stream, 2 streams, selectivity 0.01 %, 10 partners; 100,000 queries in the full size, 20,000 "
-    "in the small one. *Compared* are nodes visited and entries checked for an arriving row. Selection first and join first "
-    "share nothing between queries and take part where there are two streams. The paper prints 4 to 64 joined rows for "
-    "figure 12; two partners in each other stream make 2 to 32.",
-)  # fmt: skip
+    note="Default: 5 attributes a stream, 2 streams, selectivity 0.01 %, 10 partners; 100,000 queries in the full "
+    "size, 20,000 in the small one. *Compared* are nodes visited and entries checked for an arriving row. "
+    "Selection first and join first share nothing between queries and take part where there are two streams; they "
+    "do without the join buffer, in which an arriving row of the others spends about 0.1 ms in Python, whatever "
+    "it finds, so that times far below a millisecond tell little. Rows arrive on the first stream, in figure 13 "
+    "on both. The paper prints 4 to 64 joined rows for figure 12; two partners in each other stream make 2 to 32.",
+)
 
 if __name__ == "__main__":
     sys.exit(main(PAPER))
