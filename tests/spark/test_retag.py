@@ -362,7 +362,11 @@ def test_a_stream_that_reads_the_tagged_rows(new_workspace) -> None:
     matched_only = new_workspace(
         {"s": {**STREAM, "output": "matched"}, "reader": {**streams["reader"], "output": "matched"}}
     )
+    # each row keeps a rule: none leaves the table
     write_rules(workspace, BEFORE)
+    assert retag(matched_only, "s").rows_changed
+    assert tag_stream(matched_only, "reader").rows == 0
+    write_rules(workspace, AFTER)
     assert retag(matched_only, "s").rows_changed
     with pytest.raises(SourceChangedError, match="retag"):
         tag_stream(matched_only, "reader")
