@@ -25,7 +25,8 @@ STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a",
 JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}
 
 
-METHODS = pytest.mark.parametrize("method", ["batch", "pdfa"])
+METHODS = pytest.mark.parametrize("method", ["batch", pytest.param("pdfa", marks=pytest.mark.soak)])
+"""The method is the workers', and joins without a JVM try both."""
 
 
 class DiedError(BaseException):
@@ -130,7 +131,7 @@ def _run_and_die(workspace, joins: list[str], monkeypatch, step: str) -> None:
             return
 
 
-@METHODS
+@pytest.mark.parametrize("method", ["batch", "pdfa"])
 def test_the_window_reaches_from_the_latest_row(prepared, method: str) -> None:
     workspace = prepared(("all", "TRUE"), ("few", "a.v + b.v < 102"), method=method)
     result = join_streams(workspace, "j")

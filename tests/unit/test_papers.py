@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from itertools import pairwise, permutations
 from pathlib import Path
@@ -25,11 +24,11 @@ from benchmarks.papers.document import document, verdict_of
 from benchmarks.papers.experiment import Claim, DifferentAnswersError, Experiment, Paper, Progress, judged, run, stored
 from benchmarks.papers.papers import PAPERS
 from rules_index.index.boxes import Boxes
+from tests.cases import SOAK
 
 EXPERIMENTS = [(paper, experiment) for paper in PAPERS for experiment in paper.experiments]
 IDS = [f"{paper.key}-{experiment.slug}" for paper, experiment in EXPERIMENTS]
 WORDS = {"reproduced", "partly", "not reproduced"}
-QUICK = os.environ.get("DELTATAG_QUICK") == "1"
 WANTED = {
     "be_tree": {
         *(f"Figure {n}" for n in (4, 5, 6, 7, 9, 10, 11, 12, 13)),
@@ -52,7 +51,7 @@ def test_every_figure_and_table_has_an_experiment() -> None:
 
 @pytest.mark.parametrize(("paper", "experiment"), EXPERIMENTS, ids=IDS)
 def test_experiment_runs_and_is_judged(paper: Paper, experiment: Experiment, tmp_path: Path) -> None:
-    if QUICK and FEW[paper.key] != experiment.name:
+    if not SOAK and FEW[paper.key] != experiment.name:
         pytest.skip("one experiment of each paper is run")
     result = run(tmp_path, paper, experiment, "tiny")
     assert result["rows"] and all(experiment.varied in row for row in result["rows"])
@@ -128,7 +127,7 @@ def brute_force(given: Expressions, events: Events) -> list[list[int]]:
 @pytest.mark.parametrize("operators", ["Min", "Low", "Med", "High"])
 @pytest.mark.parametrize("law", ["uniform", "Zipf"])
 def test_expression_baselines_equal_brute_force(system: Callable[[Expressions], Any], operators: str, law: str) -> None:
-    for seed in range(2 if QUICK else 10):
+    for seed in range(10 if SOAK else 2):
         draw = np.random.default_rng(seed)
         event = int(draw.integers(1, 9))
         workload = begen.Workload(
