@@ -113,7 +113,7 @@ def joined(new_workspace, add_rules, spark):
     return join
 
 
-@pytest.mark.parametrize("method", ["batch", "pdfa"])
+@pytest.mark.parametrize("method", ["batch", pytest.param("pdfa", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("types", "values", "partitioned", "pairs"),
     [

@@ -13,6 +13,7 @@ from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import SUMMARY_TERMS, summarise
+from tests.cases import cases
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 
@@ -59,7 +60,7 @@ def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("equalities", "longest"), [(MOST, len(SIZES)), (ALL, len(SIZES)), (ALL, 4), (SOME, 4)])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(cases(16)))
 def test_what_is_found_by_summaries_is_what_brute_force_finds(
     seed: int, equalities: Sequence[float], longest: int
 ) -> None:
