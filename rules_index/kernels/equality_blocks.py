@@ -39,13 +39,12 @@ CODES = 256
 WIDEST = LANES
 """Most attributes whose codes a row has side by side."""
 LISTING = 0.27
-"""How long it takes to list a row under its code of an attribute, to compare a row with an equality block being 1,
-which is what it takes to scan by summaries a conjunction over the rows of a block, too (`kernels.summaries`)."""
+"""The time to list a row under its code of an attribute, as a multiple of the time to compare a row with an equality
+block. To scan a conjunction by the summaries of a block of rows takes as long as the latter (`kernels.summaries`)."""
 LOOKING = 1.2
-"""How long it then takes to look at a group of words in which a conjunction that is scanned by summaries may have a
-row."""
+"""The time, in the same unit, to look at a group of words in which the summaries of a conjunction share a bit."""
 HOLDING = 3.0
-"""How long it takes to look at a row and a conjunction that equality blocks leave."""
+"""The time, in the same unit, to look at a row and a conjunction that equality blocks leave."""
 _BUFFER = 1 << 14
 """Rows that have something in common with an equality block, after which their conjunctions are looked at."""
 _GROUP = np.uint64(GROUP)
@@ -64,7 +63,7 @@ def can_shuffle(typing_context: Any) -> Any:
 
 @jit
 def shuffles():
-    """Whether the machine has it, for whom no kernel is."""
+    """`can_shuffle`, for callers that are not compiled."""
     return can_shuffle()
 
 
