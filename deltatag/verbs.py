@@ -25,11 +25,10 @@ from deltatag.lines import (
     tag_line,
     version_text,
 )
-from deltatag.output import counted, jsonable, paragraph, print_csv, print_json, print_table, values_of
+from deltatag.output import jsonable, paragraph, print_json, print_table
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
-    import pyarrow as pa
 
     from pipelines.workspace import Workspace
 
@@ -244,48 +243,12 @@ def run_verb(args: Namespace) -> int:
 
 def sql_verb(args: Namespace) -> int:
     """Execute statements in their order and print their results; the first that fails ends the command."""
-    from pipelines.errors import StatementError
-    from pipelines.spark.statements import statements_of
-    from pipelines.sql import statement_result
+    from deltatag.sql import print_results, statements_given
 
-    texts = [Path(args.file).read_text(encoding="utf-8")] if args.file else []
-    texts += [sys.stdin.read() if text == "-" else text for text in args.statements]
-    statements = [statement for text in texts for statement in statements_of(text)]
-    if not statements:
-        raise StatementError("There is no statement to execute: give one, or - to read it from standard input.")
-    style = args.format or ("json" if args.json else "table")
+    statements = statements_given(args)
     with _workspace(args) as workspace:
-        assert isinstance(workspace.progress, Progress)
-        for number, statement in enumerate(statements, 1):
-            place = f"statement {number} of {len(statements)}"
-            try:
-                with workspace.progress.during("starting Spark" if number == 1 else f"executing {place}"):
-                    result = statement_result(workspace, statement)
-            except StatementError as error:
-                if len(statements) == 1:
-                    raise
-                raise StatementError(f"{place}, those before which were executed: {error}") from error
-            if number > 1 and style != "json":
-                print()
-            _print_result(result, style)
-            sys.stdout.flush()
+        print_results(workspace, statements, args.format or ("json" if args.json else "table"))
     return DONE
-
-
-def _print_result(result: pa.Table, style: str) -> None:
-    """Print what a statement gave; that it was executed, where it gives nothing."""
-    names = result.column_names
-    columns = [values_of(column) for column in result.columns]
-    rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
-    if style == "json":
-        print_json([dict(zip(names, row, strict=True)) for row in rows])
-    elif style == "csv":
-        print_csv(names, rows)
-    elif names:
-        print_table(names, rows)
-        print(f"({counted(len(rows), 'row')})")
-    else:
-        print("(executed)")
 
 
 def status_verb(args: Namespace) -> int:

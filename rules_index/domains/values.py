@@ -131,6 +131,13 @@ def points(keys: Iterable[Key]) -> ValueSet:
     return ValueSet(False, tuple(cuts))
 
 
+def starting_with(prefix: bytes) -> ValueSet:
+    """The strings that start with a prefix (UTF-8, so that a last byte can always be raised)."""
+    if not prefix:
+        return EVERYTHING
+    return interval(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))
+
+
 def union(sets: Iterable[ValueSet]) -> ValueSet:
     """The union, in time of sorting all cuts once: an OR of a thousand equalities stays cheap."""
     members = list(sets)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.events import Event, Offered, met, offered_event, offered_row, terms_of
 from rules_index.single_events.access_lists import (
@@ -77,7 +78,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     pairs = c.terms[c.start[first] :]
-    owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])
+    owner = segment_ids(c.start[first:])
     named = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
     attribute, which, of = pairs[named, 0].astype(np.int64), pairs[named, 1], owner[named]
     piece_start, pieces, shares = _pieces(c, attribute, which, code_shares)
@@ -87,8 +88,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     order = np.lexsort((shares[which], of))
     attribute, which, of, lengths = attribute[order], which[order], of[order], lengths[order]
     terms = np.column_stack([attribute, c.intervals[c.set_start[which], 0], c.intervals[c.set_start[which + 1] - 1, 1]])
-    term_start = np.zeros(conjunctions + 1, np.int64)
-    np.cumsum(np.bincount(of, minlength=conjunctions), out=term_start[1:])
+    term_start = offsets_of(np.bincount(of, minlength=conjunctions))
     some = np.flatnonzero(np.diff(term_start))
     access = term_start[some]
     # of an access predicate each interval is an entry, so that its bounds tell all of it
@@ -96,11 +96,9 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     uncertain = np.bincount(of, weights=lengths > 1, minlength=conjunctions)
     uncertain[some] -= told[access] & (lengths[access] > 1)
     doubtful = with_disjunction | (uncertain > 0)
-    copies = np.diff(piece_start)[which[access]]
-    entry = np.repeat(some, copies)
-    place = np.repeat(access, copies)
-    at = np.arange(len(entry)) - np.repeat(np.cumsum(copies) - copies, copies) + piece_start[which[place]]
-    low, high, shift, block = pieces[at].T
+    gather, entry_start = gather_indices(piece_start, which[access])
+    entry, place = (each[segment_ids(entry_start)] for each in (some, access))
+    low, high, shift, block = pieces[gather].T
     none = np.flatnonzero(np.diff(term_start) == 0)
     levels, lists, count = _levels(c.sizes, attribute[place], shift, block, bool(len(none)))
     heads: np.ndarray = np.zeros((len(entry) + len(none), WIDTH), _narrow(c.sizes))
@@ -117,8 +115,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     lists = np.concatenate([lists, np.full(len(none), count - 1)])
     words, at = _words(terms, term_start, np.where(doubtful, first + np.arange(conjunctions), -1))
     tails = np.column_stack([c.target[first + entry], at[entry]]).astype(np.int32)
-    starts = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(lists, minlength=count), out=starts[1:])
+    starts = offsets_of(np.bincount(lists, minlength=count))
     order = np.argsort(lists, kind="stable")
     return levels, starts, heads[order], tails[order], words
 
@@ -134,12 +131,12 @@ def _words(terms: np.ndarray, term_start: np.ndarray, doubtful: np.ndarray) -> t
     others = np.maximum(np.diff(term_start) - 1 - NEXT, 0)
     needed = (others > 0) | (doubtful >= 0)
     lengths = np.where(needed, HEADER + 3 * others, 0)
-    ends = np.cumsum(lengths)
-    at = np.where(needed, ends - lengths, -1)
+    at = np.where(needed, offsets_of(lengths)[:-1], -1)
     words = np.empty(int(lengths.sum()), np.int32)
     words[at[needed]], words[at[needed] + 1] = doubtful[needed], others[needed]
-    owner = np.repeat(np.arange(len(others)), others)
-    within = np.arange(len(owner)) - np.repeat(np.cumsum(others) - others, others)
+    start = offsets_of(others)
+    owner = segment_ids(start)
+    within = np.arange(len(owner)) - start[owner]
     from_terms = terms[term_start[owner] + 1 + NEXT + within]
     for column in range(3):
         words[at[owner] + HEADER + 3 * within + column] = from_terms[:, column]
@@ -157,9 +154,8 @@ def _pieces(
     lengths = np.diff(c.set_start)
     whole = lengths > MOST_PIECES
     kept = np.where(whole, np.minimum(lengths, 1), lengths)
-    start = np.zeros(sets + 1, np.int64)
-    np.cumsum(kept, out=start[1:])
-    owner = np.repeat(np.arange(sets), kept)
+    start = offsets_of(kept)
+    owner = segment_ids(start)
     at = np.arange(len(owner)) - start[owner] + c.set_start[owner]
     low, high = c.intervals[at, 0].astype(np.int64), c.intervals[at, 1].astype(np.int64)
     high[whole[owner]] = c.intervals[c.set_start[1:][owner[whole[owner]]] - 1, 1]

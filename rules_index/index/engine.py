@@ -144,7 +144,7 @@ class KernelEngine(ABC):
 
     @property
     def scan_method(self) -> str:
-        """How the last batch was scanned (`choice.scanning`)."""
+        """How the last batch was scanned (`planner.scan_costs`): "bitmaps", "summaries" or "equality blocks"."""
         index = self._index
         if index is None or not len(index.summary_terms) + len(index.equality_terms):
             return "bitmaps"

@@ -39,13 +39,12 @@ CODES = 256
 WIDEST = LANES
 """Most attributes whose codes a row has side by side."""
 LISTING = 0.27
-"""How long it takes to list a row under its code of an attribute, to compare a row with an equality block being 1,
-which is what it takes to scan by summaries a conjunction over the rows of a block, too (`kernels.summaries`)."""
+"""The time to list a row under its code of an attribute, as a multiple of the time to compare a row with an equality
+block. To scan a conjunction by the summaries of a block of rows takes as long as the latter (`kernels.summaries`)."""
 LOOKING = 1.2
-"""How long it then takes to look at a group of words in which a conjunction that is scanned by summaries may have a
-row."""
+"""The time, in the same unit, to look at a group of words in which the summaries of a conjunction share a bit."""
 HOLDING = 3.0
-"""How long it takes to look at a row and a conjunction that equality blocks leave."""
+"""The time, in the same unit, to look at a row and a conjunction that equality blocks leave."""
 _BUFFER = 1 << 14
 """Rows that have something in common with an equality block, after which their conjunctions are looked at."""
 _GROUP = np.uint64(GROUP)
@@ -64,7 +63,7 @@ def can_shuffle(typing_context: Any) -> Any:
 
 @jit
 def shuffles():
-    """Whether the machine has it, for whom no kernel is."""
+    """`can_shuffle`, for callers that are not compiled."""
     return can_shuffle()
 
 
@@ -113,12 +112,10 @@ def add_compared(
         _, at, _, stride, _, begin, length, _, _, count = arguments
         if not _has_shuffle(context):
             return count
-        equality_block = []
+        block = []
         for k in range(2 * NAMED):
             place = builder.add(at, ir.Constant(LONG, k * LANES))
-            equality_block.append(
-                builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1)
-            )
+            block.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
         kind = ir.FunctionType(BYTES, [BYTES, BYTES])
         shuffle = numba.core.cgutils.get_or_insert_function(builder.module, kind, _SHUFFLE)
         total = numba.core.cgutils.alloca_once_value(builder, count)
@@ -128,7 +125,7 @@ def add_compared(
             row = builder.mul(builder.zext(short, LONG), stride)
             codes = builder.load(pointer_to(context, builder, signature, arguments, 2, row, BYTES), align=1)
             equal = [
-                builder.icmp_unsigned("==", builder.call(shuffle, [codes, equality_block[k]]), equality_block[k + 1])
+                builder.icmp_unsigned("==", builder.call(shuffle, [codes, block[k]]), block[k + 1])
                 for k in range(0, 2 * NAMED, 2)
             ]
             held = builder.bitcast(reduce(builder.and_, equal), LONG)
@@ -188,12 +185,12 @@ def match_equality_blocks(
         _list_rows(coarse, places[slot], rows, room, listed, length)
         count = 0
         for code in range(CODES):
-            for equality_block in range(equality_start[slot * CODES + code], equality_start[slot * CODES + code + 1]):
+            for block in range(equality_start[slot * CODES + code], equality_start[slot * CODES + code + 1]):
                 count = _compare(
-                    equality_block, equality_terms, by_row, stride, listed, code * room, length[code],
+                    block, equality_terms, by_row, stride, listed, code * room, length[code],
                     found_rows, found_blocks, found, count,
                 )  # fmt: skip
-                if count >= _BUFFER or (equality_block + 1 == equality_start[(slot + 1) * CODES]):
+                if count >= _BUFFER or (block + 1 == equality_start[(slot + 1) * CODES]):
                     needed = hits + count_all(found, count)
                     if needed > len(hit_rows):
                         hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
@@ -227,11 +224,9 @@ def _list_rows(coarse, at, rows, room, listed, length):
 
 
 @bare
-def _compare(
-    equality_block, equality_terms, by_row, stride, listed, begin, length, found_rows, found_blocks, found, count
-):
+def _compare(block, equality_terms, by_row, stride, listed, begin, length, found_rows, found_blocks, found, count):
     """Compares listed rows with an equality block as `add_compared` does, and writes its number beside them."""
-    at, to = np.uint64(equality_block) * np.uint64(2 * NAMED * LANES), np.uint64(count)
+    at, to = np.uint64(block) * np.uint64(2 * NAMED * LANES), np.uint64(count)
     begin, length = np.uint64(begin), np.uint64(length)
     if can_shuffle():
         to = add_compared(equality_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to)
@@ -239,7 +234,7 @@ def _compare(
         to = add_compared_one_by_one(
             equality_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to
         )
-    found_blocks[count:to] = equality_block
+    found_blocks[count:to] = block
     return np.int64(to)
 
 
@@ -253,9 +248,9 @@ def _add_held(
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         row, held = np.uint64(found_rows[i]), found[i]
-        equality_block = np.uint64(found_blocks[i]) * np.uint64(LANES)
+        block = np.uint64(found_blocks[i]) * np.uint64(LANES)
         while held != 0:
-            number = np.uint64(equality_conjunctions[equality_block + trailing_zeros(held)])
+            number = np.uint64(equality_conjunctions[block + trailing_zeros(held)])
             held &= held - ONE
             conjunction = np.uint64(begin) + number
             hit_rows[to] = order[np.uint64(start) + row]
@@ -293,9 +288,9 @@ def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_s
     equality_start = np.zeros(CODES * slots + 1, np.int32)
     for place in range(CODES * slots):
         equality_start[place + 1] = equality_start[place] + (filed[place] + LANES - 1) // LANES
-    equality_blocks = equality_start[CODES * slots]
-    equality_terms = np.empty(equality_blocks * 2 * NAMED * LANES, np.uint8)
-    equality_conjunctions = np.zeros(equality_blocks * LANES, np.int32)
+    blocks = equality_start[CODES * slots]
+    equality_terms = np.empty(blocks * 2 * NAMED * LANES, np.uint8)
+    equality_conjunctions = np.zeros(blocks * LANES, np.int32)
     following = np.empty(end - begin, np.int64)
     filed[:] = 0
     _fill_equality_blocks(
@@ -341,9 +336,9 @@ def _fill_equality_blocks(
     for conjunction in range(begin, end):
         term, stop = term_start[conjunction], term_start[conjunction + 1]
         place = _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)
-        equality_block, lane = equality_start[place] + filed[place] // LANES, filed[place] % LANES
+        block, lane = equality_start[place] + filed[place] // LANES, filed[place] % LANES
         filed[place] += 1
-        equality_conjunctions[equality_block * LANES + lane] = conjunction - begin
+        equality_conjunctions[block * LANES + lane] = conjunction - begin
         after = term + 1
         while after < min(stop, term + 1 + NAMED) and _is_code(terms, after, bitmap_start, bitmap_intervals):
             after += 1
@@ -351,7 +346,7 @@ def _fill_equality_blocks(
         for k in range(NAMED):
             # what lacks terms names its first one again
             bitmap = terms[term + k + 1 if term + k + 1 < after else term, 1]
-            at = (equality_block * NAMED + k) * 2 * LANES + lane
+            at = (block * NAMED + k) * 2 * LANES + lane
             equality_terms[at] = slot_of[bitmap_attribute[bitmap]]
             equality_terms[at + LANES] = bitmap_intervals[bitmap_start[bitmap], 0]
 
@@ -381,10 +376,10 @@ def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_interval
 
 
 @bare
-def comparing(begin, end, term_start, terms, size_of, equality_blocks, coarse, stride, rows):
+def comparing(begin, end, term_start, terms, size_of, blocks, coarse, stride, rows):
     """How long equality blocks take with a block, measured as `LISTING` is; `size_of` [bitmaps] rows of the block in
     each."""
-    attributes, equality_start, _, _, following = equality_blocks
+    attributes, equality_start, _, _, following = blocks
     met = np.int64(0)
     for slot in range(len(attributes)):
         at = attributes[slot] * stride

@@ -1,18 +1,16 @@
-"""Rows that need not look into a table of `kernels.hash_tables`, since no entry of it has their codes, are filtered
-out.
+"""The prefilter of the hash tables: it excludes rows whose codes no entry of a table has, before the table is read.
 
-Two things tell, both from the coarse codes of a table's first three attributes. A *filter* of bits, which fits the
-nearest caches, has one for every three codes. *Signatures* are quicker and less exact: the entries of a table are
-parted into classes, eight to a plane, a bit of a byte for each; every code of an attribute has the byte of the plane's
-classes that name it, and a row whose bytes have no bit in common, in any plane, meets no entry. Rows that signatures
-let pass meet the filter.
+It has two stages, both over the coarse codes of a table's first three attributes. The *signatures* come first; they are
+quicker and less exact. The entries of a table are divided into classes, eight to a plane. In a plane every code has a
+byte: one bit for each class that names the code. A row whose bytes share no bit in any plane meets no entry. The
+*filter* is a Bloom filter of one hash: a bit for every three codes, few enough for the nearest caches.
 
-filter_at        [tables] int64, its first word in filter_words; -1 for none
-filter_bits      [tables] int32: the filter has 2 ** filter_bits bits
-filter_words     int32: bit b % 32 of word b // 32
-signature_at          [tables] int64, its first byte in signatures
-signature_planes      [tables] int32, 0 where a table has no signatures
-signatures            uint8: of each plane of a table 256 bytes for each of its first three attributes
+filter_at         [tables] int64, its first word in filter_words; -1 for none
+filter_bits       [tables] int32: the filter has 2 ** filter_bits bits
+filter_words      int32: bit b % 32 of word b // 32
+signature_at      [tables] int64, its first byte in signatures
+signature_planes  [tables] int32, 0 where a table has no signatures
+signatures        uint8: of each plane of a table 256 bytes for each of its first three attributes
 """
 
 from __future__ import annotations

@@ -192,9 +192,9 @@ def scan(
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
     chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
 
-    Some conjunctions at once, step by step, so that no step waits for what the machine cannot foresee: their words
-    with a row left, what the other terms leave of each, and last the rows. Where there are `summary_terms`, of the
-    conjunctions from `begin` on, summaries tell where they may have a row before any bitmap is looked at.
+    A batch of conjunctions goes through three steps together, so that a mispredicted branch stalls few of them: which
+    words their first two terms leave, what the other terms leave of these words, and which rows these are. Where there
+    are `summary_terms` (of the conjunctions from `begin` on), summaries first tell in which words to look.
     """
     at_once = SUMMARIES_AT_ONCE if len(summary_terms) else AT_ONCE
     current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)

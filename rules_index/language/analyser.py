@@ -4,48 +4,38 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language import calls, constants, operations
+from rules_index.language import calls, computation, constants, operations, references
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import (
     BINARY,
     BOOLEAN,
-    DOUBLE,
     NULL,
     STRING,
     IncompatibleTypesError,
     Type,
-    arithmetic_type,
     can_be_cast,
     common_of_all,
     common_type,
-    is_decimal,
     is_integer,
     is_nested,
-    is_number,
-    literal_type,
     name_of,
 )
+from rules_index.language.computation import type_beside
 from rules_index.language.costs.bounder import Bounder, check_costs
-from rules_index.language.evaluation import functions
-from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import check_like, check_rlike, is_only_java, is_safe_in_java
-from rules_index.language.results import item_type
-from rules_index.language.scope import Scope, field_of, path_of, quote
-from rules_index.language.tokens import TOKENS_A_STEP, Tokens
+from rules_index.language.scope import Scope
+from rules_index.language.source_text import text_of
+from rules_index.language.tokens import Tokens
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 """The operator that says the same with its sides exchanged."""
-
-MAX_BRACKETS = 100
-"""Deepest nesting of brackets in a text handed to Spark."""
-MAX_OPERATORS = 1000
-"""Most operators in a text handed to Spark, whose own parser and planner recurse over chains of them."""
 
 MAX_TREE_DEPTH = 100
 """Deepest tree that is evaluated without Spark."""
@@ -53,10 +43,6 @@ SMALL_TREE = 256
 """Nodes of a tree that is evaluated without Spark whatever its text."""
 MAX_TREE_GROWTH = 4
 """Most nodes for each token of its text of a larger one."""
-
-_OPENING = frozenset("([")
-_CLOSING = frozenset(")]")
-_CHAINED = frozenset(("AND", "OR", "+", "-", "*", "/", "||", "%", "|", "&", "^", "NOT", "[", "."))
 
 
 class Analyser:
@@ -71,7 +57,7 @@ class Analyser:
         self._kinds: dict[str, Callable[[Node], Value]] = {
             "literal": lambda node: Value(node, node.value.type, node.value),
             "opaque": lambda node: Value(node, node.value),
-            "column": self._column,
+            "column": partial(references.column, self),
             "and": self._connective,
             "or": self._connective,
             "not": self._connective,
@@ -82,15 +68,15 @@ class Analyser:
             "like": self._like,
             "rlike": self._rlike,
             "is": self._is,
-            "arithmetic": self._arithmetic,
-            "unary": self._unary,
+            "arithmetic": partial(computation.arithmetic, self),
+            "unary": partial(computation.unary, self),
             "cast": self._cast,
             "collate": self._collate,
             "case": self._case,
             "call": lambda node: calls.call(self, node),
             "lambda": self._lambda,
-            "field": self._field,
-            "subscript": self._subscript,
+            "field": partial(references.field, self),
+            "subscript": partial(references.subscript, self),
             "row": self._row,
         }
 
@@ -130,48 +116,8 @@ class Analyser:
         return self.error("TYPE_MISMATCH", message, node)
 
     def text(self, node: Node) -> str:
-        """The author's words for a node: comments left out, any space between tokens one blank."""
-        tokens = self.tokens
-        tokens.work.spend((node.last - node.first) // TOKENS_A_STEP, tokens.starts[node.first])
-        depth = deepest = chained = 0
-        parts: list[str] = []
-        behind = tokens.ends[node.first]
-        for index in range(node.first, node.last + 1):
-            kind = tokens.kinds[index]
-            if kind in _OPENING:
-                depth += 1
-                deepest = max(deepest, depth)
-            elif kind in _CLOSING:
-                depth -= 1
-            chained += kind in _CHAINED
-            if tokens.starts[index] > behind:
-                parts.append(" ")
-            parts.append(self._token(index))
-            behind = tokens.ends[index]
-        if deepest > MAX_BRACKETS or chained > MAX_OPERATORS:
-            raise self._too_deep(node)
-        return "".join(parts)
-
-    def _too_deep(self, node: Node) -> RuleError:
-        return self.error(
-            "TOO_DEEP",
-            f"This part is evaluated by Spark, which takes at most {MAX_BRACKETS} nested brackets and "
-            f"{MAX_OPERATORS:,} operators in one value. Split it.",
-            node,
-        )
-
-    def _token(self, index: int) -> str:
-        """One token's text; `${` in a string is written so that Spark substitutes no variable for it."""
-        spelling = self.tokens.spelling(index)
-        if "${" not in spelling:
-            return spelling
-        if spelling[0] not in "'\"":
-            raise RuleError(
-                "NOT_ALLOWED",
-                "${...} would be replaced by a variable of the session here; write it in a plain string.",
-                self.tokens.starts[index],
-            )
-        return spelling.replace("${", "\\u0024{")
+        """The author's words for a node (`source_text.text_of`)."""
+        return text_of(self.tokens, node)
 
     def derived(self, node: Node, data_type: pa.DataType, form: str = "{}") -> Leaf:
         """The column that Spark evaluates for a node, which must not need too much; `form` is put around its text."""
@@ -190,70 +136,6 @@ class Analyser:
         if value.local is not None:
             return value.local
         return None if self.variables else self.derived(value.node, value.type)
-
-    # Names
-
-    def _column(self, node: Node) -> Value:
-        parts: tuple[str, ...] = node.value
-        position = self.tokens.starts[node.first]
-        for variables in reversed(self.variables):
-            if parts[0].lower() in variables:
-                return self._path(node, variables[parts[0].lower()], None, parts[1:])
-        name = parts[0].lower()
-        if len(parts) == 1 and not self.scope.has(name) and name in PLAIN_NAMES and name in NOT_REPEATABLE:
-            raise calls.not_repeatable(name, position)
-        spelling, data_type = self.scope.column(parts[0], position)
-        return self._path(node, data_type, [spelling], parts[1:])
-
-    def _path(self, node: Node, data_type: Type, path: list[str] | None, parts: tuple[str, ...]) -> Value:
-        """Walk down the fields named behind a column or variable; `path` is None once it is no plain field."""
-        position = self.tokens.starts[node.first]
-        for part in parts:
-            if data_type is None:
-                return Value(node, None)
-            if pa.types.is_struct(data_type):
-                spelling, data_type = field_of(data_type, part, position)
-                path = None if path is None else [*path, spelling]
-                continue
-            data_type, path = self._extracted(node, data_type, part), None
-        if path is None or data_type is None or self.variables:
-            return Value(node, data_type)
-        return Value(node, data_type, self.scope.leaf(path_of(path), data_type))
-
-    def _extracted(self, node: Node, base: pa.DataType, name: str) -> Type:
-        """The type of `.name` on a map, or on an array of structs."""
-        if pa.types.is_map(base):
-            return item_type(base)
-        if pa.types.is_list(base) and pa.types.is_struct(base.value_type):
-            item = field_of(base.value_type, name, self.tokens.starts[node.first])[1]
-            return None if item is None else pa.list_(item)
-        raise self.error("TYPE_MISMATCH", f"{name_of(base)} has no fields, so {name!r} cannot be taken from it.", node)
-
-    def _field(self, node: Node) -> Value:
-        base = self.value(node.children[0])
-        if base.type is None:
-            return Value(node, None, None, base.collated)
-        if pa.types.is_struct(base.type):
-            return self._field_of(node, base, node.value)
-        return Value(node, self._extracted(node, base.type, node.value), None, base.collated)
-
-    def _field_of(self, node: Node, base: Value, name: str) -> Value:
-        """The value of a field of a STRUCT."""
-        assert isinstance(base.type, pa.StructType)
-        spelling, data_type = field_of(base.type, name, self.tokens.starts[node.first])
-        if isinstance(base.local, Leaf) and base.local.text is None and data_type is not None:
-            path = f"{base.local.name}.{quote(spelling)}"
-            return Value(node, data_type, self.scope.leaf(path, data_type))
-        return Value(node, data_type, None, base.collated)
-
-    def _subscript(self, node: Node) -> Value:
-        base, index = self.value(node.children[0]), self.value(node.children[1])
-        if base.type is not None and pa.types.is_struct(base.type):
-            name = index.local.value if isinstance(index.local, Constant) else None
-            return self._field_of(node, base, name) if isinstance(name, str) else Value(node, None)
-        if base.type is not None and item_type(base.type) is None and not is_nested(base.type):
-            raise self.error("TYPE_MISMATCH", f"{name_of(base.type)} has no items to take with [ ].", node)
-        return Value(node, item_type(base.type), None, base.collated or index.collated)
 
     def _lambda(self, node: Node) -> Value:
         raise self.error(
@@ -328,7 +210,7 @@ class Analyser:
 
     def common(self, node: Node, left: Value, right: Value) -> Type:
         """The type in which two values are compared, None where only Spark may compare them."""
-        first, second = _beside(left, right.type), _beside(right, left.type)
+        first, second = type_beside(left, right.type), type_beside(right, left.type)
         try:
             common = common_type(first, second)
         except IncompatibleTypesError:
@@ -448,47 +330,6 @@ class Analyser:
 
     # Computation
 
-    def _arithmetic(self, node: Node) -> Value:
-        if len(node.value) > MAX_OPERATORS:
-            raise self._too_deep(node)
-        values = [self.value(child) for child in node.children]
-        collated = any(value.collated for value in values)
-        value = values[0]
-        is_short = len(values) <= operations.MAX_CHAIN
-        for operator, right in zip(node.value, values[1:], strict=True):
-            value = self._binary(node, operator, value, right, is_short)
-        return Value(node, value.type, value.local, collated)
-
-    def _binary(self, node: Node, operator: str, left: Value, right: Value, with_tree: bool) -> Value:
-        first, second = _beside(left, right.type), _beside(right, left.type)
-        result = arithmetic_type(operator, first, second)
-        for value in (left, right):
-            if operator != "||" and (value.type == BOOLEAN or is_nested(value.type)):
-                raise self.error("TYPE_MISMATCH", f"{operator} does not work with {name_of(value.type)}.", value.node)
-        tree = None
-        if with_tree and left.local is not None and right.local is not None and result is not None:
-            tree = operations.arithmetic(operator, left.local, right.local, result, self.scope.time_zone)
-            if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
-                texts = (left.local.value, right.local.value)
-                tree = Constant(None if None in texts else "".join(texts), STRING)
-            elif operator == "||" and not left.collated and not right.collated:
-                tree = functions.build("concat", [left.local, right.local], result, self.scope.time_zone)
-        return Value(node, result, tree)
-
-    def _unary(self, node: Node) -> Value:
-        value = self.value(node.children[0])
-        if value.type == BOOLEAN or is_nested(value.type):
-            raise self.error("TYPE_MISMATCH", f"{node.value} does not work with {name_of(value.type)}.", node)
-        if value.type == STRING and node.value != "~":
-            return Value(node, DOUBLE)
-        if not is_number(value.type):
-            return Value(node, None, None, value.collated)
-        if node.value == "~":
-            return Value(node, value.type if is_integer(value.type) else None)
-        if node.value == "+":
-            return Value(node, value.type, value.local)
-        return Value(node, value.type, None if value.local is None else operations.negated(value.local))
-
     def _cast(self, node: Node) -> Value:
         target, quiet = node.value
         value = self.value(node.children[0])
@@ -537,10 +378,3 @@ class Analyser:
             operands += [condition, tree]
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
         return Value(node, common, operations.operation("case", operands, common), collated)
-
-
-def _beside(value: Value, other: Type) -> Type:
-    """The type of a value that meets one of another type."""
-    if is_decimal(other) and is_integer(value.type) and value.node.kind == "literal":
-        return literal_type(value.node.value.value, value.type)
-    return value.type

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, union
+from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, starting_with, union
 from rules_index.language import calls, constants, operations
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
@@ -297,7 +297,7 @@ class Splitter:
         prefix = None if ignore_case else like_prefix(pattern, escape)
         if prefix is not None:
             text, exact = prefix
-            true = _equal_to(text) if exact else starting_with(text.encode())
+            true = points([text.encode()]) if exact else starting_with(text.encode())
             return Predicate(subject, constants.clamp(true, STRING), ~constants.clamp(true, STRING), Truth.NULL)
         attribute = Operation("like", (subject,), BOOLEAN, (pattern, escape, ignore_case))
         return Predicate(attribute, _TRUE, _FALSE, Truth.NULL)
@@ -396,14 +396,3 @@ class Splitter:
             "%" + "".join("\\" + c if c in "%_\\" else c for c in wanted) + ("%" if node.value == "contains" else "")
         )
         return Predicate(Operation("like", (attribute,), BOOLEAN, (pattern, "\\", False)), _TRUE, _FALSE, Truth.NULL)
-
-
-def _equal_to(text: str) -> ValueSet:
-    return points([text.encode()])
-
-
-def starting_with(prefix: bytes) -> ValueSet:
-    """The strings that start with a prefix (UTF-8, so that a last byte can always be raised)."""
-    if not prefix:
-        return EVERYTHING
-    return interval(prefix, prefix[:-1] + bytes([prefix[-1] + 1]))

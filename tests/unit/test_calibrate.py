@@ -38,9 +38,9 @@ def test_costs_by_which_plans_were_timed_are_found_again() -> None:
 
 def test_a_step_that_no_plan_has_keeps_its_own_time() -> None:
     _, alone, _ = calibrate.kept()
-    plan = matches.Measured("ranges", 10, 1.0, "scanning", "bitmaps", 200.0, {"scan": 10.0 / alone.scan})
+    plan = matches.Measured("ranges", 10, 1.0, "scanning", "bitmaps", 200.0, {"scan_ns": 10.0 / alone.scan_ns})
     costs = fit.fitted(alone, [plan])
-    assert asdict(replace(costs, scan=alone.scan)) == pytest.approx(asdict(alone))
+    assert asdict(replace(costs, scan_ns=alone.scan_ns)) == pytest.approx(asdict(alone))
     assert fit.expected(costs, plan) > 150
 
 

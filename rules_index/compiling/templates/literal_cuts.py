@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.templates.clauses import Literals
 from rules_index.domains.values import WIDE_DECIMAL
-from rules_index.kernels.date_times import NOT_PARSED, parse_date_times
 from rules_index.kernels.encode import float_keys
 from rules_index.kernels.rule_texts import DOUBLE, MOST_EXACT, TEXT
 from rules_index.language.coercion import BINARY, DATE, STRING, is_decimal, is_float, is_integer
@@ -24,6 +23,9 @@ from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
 
 _LARGE = 1e308
 """Not far above it a number is refused, as no DOUBLE."""
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_TIME = r"[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,6})?$"
+"""Dates and times of day in their plainest form; others are compiled one by one."""
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,12 @@ def _of_texts(literals: Literals, word: str, column: pa.DataType, zone: str) -> 
     if column in (STRING, BINARY) and not word:
         return _of_strings(literals)
     if column == DATE and word in ("", "DATE"):
-        days, _ = _date_times(literals)
-        known = (days != NOT_PARSED) & (np.diff(literals.spans)[:, 0] == len("2024-12-31"))
-        return Bounds(days, days + 1, known)
+        days = _days(_strings(literals), rf"{_DATE}$")
+        return _bounds_of(days)
     if column == TIMESTAMP_NTZ and word in ("", "TIMESTAMP_NTZ"):
-        local, known = _local(literals)
-        return Bounds(local, local + 1, known)
+        return _bounds_of(_local(literals))
     if column == TIMESTAMP and word in ("", "TIMESTAMP", "TIMESTAMP_LTZ"):
-        instants, known = _instants(*_local(literals), zone)
-        return Bounds(instants, instants + 1, known)
+        return _bounds_of(_instants(_local(literals), zone))
     return None
 
 
@@ -98,24 +97,36 @@ def _of_strings(literals: Literals) -> Bounds:
     return Bounds(low, low + 1, known, strings)
 
 
-def _date_times(literals: Literals) -> tuple[np.ndarray, np.ndarray]:
-    days, micros = np.empty(len(literals), np.int64), np.empty(len(literals), np.int64)
-    parse_date_times(literals.data, np.ascontiguousarray(literals.spans), days, micros)
-    return days, micros
+def _strings(literals: Literals) -> pl.Series:
+    return pl.Series(literals.texts().cast(pa.large_string()), dtype=pl.String)
 
 
-def _local(literals: Literals) -> tuple[np.ndarray, np.ndarray]:
-    """Microseconds since 1970-01-01 on a local clock, and where they are known."""
-    days, micros = _date_times(literals)
-    known = days != NOT_PARSED
-    return np.where(known, days, 0) * times.DAY + np.where(known, micros, 0), known
+def _bounds_of(values: pl.Series) -> Bounds:
+    """The bounds of numbers (Int64), which are known where they are not NULL."""
+    numbers = values.fill_null(0).to_numpy()
+    return Bounds(numbers, numbers + 1, values.is_not_null().to_numpy())
 
 
-def _instants(local: np.ndarray, known: np.ndarray, zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """Microseconds since the epoch of local times in a zone, and where they are known."""
+def _days(texts: pl.Series, form: str) -> pl.Series:
+    """Days since 1970-01-01 (Int64) of texts that begin with a date; NULL for texts of another form."""
+    plain = texts.str.contains(form)
+    dates = texts.str.slice(0, len("2024-12-31")).str.to_date("%Y-%m-%d", strict=False)
+    return dates.cast(pl.Int64).set(~plain, None)
+
+
+def _local(literals: Literals) -> pl.Series:
+    """Microseconds since 1970-01-01 on a local clock (Int64); NULL for texts of another form, and for what is no
+    date."""
+    texts = _strings(literals)
+    times_of_day = texts.str.slice(len("2024-12-31 ")).str.to_time("%H:%M:%S%.f", strict=False)
+    micros = times_of_day.cast(pl.Int64).fill_null(0) // 1000
+    return _days(texts, f"{_DATE}(?:$|{_TIME})") * times.DAY + micros
+
+
+def _instants(local: pl.Series, zone: str) -> pl.Series:
+    """Microseconds since the epoch (Int64) of local times in a zone; NULL where they are not known."""
     offset = times.zone_offset(zone)
     if offset is not None:
-        return local - offset, known
-    found = [times.to_instant(each, zone) if sure else None for each, sure in zip(local.tolist(), known, strict=True)]
-    known = np.array([instant is not None for instant in found], bool)
-    return np.array([instant or 0 for instant in found], np.int64), known
+        return local - offset
+    found = [None if each is None else times.to_instant(each, zone) for each in local.to_list()]
+    return pl.Series(found, dtype=pl.Int64)

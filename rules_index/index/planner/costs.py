@@ -35,7 +35,7 @@ class Costs:
     transpose_ns          a row's bit of a conjunction turned from rows to lists then
     signature_ns          a code of a row looked up in one plane of a table's signatures
     filter_ns             a row looked up in a table's filter
-    slot_ns               a row's slot in a table, where neither tells that it is empty
+    slot_ns               a row's slot in a table, where the prefilter does not exclude it
     plain_slot_ns         the same, where the slots of one table are the lists of all rows
     candidate_ns          a row and a conjunction in its slot
     plain_candidate_ns    the same, where nothing but the codes is to be checked

@@ -1,4 +1,4 @@
-"""What it is expected to cost to scan conjunctions, in each of the ways that the kernel has."""
+"""What it is expected to cost to scan conjunctions, by each method that the kernel has."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ from rules_index.kernels.transposed_lists import RULES, TRANSPOSED_HITS
 
 @dataclass(frozen=True)
 class ScanMethod:
-    """One way to scan: nanoseconds a row of each conjunction [conjunctions] float32, and of what some of them
-    [conjunctions] bool share. That function is not to refer to what has the way: a cycle would keep, for a while, all
-    the terms in memory."""
+    """One method to scan, by its costs.
+
+    each    [conjunctions] float32, nanoseconds a row of each conjunction
+    shared  takes which conjunctions are scanned [conjunctions] bool, and gives the nanoseconds a row of what they
+            share. It must not refer to the object that holds the method: the cycle would keep all terms in memory
+            until the garbage collector runs.
+    """
 
     each: np.ndarray
     shared: Callable[[np.ndarray], float]
@@ -30,9 +34,9 @@ class ScanMethod:
 class ScanCosts:
     """Expected costs of scanning.
 
-    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "equality blocks" (`kernels.equality_blocks`), those
-    that these conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32,
-    nanoseconds a row of each conjunction in it.
+    scan_methods: by name, "bitmaps", "summaries" (`kernels.summaries`) and "equality blocks"
+    (`kernels.equality_blocks`), those that these conjunctions allow. best: the name of the one that is cheapest for
+    all; each [conjunctions] float32, nanoseconds a row of each conjunction in it.
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:

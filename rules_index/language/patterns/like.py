@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from rules_index.errors import RuleError
 from rules_index.kernels.jit import jit
-from rules_index.language.patterns.search import decode
 from rules_index.language.patterns.strings import buffers, with_nulls
+from rules_index.language.patterns.utf8 import decode
 
 ANY_ONE = -1
 """Stands for `_` among the code points of a segment."""

@@ -26,11 +26,11 @@ from rules_index.language.patterns.automaton import (
     Automaton,
 )
 from rules_index.language.patterns.syntax import Place
+from rules_index.language.patterns.utf8 import decode
 
 CELL_LIMIT = 1 << 20
 """Remembered steps, and 64-bit words of state sets, that one pattern may keep."""
 _UNKNOWN, _FOUND, _FULL = -1, -2, -3
-_REPLACEMENT = 0xFFFD
 _START, _LAST = int(Place.START), int(Place.END)
 _DOLLAR, _DOLLAR_UNIX = int(Place.DOLLAR), int(Place.DOLLAR_UNIX)
 _DOLLAR_MULTI, _DOLLAR_MULTI_UNIX = int(Place.DOLLAR_MULTI), int(Place.DOLLAR_MULTI_UNIX)
@@ -93,41 +93,6 @@ def _hash(members):  # type: ignore[no-untyped-def]
         value = (value ^ word) * np.uint64(1099511628211)
         value ^= value >> np.uint64(29)
     return value
-
-
-@jit
-def decode(data, position, end):  # type: ignore[no-untyped-def]
-    """Code point at a position and the position after it; a malformed byte run is U+FFFD, as Java decodes it."""
-    lead = data[position]
-    if lead < 0x80:
-        return np.int32(lead), position + 1
-    if 0xC2 <= lead <= 0xDF:
-        length, value = 2, lead & 0x1F
-    elif 0xE0 <= lead <= 0xEF:
-        length, value = 3, lead & 0x0F
-    elif 0xF0 <= lead <= 0xF4:
-        length, value = 4, lead & 0x07
-    else:
-        return np.int32(_REPLACEMENT), position + 1
-    code = np.int32(value)
-    for step in range(1, length):
-        if position + step >= end:
-            return np.int32(_REPLACEMENT), position + step
-        byte = data[position + step]
-        low, high = 0x80, 0xBF
-        if step == 1:
-            if lead == 0xE0:
-                low = 0xA0
-            elif lead == 0xED:
-                high = 0x9F
-            elif lead == 0xF0:
-                low = 0x90
-            elif lead == 0xF4:
-                high = 0x8F
-        if byte < low or byte > high:
-            return np.int32(_REPLACEMENT), position + step
-        code = (code << 6) | np.int32(byte & 0x3F)
-    return code, position + length
 
 
 @jit

@@ -1,0 +1,73 @@
+"""The verb sql: its statements, and how their results are printed."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deltatag.output import counted, print_csv, print_json, print_table, values_of
+from deltatag.progress import Progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pipelines.workspace import Workspace
+
+
+def statements_given(args: Namespace) -> list[str]:
+    """The statements of the file, of the arguments and of standard input, in this order.
+
+    Raises `StatementError` where there is none, or where a text cannot be cut into statements.
+    """
+    from pipelines.errors import StatementError
+    from pipelines.spark.statements import statements_of
+
+    texts = [Path(args.file).read_text(encoding="utf-8")] if args.file else []
+    texts += [sys.stdin.read() if text == "-" else text for text in args.statements]
+    statements = [statement for text in texts for statement in statements_of(text)]
+    if not statements:
+        raise StatementError("There is no statement to execute: give one, or - to read it from standard input.")
+    return statements
+
+
+def print_results(workspace: Workspace, statements: Sequence[str], style: str) -> None:
+    """Executes statements one after the other and prints each result as "table", "csv" or "json".
+
+    Raises `StatementError` for the first that fails.
+    """
+    from pipelines.errors import StatementError
+    from pipelines.sql import statement_result
+
+    assert isinstance(workspace.progress, Progress)
+    for number, statement in enumerate(statements, 1):
+        place = f"statement {number} of {len(statements)}"
+        try:
+            with workspace.progress.during("starting Spark" if number == 1 else f"executing {place}"):
+                result = statement_result(workspace, statement)
+        except StatementError as error:
+            if len(statements) == 1:
+                raise
+            raise StatementError(f"{place}, those before which were executed: {error}") from error
+        if number > 1 and style != "json":
+            print()
+        _print_result(result, style)
+        sys.stdout.flush()
+
+
+def _print_result(result: pa.Table, style: str) -> None:
+    """Print what a statement gave; that it was executed, where it gives nothing."""
+    names = result.column_names
+    columns = [values_of(column) for column in result.columns]
+    rows = [list(row) for row in zip(*columns, strict=True)] if columns else []
+    if style == "json":
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    elif style == "csv":
+        print_csv(names, rows)
+    elif names:
+        print_table(names, rows)
+        print(f"({counted(len(rows), 'row')})")
+    else:
+        print("(executed)")

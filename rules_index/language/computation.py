@@ -1,0 +1,76 @@
+"""The values of operators on numbers and texts. Raises `RuleError` where the types do not go with an operator."""
+
+from __future__ import annotations
+
+from rules_index.language import operations
+from rules_index.language.analysis import Analysis, Value
+from rules_index.language.coercion import (
+    BOOLEAN,
+    DOUBLE,
+    STRING,
+    Type,
+    arithmetic_type,
+    is_decimal,
+    is_integer,
+    is_nested,
+    is_number,
+    literal_type,
+    name_of,
+)
+from rules_index.language.evaluation import functions
+from rules_index.language.nodes import Node
+from rules_index.language.source_text import MAX_OPERATORS, too_deep
+from rules_index.language.typed import Constant
+
+
+def arithmetic(analysis: Analysis, node: Node) -> Value:
+    """The value of a chain of operators of one precedence, such as `a + b - c` or `a || b`."""
+    if len(node.value) > MAX_OPERATORS:
+        raise too_deep(analysis.tokens, node)
+    values = [analysis.value(child) for child in node.children]
+    collated = any(value.collated for value in values)
+    value = values[0]
+    is_short = len(values) <= operations.MAX_CHAIN
+    for operator, right in zip(node.value, values[1:], strict=True):
+        value = _binary(analysis, node, operator, value, right, is_short)
+    return Value(node, value.type, value.local, collated)
+
+
+def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: Value, with_tree: bool) -> Value:
+    first, second = type_beside(left, right.type), type_beside(right, left.type)
+    result = arithmetic_type(operator, first, second)
+    for value in (left, right):
+        if operator != "||" and (value.type == BOOLEAN or is_nested(value.type)):
+            raise analysis.error("TYPE_MISMATCH", f"{operator} does not work with {name_of(value.type)}.", value.node)
+    tree = None
+    if with_tree and left.local is not None and right.local is not None and result is not None:
+        tree = operations.arithmetic(operator, left.local, right.local, result, analysis.scope.time_zone)
+        if operator == "||" and isinstance(left.local, Constant) and isinstance(right.local, Constant):
+            texts = (left.local.value, right.local.value)
+            tree = Constant(None if None in texts else "".join(texts), STRING)
+        elif operator == "||" and not left.collated and not right.collated:
+            tree = functions.build("concat", [left.local, right.local], result, analysis.scope.time_zone)
+    return Value(node, result, tree)
+
+
+def unary(analysis: Analysis, node: Node) -> Value:
+    """The value of a number with a sign, or of its bits turned over."""
+    value = analysis.value(node.children[0])
+    if value.type == BOOLEAN or is_nested(value.type):
+        raise analysis.error("TYPE_MISMATCH", f"{node.value} does not work with {name_of(value.type)}.", node)
+    if value.type == STRING and node.value != "~":
+        return Value(node, DOUBLE)
+    if not is_number(value.type):
+        return Value(node, None, None, value.collated)
+    if node.value == "~":
+        return Value(node, value.type if is_integer(value.type) else None)
+    if node.value == "+":
+        return Value(node, value.type, value.local)
+    return Value(node, value.type, None if value.local is None else operations.negated(value.local))
+
+
+def type_beside(value: Value, other: Type) -> Type:
+    """The type of a value that meets one of another type."""
+    if is_decimal(other) and is_integer(value.type) and value.node.kind == "literal":
+        return literal_type(value.node.value.value, value.type)
+    return value.type

@@ -1,0 +1,85 @@
+"""Names resolved to columns, variables of lambdas, fields and items. Raises `RuleError` where there is none."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rules_index.language import calls
+from rules_index.language.analysis import Analysis, Value
+from rules_index.language.coercion import Type, is_nested, name_of
+from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
+from rules_index.language.nodes import Node
+from rules_index.language.results import item_type
+from rules_index.language.scope import field_of, path_of, quote
+from rules_index.language.typed import Constant, Leaf
+
+
+def column(analysis: Analysis, node: Node) -> Value:
+    """The value of a column, of a variable of a lambda, or of a field of either, by its dotted name."""
+    parts: tuple[str, ...] = node.value
+    position = analysis.tokens.starts[node.first]
+    for variables in reversed(analysis.variables):
+        if parts[0].lower() in variables:
+            return _path(analysis, node, variables[parts[0].lower()], None, parts[1:])
+    name = parts[0].lower()
+    if len(parts) == 1 and not analysis.scope.has(name) and name in PLAIN_NAMES and name in NOT_REPEATABLE:
+        raise calls.not_repeatable(name, position)
+    spelling, data_type = analysis.scope.column(parts[0], position)
+    return _path(analysis, node, data_type, [spelling], parts[1:])
+
+
+def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | None, parts: tuple[str, ...]) -> Value:
+    """Walk down the fields named behind a column or variable; `path` is None once it is no plain field."""
+    position = analysis.tokens.starts[node.first]
+    for part in parts:
+        if data_type is None:
+            return Value(node, None)
+        if pa.types.is_struct(data_type):
+            spelling, data_type = field_of(data_type, part, position)
+            path = None if path is None else [*path, spelling]
+            continue
+        data_type, path = _extracted(analysis, node, data_type, part), None
+    if path is None or data_type is None or analysis.variables:
+        return Value(node, data_type)
+    return Value(node, data_type, analysis.scope.leaf(path_of(path), data_type))
+
+
+def _extracted(analysis: Analysis, node: Node, base: pa.DataType, name: str) -> Type:
+    """The type of `.name` on a map, or on an array of structs."""
+    if pa.types.is_map(base):
+        return item_type(base)
+    if pa.types.is_list(base) and pa.types.is_struct(base.value_type):
+        item = field_of(base.value_type, name, analysis.tokens.starts[node.first])[1]
+        return None if item is None else pa.list_(item)
+    raise analysis.error("TYPE_MISMATCH", f"{name_of(base)} has no fields, so {name!r} cannot be taken from it.", node)
+
+
+def field(analysis: Analysis, node: Node) -> Value:
+    """The value of `.name` behind a value."""
+    base = analysis.value(node.children[0])
+    if base.type is None:
+        return Value(node, None, None, base.collated)
+    if pa.types.is_struct(base.type):
+        return _field_of(analysis, node, base, node.value)
+    return Value(node, _extracted(analysis, node, base.type, node.value), None, base.collated)
+
+
+def _field_of(analysis: Analysis, node: Node, base: Value, name: str) -> Value:
+    """The value of a field of a STRUCT."""
+    assert isinstance(base.type, pa.StructType)
+    spelling, data_type = field_of(base.type, name, analysis.tokens.starts[node.first])
+    if isinstance(base.local, Leaf) and base.local.text is None and data_type is not None:
+        path = f"{base.local.name}.{quote(spelling)}"
+        return Value(node, data_type, analysis.scope.leaf(path, data_type))
+    return Value(node, data_type, None, base.collated)
+
+
+def subscript(analysis: Analysis, node: Node) -> Value:
+    """The value of `[index]` behind an array, a map or a STRUCT."""
+    base, index = analysis.value(node.children[0]), analysis.value(node.children[1])
+    if base.type is not None and pa.types.is_struct(base.type):
+        name = index.local.value if isinstance(index.local, Constant) else None
+        return _field_of(analysis, node, base, name) if isinstance(name, str) else Value(node, None)
+    if base.type is not None and item_type(base.type) is None and not is_nested(base.type):
+        raise analysis.error("TYPE_MISMATCH", f"{name_of(base.type)} has no items to take with [ ].", node)
+    return Value(node, item_type(base.type), None, base.collated or index.collated)
