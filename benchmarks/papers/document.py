@@ -50,11 +50,10 @@ def _section(paper: Paper, folder: Path, counts: dict[str, int]) -> list[str]:
         verdict = verdict_of(experiment, known)
         counts[verdict.word] = counts.get(verdict.word, 0) + 1
         for place, claim in enumerate(experiment.claims):
-            first = place == 0
-            lines.append(
-                f"| {experiment.name if first else ''} | {_escaped(claim.paper)} | {_escaped(verdict.told[place])} "
-                f"| {'yes' if verdict.met[place] else 'no'} | {f'**{verdict.word}**' if first else ''} |"
-            )
+            met = "-" if known is None else "yes" if verdict.met[place] else "no"
+            name, word = (experiment.name, f"**{verdict.word}**") if place == 0 else ("", "")
+            told = _escaped(verdict.told[place])
+            lines.append(f"| {name} | {_escaped(claim.paper)} | {told} | {met} | {word} |")
         details += _details(paper, experiment, known)
     return [*lines, "", *_led(paper, folder), *details]
 
