@@ -30,12 +30,12 @@ LAYERS := .venv/layers.txt
 TYPES := .venv/types.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check format bench docs lock clean
+.PHONY: help setup demo test soak check format bench papers papers-full docs lock clean
 
 help:  ## show this list
 	@echo "usage: make TARGET"
-	@sed -n 's/^\([a-z]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
-		printf '%-10s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do \
+		printf '%-11s %s\n' "$$name" "$$text"; done
 
 setup:  ## make .venv with locked packages, a Java and Delta's jars
 	@if [ -z "$(PYTHON)" ]; then \
@@ -78,6 +78,12 @@ format: setup  ## format the code and repair what lint can repair
 
 bench: setup  ## run the benchmarks and print their tables
 	@$(BIN)/python -m benchmarks
+
+papers: setup  ## run the papers' experiments at small sizes, within thirty minutes, and write docs/papers.md
+	@$(BIN)/python -m benchmarks.papers
+
+papers-full: setup  ## the same at the papers' sizes; takes hours, and goes on where it was stopped
+	@$(BIN)/python -m benchmarks.papers --size full --to build/papers-full
 
 docs: setup  ## write the parts of docs/ that follow from the code anew
 	@$(BIN)/python tools/docs.py

@@ -173,7 +173,11 @@ def strings(number: int, grams: int, seed: int = SEED) -> tuple[np.ndarray, np.n
     They stand in for DBLP: letters follow the pair before them as often as in this repository's documents. A 3-gram
     `str` is `st = r`: the pair is the attribute, of 676, and the letter its value, of 26; of a pair's first one counts.
     """
-    text = "".join(path.read_text(encoding="utf-8") for path in sorted(Path(__file__).parents[2].glob("docs/*.md")))
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for path in sorted(Path(__file__).parents[2].glob("docs/*.md"))
+        if path.name != "papers.md"
+    )
     letters = np.array([ord(each) - 97 for each in text.lower() if "a" <= each <= "z"])
     counts = np.zeros((676, 26))
     np.add.at(counts, (letters[:-2] * 26 + letters[1:-1], letters[2:]), 1)

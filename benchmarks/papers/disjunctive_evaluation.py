@@ -33,7 +33,7 @@ def evaluation(
     return Experiment(
         name, title, varied, EVALUATION, "rows a millisecond", measure,
         {size: {"values": values[size], "rows": rows[size], "repeat": repeat[size]} | fixed for size in values},
-        tuple(claims), panel=panel, own="IE+SC", best="highest", extra=COMPARED,
+        tuple(claims), panel=panel, own="IE+SC", family=("IE",), best="highest", extra=COMPARED,
     )  # fmt: skip
 
 

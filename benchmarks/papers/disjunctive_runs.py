@@ -70,7 +70,7 @@ def large(
         row |= seconds_of(Pairs(Setup(stream_boxes=boxes, queries=queries, streams=streams)), names, repeat)
         asked, asking = Setup(stream_boxes=boxes, queries=10, streams=4).draw(SEED)
         found = match_each(Predicates.of(asked), Predicates.of(asking), "em_bfs", budget=Budget(parts, 1.0)).implied
-        rows.append(row | {"BFS undecided of 40": float(list(found).count(None))})
+        rows.append(row | {"BFS undecided": float(list(found).count(None))})
         progress(f"{boxes} boxes")
     return rows
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.papers.experiment import Experiment, Paper, Verdict, ahead, judged, path_of, stored, table
+from benchmarks.papers.experiment import Experiment, Paper, Verdict, ahead, beaten, judged, path_of, stored, table
 from benchmarks.report import short
 
 INTRODUCTION = """# The papers' experiments
@@ -50,13 +50,29 @@ def _section(paper: Paper, folder: Path, counts: dict[str, int]) -> list[str]:
         verdict = verdict_of(experiment, known)
         counts[verdict.word] = counts.get(verdict.word, 0) + 1
         for place, claim in enumerate(experiment.claims):
-            first = place == 0
-            lines.append(
-                f"| {experiment.name if first else ''} | {_escaped(claim.paper)} | {_escaped(verdict.told[place])} "
-                f"| {'yes' if verdict.met[place] else 'no'} | {f'**{verdict.word}**' if first else ''} |"
-            )
+            met = "-" if known is None else "yes" if verdict.met[place] else "no"
+            name, word = (experiment.name, f"**{verdict.word}**") if place == 0 else ("", "")
+            told = _escaped(verdict.told[place])
+            lines.append(f"| {name} | {_escaped(claim.paper)} | {told} | {met} | {word} |")
         details += _details(paper, experiment, known)
-    return [*lines, "", *details]
+    return [*lines, "", *_led(paper, folder), *details]
+
+
+def _led(paper: Paper, folder: Path) -> list[str]:
+    """On how many rows each rival is ahead of the paper's own system, of those that it takes part in."""
+    won: dict[tuple[str, str], list[int]] = {}
+    for experiment in paper.experiments:
+        known = stored(folder, paper, experiment)
+        for row in known["rows"] if known else ():
+            better = beaten(experiment, row)
+            for name in experiment.rivals:
+                if isinstance(row.get(name), int | float):
+                    won.setdefault((experiment.own, name), []).append(name in better)
+    if not won:
+        return []
+    own = next(iter(won))[0]
+    told = ", ".join(f"{name} on {sum(each)} of {len(each)}" for (_, name), each in won.items())
+    return [f"Points at which something else is ahead of {own}: {told}.\n"]
 
 
 def verdict_of(experiment: Experiment, known: dict[str, Any] | None) -> Verdict:

@@ -62,6 +62,14 @@ class Experiment:
     log: bool = True
     extra: tuple[str, ...] = ()
     """Further columns of the table."""
+    family: tuple[str, ...] = ()
+    """Other systems that the paper proposes, which are not counted against its own."""
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """The systems that the paper's own is compared with."""
+        own = {self.own, *self.family}
+        return tuple(name for name in self.systems if name not in own) if self.own else ()
 
     @property
     def slug(self) -> str:
@@ -93,7 +101,10 @@ def judged(experiment: Experiment, rows: Sequence[Row]) -> Verdict:
     """The verdict, computed from the rows."""
     met, told = [], []
     for claim in experiment.claims:
-        holds, figure = claim.judge(rows)
+        try:
+            holds, figure = claim.judge(rows)
+        except (KeyError, IndexError, StopIteration, ValueError):
+            holds, figure = False, "the run has no such figures"
         met.append(bool(holds))
         told.append(figure)
     word = "reproduced" if all(met) else "partly" if any(met) else "not reproduced"
@@ -101,27 +112,28 @@ def judged(experiment: Experiment, rows: Sequence[Row]) -> Verdict:
 
 
 def ahead(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
-    """Where another system beats the paper's: the system, by how much, and on which row."""
-    if not experiment.own:
-        return []
+    """Where another system beats the paper's: the best one, by how much, and on which row."""
     found = []
     for row in rows:
-        own = row.get(experiment.own)
-        rivals = {
-            name: row[name]
-            for name in experiment.systems
-            if name != experiment.own and _known(row.get(name)) and name not in row.get("variants", ())
-        }
-        if not rivals or not _known(own):
-            continue
-        pick = min if experiment.best == "lowest" else max
-        name = pick(rivals, key=lambda each: rivals[each])
-        better = rivals[name] < own if experiment.best == "lowest" else rivals[name] > own
-        if better and min(own, rivals[name]) > 0:
-            factor = max(own, rivals[name]) / min(own, rivals[name])
+        better = beaten(experiment, row)
+        if better:
+            name = max(better, key=lambda each: better[each])
             at = " ".join(str(row[key]) for key in (experiment.panel, experiment.varied) if key)
-            found.append(f"{name} {factor:.2f} x at {at}")
+            found.append(f"{name} {better[name]:.2f} x at {at}")
     return found
+
+
+def beaten(experiment: Experiment, row: Row) -> dict[str, float]:
+    """By what factor each system that is not of the paper beats the paper's own on a row; those that do."""
+    own = row.get(experiment.own)
+    if not _known(own) or own <= 0:
+        return {}
+    factors = {
+        name: own / row[name] if experiment.best == "lowest" else row[name] / own
+        for name in experiment.rivals
+        if _known(row.get(name)) and row[name] > 0
+    }
+    return {name: factor for name, factor in factors.items() if factor > 1}
 
 
 def _known(value: object) -> bool:

@@ -132,7 +132,7 @@ def figure(
             del size["queries"]
     return Experiment(
         f"Figure {number}", title, label, NAMES, "ms for an arriving row", measure, sizes, tuple(claims),
-        own="PDFA, grid file", extra=("joined rows", "queries found", *COUNTED),
+        own="PDFA, grid file", family=("PDFA, R-tree",), extra=("joined rows", "queries found", *COUNTED),
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
-from rules_index.kernels.jit import inner
+from rules_index.kernels.jit import inlined
 
 
 class TermSets(NamedTuple):
@@ -72,13 +72,13 @@ def extended(sets: TermSets, more: dict[int, list[tuple[int, np.ndarray]]]) -> T
     )
 
 
-@inner
+@inlined
 def has_sets(sets: TermSets, key: int) -> bool:
     """Whether a box has any."""
     return key + 1 < len(sets.start) and sets.start[key + 1] > sets.start[key]
 
 
-@inner
+@inlined
 def set_number(sets: TermSets, key: int, attribute: int) -> int:
     """Which set a box has on an attribute, or -1."""
     if key + 1 < len(sets.start):
@@ -88,7 +88,7 @@ def set_number(sets: TermSets, key: int, attribute: int) -> int:
     return -1
 
 
-@inner
+@inlined
 def set_shares(sets: TermSets, number: int, low: int, high: int) -> bool:
     """Whether a set has a code in [low, high]."""
     left, right = sets.set_start[number], sets.set_start[number + 1]

@@ -24,7 +24,7 @@ from rules_index.engines.be_tree.store import (
     find_p_node,
 )
 from rules_index.index.term_sets import TermSets, has_sets, set_number, set_shares
-from rules_index.kernels.jit import inner, jit
+from rules_index.kernels.jit import inlined, inner, jit
 
 C_NODES, EXPRESSIONS, PREDICATES, MATCHES, DISCARDED = range(5)
 COUNTERS = ("c_nodes_visited", "expressions_checked", "predicates_evaluated", "matches")
@@ -130,7 +130,7 @@ def _load(
     return count, scattered
 
 
-@inner
+@inlined
 def _shares(event: _Event, attribute: int, low: int, high: int) -> bool:
     """Whether the event has a code of the attribute in [low, high]."""
     if event.last[attribute] < low or event.first[attribute] > high:
@@ -220,7 +220,7 @@ def _check(
     return matches
 
 
-@inner
+@inlined
 def _check_sets(
     words: np.ndarray, expression: int, event: _Event, sets: TermSets, key: int, met: int
 ) -> tuple[int, bool]:
@@ -243,7 +243,7 @@ def _check_sets(
     return evaluated, True
 
 
-@inner
+@inlined
 def _shares_set(event: _Event, attribute: int, sets: TermSets, number: int) -> bool:
     """Whether the event has a code of the attribute in a set."""
     if not event.scattered:
