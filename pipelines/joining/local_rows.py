@@ -24,6 +24,7 @@ from pipelines.joining.parts import Parts
 from pipelines.joining.sides import has_few_new, least_time
 from pipelines.sources.source import Add
 from rules_index.index.inputs import path_parts
+from rules_index.join.rows import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column
 from rules_index.workers.source_files import SourceFile
 
@@ -117,15 +118,15 @@ class LocalRows:
         there."""
         times, stream = table[TIME].to_numpy(), table[STREAM].to_numpy()
         even = np.sort(times)[np.arange(1, slices) * len(times) // slices]
-        bounds = [-np.inf]
+        bounds = [-FARTHEST]
         least = max(self.join.window.values()) // COPIES
         for bound in even.tolist():
             if bound > times.min() and (len(bounds) == 1 or bound - bounds[-1] >= max(least, 1)):
                 bounds.append(bound)
         if number >= len(bounds):
             return
-        low, high = [*bounds, np.inf][number : number + 2]
-        windows = np.array([float(self.join.window[name]) for name in self.join.streams])
+        low, high = [*bounds, FARTHEST][number : number + 2]
+        windows = np.array([min(self.join.window[name], FARTHEST) for name in self.join.streams], np.int64)
         chosen = np.flatnonzero((times + windows[stream] >= low) & (times < high))
         yield from _ordered(table, chosen, times[chosen] >= low)
 
