@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import NeedsSparkError, TableError
-from pipelines.joining.local_rows import LocalRows, names_of, side_readers, struct_of
+from pipelines.joining.local_rows import LocalRows
+from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles, late_reason
 from pipelines.lake.folder_log import Definition, FolderLog

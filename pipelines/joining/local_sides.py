@@ -1,0 +1,175 @@
+"""The rows of one stream of a join, read in this process: their event time, their key, and the stream's columns."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipelines.errors import NeedsSparkError, SourceError
+from pipelines.joining.local_keys import common_type, comparable, instants
+from pipelines.joining.sides import SideFiles
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.lake import first_line
+from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable
+from pipelines.sources.source import Add
+from rules_index.join.worker import KEY, NEW, TIME, own_column
+from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
+
+if TYPE_CHECKING:
+    from pipelines.settings.model import Join
+
+PIECE_BYTES = 16 << 20
+"""Bytes of row groups, before compression, from which it pays to have another thread."""
+
+
+@dataclass
+class SideReader:
+    """Reads the rows of one stream that can join: with their event time, whether they are new, their key, and the
+    stream's columns."""
+
+    side: SideFiles
+    number: int
+    time: str
+    keys: tuple[str, ...]
+    types: Sequence[pa.DataType]
+    zone: str
+    schema: pa.Schema
+    filters: bool | None = field(default=None)
+
+    @property
+    def names(self) -> list[str]:
+        """The stream's columns."""
+        return list(self.schema.names)
+
+    @property
+    def made(self) -> pa.Schema:
+        """The columns of the rows that are read."""
+        keys = [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(self.types)]
+        own = [pa.field(own_column(self.side.stream.name, each.name), each.type) for each in self.schema]
+        return pa.schema([pa.field(TIME, pa.int64()), pa.field(NEW, pa.bool_()), *keys, *own])
+
+    def files(self, adds: Sequence[Add]) -> list[SourceFile]:
+        """Files of the source."""
+        assert isinstance(self.side.source.log, FolderLog)
+        return source_files(adds, self.side.source.log.file)
+
+    def times(self, files: Sequence[SourceFile]) -> Iterator[np.ndarray]:
+        """The event times of the rows of files that can join, without anything else being read."""
+        for batch in read_batches(files, self.schema, [self.time, *self.keys]):
+            yield self._joining(batch)[0].to_numpy()
+
+    def rows(self, files: Sequence[SourceFile], new: bool, least: int | None, late: bool) -> Iterator[pa.RecordBatch]:
+        """The rows of files that can join: those whose time is not before `least`, or, with `late`, these alone."""
+        for batch in read_batches(files, self.schema):
+            times, keys, present = self._joining(batch)
+            if least is not None:
+                kept = (times.to_numpy() < least) == late
+                times, keys = times.filter(pa.array(kept)), [key.filter(pa.array(kept)) for key in keys]
+                present[present] = kept
+            own = [_plain(batch.column(name)) for name in self.schema.names]
+            if not present.all():
+                own = [column.filter(pa.array(present)) for column in own]
+            if len(times):
+                arrays = [times, pa.array(np.full(len(times), new)), *keys, *own]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.made)
+
+    def _joining(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array], np.ndarray]:
+        """Times and keys of the rows that have both, and which of all rows [rows] bool these are."""
+        times = instants(batch.column(self.time), self.zone)
+        keys = [comparable(_plain(batch.column(n)), kind) for n, kind in zip(self.keys, self.types, strict=True)]
+        valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in (times, *keys)]
+        present: np.ndarray = np.array(reduce(np.logical_and, valid))
+        if not present.all():
+            chosen = pa.array(present)
+            times, keys = times.filter(chosen), [key.filter(chosen) for key in keys]
+        return times, keys, present
+
+
+def side_readers(join: Join, sides: Sequence[SideFiles], zone: str) -> list[SideReader]:
+    """What reads each stream. NeedsSparkError where only Spark compares the keys or reads the columns."""
+    schemas = [nullable(arrow_schema_of(json.dumps({"fields": side.fields}))) for side in sides]
+    for side, schema in zip(sides, schemas, strict=True):
+        for each in schema:
+            if _is_opaque(each.type):
+                raise NeedsSparkError(f"only Spark reads the column {each.name} of {side.stream.name}")
+    spelled = [{name.lower(): name for name in schema.names} for schema in schemas]
+    streams = [side.stream.name for side in sides]
+    columns = [
+        tuple(names[key.lower()] for key in join.on[stream]) for stream, names in zip(streams, spelled, strict=True)
+    ]
+    types = []
+    for named in zip(*columns, strict=True):
+        kinds = [schema.field(name).type for schema, name in zip(schemas, named, strict=True)]
+        pairs = zip(streams, named, strict=True)
+        types.append(common_type(kinds, "the keys " + ", ".join(f"{stream}.{name}" for stream, name in pairs)))
+    times = [names[str(s.stream.event_time).lower()] for names, s in zip(spelled, sides, strict=True)]
+    return [
+        SideReader(side, number, times[number], columns[number], types, zone, schemas[number])
+        for number, side in enumerate(sides)
+    ]
+
+
+@contextmanager
+def reading(reader: SideReader) -> Iterator[None]:
+    """While inside, errors of reading a source are told as such."""
+    try:
+        yield
+    except UnreadableFileError as error:
+        raise NeedsSparkError(str(error)) from error
+    except (pa.ArrowException, OSError) as error:
+        name = reader.side.stream.name
+        raise SourceError(f"The source of {name} cannot be read: {first_line(error)}") from error
+
+
+def pieces_of(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
+    """The row groups of files in their order, as parts of about equal sizes for threads."""
+    groups: list[tuple[SourceFile, int, int]] = []
+    for file in files:
+        footer = pq.read_metadata(file.path)
+        groups += [(file, i, footer.row_group(i).total_byte_size) for i in range(footer.num_row_groups)]
+    total = sum(size for _, _, size in groups)
+    count = max(1, min(os.cpu_count() or 1, total // PIECE_BYTES))
+    pieces: list[list[SourceFile]] = [[] for _ in range(count)]
+    before = 0
+    for file, group, size in groups:
+        number = min(count - 1, (before + size // 2) * count // max(total, 1))
+        pieces[number].append(SourceFile(file.path, file.partition, file.version, (group,)))
+        before += size
+    return [piece for piece in pieces if piece]
+
+
+def new_files(side: SideFiles) -> Sequence[Add]:
+    """The files of a side that were not taken before."""
+    return side.new.files if side.new is not None else ()
+
+
+def _is_opaque(kind: pa.DataType) -> bool:
+    if kind == OPAQUE:
+        return True
+    return pa.types.is_nested(kind) and any(_is_opaque(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Texts as such, where a file had them as codes of a dictionary."""
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def struct_of(reader: SideReader, batch: pa.RecordBatch) -> pa.StructArray:
+    """The stream's columns of some rows as one column."""
+    name = reader.side.stream.name
+    fields = [batch.column(own_column(name, column)) for column in reader.names]
+    return pa.StructArray.from_arrays(fields, reader.names)
+
+
+def names_of(readers: Sequence[SideReader]) -> Mapping[str, tuple[str, ...]]:
+    """The columns of each stream."""
+    return {reader.side.stream.name: tuple(reader.names) for reader in readers}
