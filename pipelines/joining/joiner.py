@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType, TimestampType
 
+from pipelines.annotated import annotations_of, check_compiled, check_widened
 from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows, least_time
@@ -52,6 +53,7 @@ from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
+from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.inputs import check_inputs
 from pipelines.writing.matching import Matcher
 from pipelines.writing.table_order import Order
@@ -128,6 +130,7 @@ class Joiner:
         stored = index_to_tag_with(self.lake, self.join.name)
         _, index, _ = self._index(stored.fingerprint)
         check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        check_compiled(index.compiled, self.join.annotations, self.join.name)
         plan: dict[str, Any] = {
             "definition": definition,
             "sides": sides,
@@ -339,11 +342,13 @@ class Joiner:
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
         """The late rows first, the joined ones last."""
         batch = planned.batch
-        stored, _, _ = self._index(str(batch.fingerprint))
+        stored, index, _ = self._index(str(batch.fingerprint))
+        annotations = annotations_of(index.compiled, self.join.annotations)
         quarantined, latest = self._quarantine(planned)
         joined = self._joined(planned, placed).select(
             *(functions.col(quoted(name)) for name in self.join.streams),
             "rule_ids",
+            *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
             functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
             functions.lit(stored.fingerprint).alias("index_fingerprint"),
             functions.lit(batch.started_at).alias("tagged_at"),
@@ -409,11 +414,13 @@ class Joiner:
             return
         late = self.join.lateness is not None
         for name, added, kept in (
-            (tagged_table(self.join.name), joined_columns(id_type), True),
+            (tagged_table(self.join.name), joined_columns(id_type, self.join.annotations), True),
             (quarantine_table(self.join.name), QUARANTINE_COLUMNS, late),
         ):
             wanted = StructType([*structs, *fields_of(added)])
             prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {self.join.name}")
+        held = self.lake.frame(tagged_table(self.join.name)).columns
+        check_widened(tagged_table(self.join.name), held, self.join.annotations, id_type)
         self._prepared = StructType(structs)
 
     def _app(self, batch: MicroBatch, name: str) -> str:
