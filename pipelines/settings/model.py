@@ -135,7 +135,7 @@ class Stream:
     engine: str | None = None
     retag: str = "never"
     annotations: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = field(default=(), metadata={"key": False})
 
     @property
     def keeps_matches(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.errors import TableError
 from pipelines.join import join_streams
 from pipelines.retag import reproduce_tags, retag
 from pipelines.settings.configuration import parse_configuration
@@ -83,11 +84,11 @@ def test_a_table_is_widened_and_filled(new_workspace) -> None:
     document: dict[str, Any] = {"lake": {"root": "lake"}, "streams": {"s": STREAM}}
     wider = Workspace(parse_configuration(document, made.configuration.path), made.spark)
     compile_scopes(wider)
-    with pytest.raises(Exception, match="deltatag sql") as refused:
+    append(wider, 40, 80)
+    with pytest.raises(TableError, match="deltatag sql") as refused:
         tag_stream(wider, "s")
     statement = str(refused.value).split('deltatag sql "')[1].split('"')[0]
     run_statement(wider, statement)
-    append(wider, 40, 80)
     tag_stream(wider, "s")
     assert {row[2] is None for seq, row in tagged(wider).items() if seq < 40} == {True}
     assert all(row[2] is not None for seq, row in tagged(wider).items() if seq >= 40)
