@@ -80,7 +80,7 @@ class RuleSet:
             start=np.arange(0, rules * predicates + 1, predicates),
             terms=np.stack([attributes, sets.reshape(-1)], axis=1).astype(np.int32),
             target=np.arange(rules, dtype=np.int32),
-            gate_start=np.zeros(1, np.int32),
+            disjunction_start=np.zeros(1, np.int32),
         ), codes.astype(np.uint8) if sizes.max() <= COARSE_CODES else codes
 
     def brute_force(self) -> np.ndarray:

@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     print(f"pdfa: one core, {machine()}")
     for figure in options.figures:
-        varied, workloads = _workloads(figure, replace(Workload(), queries=options.queries))
+        varied, workloads = workloads_of(figure, replace(Workload(), queries=options.queries))
         header = [varied, "joined rows", "queries found", *SYSTEMS]
         cells = [_cells(name, workload, options.arrivals, options.seconds) for name, workload in workloads]
         times, costs = zip(*cells, strict=True)
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
         print_table(f"Figure {figure}: nodes visited + entries checked for an arriving row", header, costs)
 
 
-def _workloads(figure: int, default: Workload) -> tuple[str, list[tuple[str, Workload]]]:
+def workloads_of(figure: int, default: Workload) -> tuple[str, list[tuple[str, Workload]]]:
     """What a figure varies, and the workloads by its value."""
     if figure == 8:
         return "queries", [(f"{n:,}", replace(default, queries=n)) for n in (50_000, 100_000, 250_000, 500_000)]
@@ -113,7 +113,7 @@ def _workloads(figure: int, default: Workload) -> tuple[str, list[tuple[str, Wor
 def _cells(name: str, workload: Workload, arrivals: int, seconds: float) -> tuple[list[str], list[str]]:
     """The lines of a workload: times, and what was counted."""
     boxes = workload.boxes()
-    measured = [_measure(workload, boxes, system, arrivals, seconds) for system in SYSTEMS.values()]
+    measured = [measure_system(workload, boxes, system, arrivals, seconds) for system in SYSTEMS.values()]
     for one, other in pairwise(measured):
         both = min(len(one.digest), len(other.digest))
         if one.digest[:both] != other.digest[:both]:
@@ -126,15 +126,16 @@ def _cells(name: str, workload: Workload, arrivals: int, seconds: float) -> tupl
     return line + [f"{each.milliseconds:.3g}" for each in measured], line + costs
 
 
-def _measure(workload: Workload, boxes: Boxes, system: dict[str, str], arrivals: int, seconds: float) -> Measured:
+def measure_system(workload: Workload, boxes: Boxes, system: dict[str, str], arrivals: int, seconds: float) -> Measured:
+    """What a system takes for arriving rows, at most so many, and not much longer than so many seconds."""
     stream_of = np.repeat(np.arange(len(workload.attributes)), workload.attributes)
     index: dict[str, object] = {**system, "dimensions": range(len(stream_of))}
     joining = SelectionJoin(boxes, stream_of, [FOREVER] * len(workload.attributes), **index)  # type: ignore[arg-type]
     random = np.random.default_rng(SEED + 1)
     for stream, count in enumerate(workload.attributes[1:], start=1):
-        for row in _rows(random, workload.partners, count):
+        for row in random_rows(random, workload.partners, count):
             joining.buffer.insert(stream, 0, 0, row)
-    rows = _rows(random, arrivals + 2, workload.attributes[0])
+    rows = random_rows(random, arrivals + 2, workload.attributes[0])
     # what is met first compiles the kernels and fills the caches, and leaves much to be collected
     for row in rows[:2]:
         joining.arrive(0, 0, 0, row)
@@ -154,7 +155,8 @@ def _measure(workload: Workload, boxes: Boxes, system: dict[str, str], arrivals:
     return Measured(1e3 * spent / count, joined, sum(n for n, _ in digest) / count, joining.counters, digest)
 
 
-def _rows(random: np.random.Generator, rows: int, attributes: int) -> Sequence[np.ndarray]:
+def random_rows(random: np.random.Generator, rows: int, attributes: int) -> Sequence[np.ndarray]:
+    """Rows [rows, attributes] int32 of uniform values."""
     return random.integers(0, VALUES, (rows, attributes), dtype=np.int32)
 
 

@@ -188,7 +188,7 @@ def measure(name: str, parts: Sequence[Part], engines: Sequence[str], repeat: in
     time_in_turn(measured, tasks, repeat)
     rules = sum(len(texts) for texts, _ in parts)
     return Result(
-        name, rules, sum(len(c.target) - int(c.gate_start[-1]) for c in conjunctions), rows, matches, measured
+        name, rules, sum(len(c.target) - int(c.disjunction_start[-1]) for c in conjunctions), rows, matches, measured
     )
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _AT_ONCE = 64
+_CLOCK = "NOT_REPEATABLE"
 
 
 def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
@@ -71,10 +72,17 @@ class _Asking:
         """One question for many leaves; where it fails, one for each half, down to the one at fault."""
         try:
             answer = self._types([column for _, column in asked])
+            if not isinstance(answer, RuleError) and self._reads_clock(asked):
+                answer = RuleError(
+                    _CLOCK,
+                    "Spark reads a text such as 'today' or 'now' here as another moment on each run; write the date "
+                    "itself.",
+                )
             if not isinstance(answer, RuleError):
                 return {leaf: _type_differs(leaf, found) for (leaf, _), found in zip(asked, answer, strict=True)}
             if len(asked) == 1:
-                return {asked[0][0]: self._no_condition(asked[0][0]) or answer}
+                reason = answer if answer.error == _CLOCK else self._no_condition(asked[0][0]) or answer
+                return {asked[0][0]: reason}
         except MemoryError:
             raise
         except Exception as error:
@@ -103,7 +111,7 @@ class _Asking:
         """
 
         def ask() -> StructType:
-            asked = self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))
+            asked = self._selected(columns)
             schema = asked.schema
             asked._jdf.queryExecution().optimizedPlan()
             return schema
@@ -112,6 +120,17 @@ class _Asking:
         if isinstance(schema, RuleError):
             return schema
         return [cast("StructType", field.dataType)["value"].dataType for field in schema.fields]
+
+    def _reads_clock(self, asked: list[tuple[Leaf, Column]]) -> bool:
+        """Whether one of the columns has a text that stands for a moment of the clock; 'epoch' alone does not."""
+        from pipelines.spark.catalyst import reads_clock
+
+        if not reads_clock(self._spark, self._selected([column for _, column in asked])):
+            return False
+        return len(asked) > 1 or "epoch" not in (asked[0][0].text or "").lower()
+
+    def _selected(self, columns: Sequence[Column]) -> DataFrame:
+        return self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))
 
     def _no_condition(self, leaf: Leaf) -> RuleError | None:
         """The error of a part that Spark refuses for its type alone, since a condition is needed there."""

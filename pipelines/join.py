@@ -15,15 +15,18 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from pipelines.errors import PipelineError, SparkEndedError
-from pipelines.joining.joiner import Joiner, Planned, definition_changes, definition_of
-from pipelines.joining.placed_rows import PlacedRows
+from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError
+from pipelines.joining.choice import going_on_with_spark, joins_runner, told
+from pipelines.joining.definition import definition_changes, definition_of
+from pipelines.joining.joiner import Joiner
+from pipelines.joining.runner import JoinRunner, Planned
 from pipelines.lake.runs import DONE, MicroBatch, last_batch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.survival import step, surviving
-from pipelines.settings.model import Join
+from pipelines.runners.needs import of_newest_index
+from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.newest_version import has_more
-from pipelines.sources.source import Source, open_source, position_from_plan
+from pipelines.sources.source import Source, position_from_plan
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 
@@ -93,7 +96,7 @@ def join_together(
     """
     results: dict[str, JoinResult] = {}
     failures: dict[str, Exception] = {}
-    for joins in _alike([workspace.configuration.join(name) for name in names]):
+    for joins in _alike(workspace, [workspace.configuration.join(name) for name in names]):
         run = _Run(workspace, joins, failures)
         while going := [join.name for join in joins if join.name not in failures]:
             try:
@@ -101,17 +104,20 @@ def join_together(
                 break
             except SparkEndedError as error:
                 failures[run.current] = error
+            except NeedsSparkError as reason:
+                run.take_spark(reason)
         results |= run.results
     return [results[name] for name in names if name not in failures], failures
 
 
-def _alike(joins: Sequence[Join]) -> list[list[Join]]:
-    """Joins with the same streams and keys together."""
+def _alike(workspace: Workspace, joins: Sequence[Join]) -> list[list[Join]]:
+    """Joins with the same streams and keys together, those apart whose rules only Spark evaluates; these last."""
     found: dict[str, list[Join]] = {}
     for join in joins:
-        keys = [join.streams, [[column.lower() for column in join.on[name]] for name in join.streams]]
+        needs_spark = of_newest_index(workspace.lake, join.name) is not None
+        keys = [needs_spark, join.streams, [[column.lower() for column in join.on[name]] for name in join.streams]]
         found.setdefault(json.dumps(keys), []).append(join)
-    return list(found.values())
+    return [found[keys] for keys in sorted(found, key=lambda keys: keys.startswith("[true"))]
 
 
 class _Run:
@@ -125,11 +131,27 @@ class _Run:
         )
         self.results = {join.name: JoinResult(join.name) for join in joins}
         self.current = joins[0].name
+        self._runner: JoinRunner | None = None
         self._restarted: set[str] = set()
+
+    def take_spark(self, reason: NeedsSparkError) -> None:
+        """Go on with Spark, where the local runner cannot; where it alone is asked for, what is left fails."""
+        going = [join.name for join in self.joins if join.name not in self.failures]
+        if self.workspace.configuration.lake.runner == LOCAL:
+            self.failures |= dict.fromkeys(going, reason)
+        else:
+            self._runner = going_on_with_spark(self.workspace, going, reason)
+
+    @property
+    def runner(self) -> JoinRunner:
+        """Who joins the rows; NeedsSparkError where the configuration asks for the local one, and it cannot serve."""
+        if self._runner is None:
+            self._runner = joins_runner(self.workspace, self.joins)
+        return self._runner
 
     def go_on(self, restart: bool, skip_changes: bool, ended: bool) -> None:
         """As `go`, in the session that there is now."""
-        with step(self.workspace, f"join {self.current}"), self.workspace.active_session():
+        with step(self.workspace, f"join {self.current}"), self.runner.session():
             self.go(restart, skip_changes, ended)
 
     def go(self, restart: bool, skip_changes: bool, ended: bool) -> None:
@@ -154,8 +176,8 @@ class _Run:
             if join.name in self.failures:
                 continue
             with self._step(join.name):
-                sources = sources or {each.name: open_source(self.workspace.spark, each, command) for each in streams}
-                joiners.append(Joiner(self.workspace, join, self.widest, sources, join.name == ended))
+                sources = sources or {each.name: self.runner.open_source(each, command) for each in streams}
+                joiners.append(Joiner(self.workspace, self.runner, join, self.widest, sources, join.name == ended))
         return joiners
 
     def _planned(self, joiners: Sequence[Joiner], skip_changes: bool) -> list[tuple[Joiner, Planned]]:
@@ -171,8 +193,7 @@ class _Run:
 
     def _execute(self, together: Sequence[tuple[Joiner, Planned]]) -> None:
         """Write micro-batches that read the same rows."""
-        indexes = [(planned.index, planned.matcher) for _, planned in together]
-        placed = PlacedRows(self.workspace, self.widest, together[0][1].rows, indexes)
+        placed = self.runner.place(self.widest, [planned for _, planned in together])
         try:
             for joiner, planned in together:
                 with self._step(joiner.join.name):
@@ -195,6 +216,10 @@ class _Run:
                 yield
         except SparkEndedError:
             raise
+        except NeedsSparkError as reason:
+            if self.workspace.configuration.lake.runner != LOCAL:
+                raise
+            self.failures[name] = told(self.workspace, [name], reason)
         except (PipelineError, RulesIndexError) as error:
             self.failures[name] = error
         result = self.results[name]

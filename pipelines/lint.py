@@ -24,7 +24,7 @@ from pipelines.rule_set import RULE_COLUMNS, RuleSet
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.sources.value_ranges import SourceRange, source_ranges
 from pipelines.workspace import Workspace
-from rules_index.implication.disjoint_rules import out_of_reach
+from rules_index.implication.disjoint_rules import disjoint_rules
 
 RUNS, NOISY_SHARE = 10, 0.5
 """Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
@@ -209,7 +209,7 @@ def _of_source(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding]) -> li
     explained = {(each.rule_id, (each.text or "").lower()) for each in told if each.kind in _EXPLAIN_RANGE}
     return [
         Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
-        for rule_id, column in out_of_reach(rules, schema, condition, scope.event_time, zone).items()
+        for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone).items()
         if column is None or not any(rule_id == rule and column.lower() in text for rule, text in explained)
     ]
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pipelines.compile import compile_is_due
 from pipelines.errors import PipelineError, SourceError
 from pipelines.join import notices
-from pipelines.joining.joiner import definition_changes, definition_of
+from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.runs import DONE, MicroBatch, last_batch

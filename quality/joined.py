@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pipelines.errors import NeedsSparkError
 from pipelines.lake.tables import quarantine_table, tagged_table
+from pipelines.settings.model import LOCAL
 from quality.evaluation import Suite
 from quality.findings import WARNING, Expectation
 from quality.sample import disagreements, time_of
@@ -56,8 +58,7 @@ def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suit
     measures: dict[str, Any] = _nothing_written()
     counts: Counts = ()
     if written.batches:
-        with workspace.active_session():
-            measures, counts = _measure(written, join)
+        measures, counts = _measured(written, join)
     expected = expectations(workspace.configuration, join)
     return [Suite(tagged_table(join.name), expected, measures)], measures, counts
 
@@ -76,6 +77,43 @@ def _nothing_written() -> dict[str, Any]:
     return {**zeros, "tagged_rows": 0, "recorded_rows": 0, "new_rows": 0, "quarantine_share": 0.0, **listings}
 
 
+def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
+    """The measures, and matches by rule, by whoever joins the rows."""
+    from pipelines.joining.choice import why_spark
+
+    if why_spark(written.workspace, [join]) is None:
+        try:
+            return _measure_files(written, join)
+        except NeedsSparkError:
+            if written.workspace.configuration.lake.runner == LOCAL:
+                raise
+    with written.workspace.active_session():
+        return _measure(written, join)
+
+
+def _measure_files(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
+    """As `_measure`, without a JVM."""
+    from quality.local_joined import measures_of
+
+    measures, pairs, disagreeing = measures_of(written, join)
+    measures |= _recorded(written)
+    measures["unmatched_rows"] = measures["tagged_rows"] - measures["matched_rows"]
+    kept = measures["quarantined_rows"]
+    measures["quarantine_share"] = kept / measures["new_rows"] if kept else 0.0
+    measures["tagged_matches"] = int(pairs["matches"].sum())
+    measures["unknown_ids"] = listing(written.unknown_ids(pairs))
+    measures["disagreeing_rules"] = listing(disagreeing)
+    return measures, totals(pairs)
+
+
+def _recorded(written: NewestBatch) -> dict[str, int]:
+    return {
+        "recorded_rows": sum(int(batch.plan.get("joined", 0)) for batch in written.batches),
+        "new_rows": written.total("rows"),
+        "recorded_matches": written.total("matches"),
+    }
+
+
 def _measure(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
     streams = written.workspace.configuration.streams
     times = {name: _column(name, str(streams[name].event_time)) for name in join.streams}
@@ -83,8 +121,7 @@ def _measure(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
     further = {"unequal_keys": _unequal_keys(join), "outside_window": _outside_window(join, times)}
     measures: dict[str, Any] = dict(written.row_measures(tagged, further))
     measures["unmatched_rows"] = measures["tagged_rows"] - measures["matched_rows"]
-    measures["recorded_rows"] = sum(int(batch.plan.get("joined", 0)) for batch in written.batches)
-    measures["new_rows"], measures["recorded_matches"] = written.total("rows"), written.total("matches")
+    measures |= _recorded(written)
     kept = written.frame(quarantine_table(join.name)).count() if written.total("quarantined") else 0
     measures["quarantined_rows"] = kept
     measures["quarantine_share"] = kept / measures["new_rows"] if kept else 0.0

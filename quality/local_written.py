@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,11 +33,24 @@ _CHECKSUM_BITS = (1 << 32) - 1
 def row_measures(written: NewestBatch, stream: Stream) -> tuple[dict[str, int], pl.DataFrame]:
     """Counts over the tagged rows, and one row a rule: `rules_version`, `rule_id`, `matches`, and a `checksum` of
     the rows' keys."""
-    planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
     keys = _keys(stream)
+    columns = ["rule_ids", *_VERSIONS, "source_version", *keys]
+    return measured_rows(written, tagged_table(stream), columns, lambda batch: _hashes(batch, keys), lambda _: {})
+
+
+def measured_rows(
+    written: NewestBatch,
+    table: str,
+    columns: Sequence[str] | None,
+    hashes: Callable[[pa.RecordBatch], np.ndarray],
+    further: Callable[[pa.RecordBatch], dict[str, int]],
+) -> tuple[dict[str, int], pl.DataFrame]:
+    """As `row_measures`, of any tagged table. hashes: a number for each row, of which rules have a checksum; further:
+    counts over a batch that are added up."""
+    planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
     counts = dict.fromkeys(("tagged_rows", "null_rule_ids", "unordered_rule_ids", "wrong_versions", "matched_rows"), 0)
     pairs: list[pl.DataFrame] = []
-    for batch in _rows(written, tagged_table(stream), ["rule_ids", *_VERSIONS, "source_version", *keys]):
+    for batch in _rows(written, table, columns):
         ids = batch.column("rule_ids")
         counts["tagged_rows"] += len(batch)
         counts["null_rule_ids"] += ids.null_count + _with_nulls(ids)
@@ -45,8 +58,10 @@ def row_measures(written: NewestBatch, stream: Stream) -> tuple[dict[str, int], 
         versions = pl.DataFrame(pl.from_arrow(batch.select(list(_VERSIONS)))).group_by(_VERSIONS).len()
         counts["wrong_versions"] += sum(n for *named, n in versions.iter_rows() if tuple(named) not in planned)
         counts["matched_rows"] += int(pc.sum(pc.greater(pc.list_value_length(ids), 0)).as_py() or 0)
+        for name, count in further(batch).items():
+            counts[name] = counts.get(name, 0) + count
         owner = pc.list_parent_indices(ids)
-        rows = pl.DataFrame({"rules_version": batch.column("rules_version"), "hash": _hashes(batch, keys)})
+        rows = pl.DataFrame({"rules_version": batch.column("rules_version"), "hash": hashes(batch)})
         rows = rows[owner.to_numpy()].with_columns(pl.Series("rule_id", pl.from_arrow(pc.list_flatten(ids))))
         pairs.append(_by_rule(rows))
     return counts, _added_up(pairs, written)
@@ -62,35 +77,46 @@ def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
     return _added_up(pairs, written)
 
 
-def quarantined_rows(written: NewestBatch, stream: Stream) -> int:
-    """Rows that the micro-batches put into quarantine."""
-    adds = written.adds(FolderLog(written.workspace.lake.uri(quarantine_table(stream))), quarantine_table(stream))
+def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
+    """Rows of a stream, or of a join by its name, that the micro-batches put into quarantine."""
+    name = quarantine_table(scope)
+    adds = written.adds(FolderLog(written.workspace.lake.uri(name)), name)
     return rows_of(tuple(adds)) or 0
 
 
 def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
     """Rules that one by one, without an index, answer differently on sampled rows, and how large the sample was."""
+    return tried_again(written, tagged_table(stream), stream.event_time, pairs, lambda rows: rows)
+
+
+def tried_again(
+    written: NewestBatch,
+    table: str,
+    event_time: str | None,
+    pairs: pl.DataFrame,
+    as_rules_see: Callable[[pa.Table], pa.Table],
+) -> tuple[list[str], dict[str, int]]:
+    """As `disagreements`, of any tagged table. as_rules_see: adds to its rows what rules may name besides."""
     batch = written.batches[-1]
-    rules = rules_to_try(written.workspace, stream.name, batch, pairs)
+    rules = rules_to_try(written.workspace, written.scope, batch, pairs)
     if rules is None or rules.is_empty():
         return [], {"sampled_rows": 0, "sampled_rules": 0}
-    table = tagged_table(stream)
     log = FolderLog(written.workspace.lake.uri(table))
-    schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+    schema = as_rules_see(arrow_schema_of(json.dumps({"fields": log.latest().fields})).empty_table()).schema
     sample = _sample(written, table, str(batch.fingerprint), set(rules["rule_id"].to_list()), batch.batch)
     configuration = written.workspace.configuration
     compiled = ri.compile_rules(
         rules.select(RULE_COLUMNS).to_arrow(),
         schema,
         "scan",
-        event_time=stream.event_time,
+        event_time=event_time,
         time_zone=configuration.rules.time_zone,
     )
     tried = set(compiled.ids.to_pylist())
     if sample is None or not tried or compiled.derived:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
     faults: dict[Any, int] = {}
-    asked = sample if compiled.inputs else pa.table({"_": pa.nulls(sample.num_rows)})
+    asked = as_rules_see(sample) if compiled.inputs else pa.table({"_": pa.nulls(sample.num_rows)})
     for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"].to_pylist(), strict=True):
         for rule in set(alone) ^ (set(tagged or ()) & tried):
             faults[rule] = faults.get(rule, 0) + 1

@@ -12,19 +12,20 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return offsets
 
 
-def places(offsets: np.ndarray, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the places [.] int64 of all values of the chosen lists, offsets [chosen + 1] of the lists so gathered)."""
+def gather_indices(offsets: np.ndarray, lists: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(indices [.] int64 by which all values of the chosen lists are gathered, offsets [chosen + 1] int64 of the lists
+    so gathered)."""
     lengths = offsets[lists + 1] - offsets[lists]
     gathered = offsets_of(lengths)
     return np.repeat(offsets[lists] - gathered[:-1], lengths) + np.arange(gathered[-1]), gathered
 
 
-def owners(offsets: np.ndarray) -> np.ndarray:
+def segment_ids(offsets: np.ndarray) -> np.ndarray:
     """The list [values] int64 of each value."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-def counts(chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+def segment_counts(chosen: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """How many values [lists] int64 of each list are chosen [values] bool."""
     return np.diff(np.concatenate([[0], np.cumsum(chosen)])[offsets])
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSerialGC"
+"""Options of a JVM that runs much code a few times: quick compilation alone, with room for all that it compiles, and
+no threads for garbage beside those that work."""
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session as deltatag starts it (two cores, UTC, ANSI), shared by all tests of the run."""
@@ -23,6 +28,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder = tmp_path_factory.mktemp("spark")
     settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
     settings["spark.local.dir"] = str(folder / "local")
+    settings["spark.driver.extraJavaOptions"] = SHORT_LIVED
     document = {"lake": {"root": "lake"}, "spark": settings}
     session = open_session(parse_configuration(document, folder / "deltatag.toml"))
     yield session
@@ -37,7 +43,10 @@ def scratch(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Workspace]:
-    """Makes a lake with empty tables below the test's folder, over the given streams; Spark only where wanted."""
+    """Makes a lake with empty tables below the test's folder, over the given streams; Spark only where wanted.
+
+    With `runner` "local" this process tags, though there is a session; without it that session does.
+    """
 
     def make(
         streams: Mapping[str, Any] | None = None,
@@ -45,12 +54,14 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
         id_type: str = "string",
         spark: bool = True,
         joins: Mapping[str, Any] | None = None,
+        runner: str = "auto",
     ) -> Workspace:
         from pipelines.lake.tables import LAKE_TABLES
         from pipelines.settings.configuration import parse_configuration
         from pipelines.workspace import Workspace
 
-        document: dict[str, Any] = {"lake": {"root": "lake"}, "streams": streams or {}, "rules": rules or {}}
+        lake = {"root": "lake", "runner": runner}
+        document: dict[str, Any] = {"lake": lake, "streams": streams or {}, "rules": rules or {}}
         document["joins"] = joins or {}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")
         workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)

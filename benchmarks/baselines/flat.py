@@ -12,7 +12,7 @@ from rules_index.kernels.match import Index
 
 
 class Flat(Asc):
-    """`asc` without summaries of bitmaps and without panels."""
+    """`asc` without summaries of bitmaps and without equality blocks."""
 
     name: ClassVar[str] = "flat"
 

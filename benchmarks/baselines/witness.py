@@ -3,7 +3,7 @@
 Every conjunction is filed under its most selective term, as estimated on a sample of rows, once for every code that
 the term accepts; a row looks up its own codes, and the other terms of what stands there are verified. Where terms
 accept very many codes, codes share a bucket. This is the idea of `witness.c`, for any number of codes, several
-intervals a set, several conjunctions a rule, and gates.
+intervals a set, several conjunctions a rule, and shared disjunctions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 
 _jit = numba.njit(nogil=True, cache=True, boundscheck=False)
 
@@ -33,8 +33,8 @@ ROWS_AT_ONCE = 64
 class Postings(NamedTuple):
     """The index; integers are int32 unless said.
 
-    A *position* is an attribute, or a gate (its code is 1 where a row passes it, else 0), or, for conjunctions that
-    name no attribute, one whose code is always 0.
+    A *position* is an attribute, or a shared disjunction (its code is 1 where a row passes it, else 0), or, for
+    conjunctions that name no attribute, one whose code is always 0.
 
     read          [.] attributes whose codes are verified
     filed         [.] positions under which conjunctions are filed
@@ -49,7 +49,8 @@ class Postings(NamedTuple):
     rest          [., 2] (position, set) of what else is to be verified
     set_start     [sets + 1] int64 into intervals
     intervals     [., 2] closed, ascending, disjoint intervals of codes
-    gate_start    [gates + 1] the conjunctions of each gate, which come before those of rules
+    disjunction_start    [disjunctions + 1] the conjunctions of each shared disjunction, which come before those of
+                         rules
     """
 
     read: np.ndarray
@@ -64,7 +65,7 @@ class Postings(NamedTuple):
     rest: np.ndarray
     set_start: np.ndarray
     intervals: np.ndarray
-    gate_start: np.ndarray
+    disjunction_start: np.ndarray
 
 
 class Witness:
@@ -89,7 +90,7 @@ class Witness:
     def build(cls, conjunctions: Conjunctions, sample: np.ndarray) -> Witness:
         """Files conjunctions by how many rows of a `sample` [attributes, rows] int32 of codes their terms hold."""
         terms = _terms(conjunctions)
-        below, below_at = _frequencies(terms.sizes, sample, conjunctions.gates)
+        below, below_at = _frequencies(terms.sizes, sample, conjunctions.disjunctions)
         share = np.empty(len(terms.position))
         _measure(terms, below, below_at, share)
         access = _access(terms, share, conjunctions)
@@ -116,9 +117,9 @@ class Witness:
             rest=rest,
             set_start=terms.set_start,
             intervals=terms.intervals,
-            gate_start=conjunctions.gate_start,
+            disjunction_start=conjunctions.disjunction_start,
         )
-        return cls(postings, conjunctions.target[conjunctions.gate_start[-1] :])
+        return cls(postings, conjunctions.target[conjunctions.disjunction_start[-1] :])
 
     def match(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """`codes` [attributes, rows] int32 -> (offsets [rows + 1] int64, rule ordinals [hits] int32).
@@ -149,33 +150,34 @@ class Terms(NamedTuple):
 
 
 def _terms(c: Conjunctions) -> Terms:
-    """Gates become positions of two codes, and every conjunction of a rule gets a term that it can be filed under."""
+    """Shared disjunctions become positions of two codes, and every conjunction of a rule gets a term that it can be
+    filed under."""
     attributes, sets = len(c.sizes), len(c.set_start) - 1
-    named = c.terms[:, 0] != GATE
-    homeless = np.bincount(owners(c.start)[named], minlength=len(c.target)) == 0
-    homeless[: c.gate_start[-1]] = False
+    named = c.terms[:, 0] != DISJUNCTION
+    homeless = np.bincount(segment_ids(c.start)[named], minlength=len(c.target)) == 0
+    homeless[: c.disjunction_start[-1]] = False
     position = np.where(named, c.terms[:, 0], attributes + c.terms[:, 1])
     which = np.where(named, c.terms[:, 1], sets)
     at = c.start[:-1][homeless]
     return Terms(
-        sizes=np.concatenate([c.sizes, np.full(c.gates, 2), [1]]).astype(np.int32),
+        sizes=np.concatenate([c.sizes, np.full(c.disjunctions, 2), [1]]).astype(np.int32),
         start=c.start + offsets_of(homeless),
-        position=np.insert(position, at, attributes + c.gates).astype(np.int32),
+        position=np.insert(position, at, attributes + c.disjunctions).astype(np.int32),
         which=np.insert(which, at, sets + 1).astype(np.int32),
         set_start=np.append(c.set_start, len(c.intervals) + np.array([1, 2])),
         intervals=np.concatenate([c.intervals, [[1, 1], [0, 0]]]).astype(np.int32),
     )
 
 
-def _frequencies(sizes: np.ndarray, sample: np.ndarray, gates: int) -> tuple[np.ndarray, np.ndarray]:
+def _frequencies(sizes: np.ndarray, sample: np.ndarray, disjunctions: int) -> tuple[np.ndarray, np.ndarray]:
     """The share of rows whose code is below 0, below 1, ... below the size, position by position [.] float64, and where
-    each position's begin. A code that no sampled row has counts as a part of one; of a gate half the rows are taken
-    to pass."""
+    each position's begin. A code that no sampled row has counts as a part of one; of a shared disjunction half the rows
+    are taken to pass."""
     parts = []
     for column, size in zip(sample, sizes.tolist(), strict=False):
         counts = np.bincount(column, minlength=size) + 1 / size
         parts.append(np.concatenate([[0.0], np.cumsum(counts) / (len(column) + 1)]))
-    parts += [np.array([0.0, 0.5, 1.0])] * gates + [np.array([0.0, 1.0])]
+    parts += [np.array([0.0, 0.5, 1.0])] * disjunctions + [np.array([0.0, 1.0])]
     return np.concatenate(parts), offsets_of(sizes + 1)[:-1]
 
 
@@ -188,10 +190,11 @@ class Spans(NamedTuple):
 
 
 def _access(terms: Terms, share: np.ndarray, c: Conjunctions) -> np.ndarray:
-    """The term [conjunctions] int64 under which each is filed, that of the least share; -1 for those of gates."""
-    owner = owners(terms.start)
-    of_gate = (terms.position >= len(c.sizes)) & (terms.position < len(terms.sizes) - 1)
-    able = np.flatnonzero((owner >= c.gate_start[-1]) & ~of_gate)
+    """The term [conjunctions] int64 under which each is filed, that of the least share; -1 for those of shared
+    disjunctions."""
+    owner = segment_ids(terms.start)
+    of_disjunction = (terms.position >= len(c.sizes)) & (terms.position < len(terms.sizes) - 1)
+    able = np.flatnonzero((owner >= c.disjunction_start[-1]) & ~of_disjunction)
     order = able[np.lexsort((share[able], owner[able]))]
     owner = owner[order]
     first = np.ones(len(order), bool)
@@ -204,8 +207,8 @@ def _access(terms: Terms, share: np.ndarray, c: Conjunctions) -> np.ndarray:
 def _spans(terms: Terms, access: np.ndarray, shift: np.ndarray) -> Spans:
     filed = np.flatnonzero(access >= 0)
     which, by = terms.which[access[filed]], shift[terms.position[access[filed]]]
-    interval, start = places(terms.set_start, which)
-    span = owners(start)
+    interval, start = gather_indices(terms.set_start, which)
+    span = segment_ids(start)
     first, last = (terms.intervals[interval].astype(np.int64) >> by[span, None]).T
     # intervals of one set may meet in a bucket
     follows = span[1:] == span[:-1]
@@ -231,7 +234,7 @@ def _checks(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`inline` by conjunction, `rest_start` and `rest` of `Postings`."""
     conjunctions = len(access)
-    owner = owners(terms.start)
+    owner = segment_ids(terms.start)
     checked = np.ones(len(owner), bool)
     filed = access[access >= 0]
     # a bucket of one code says all
@@ -345,8 +348,8 @@ def _match_rows(
     hits = offsets[0]
     for i in range(len(offsets) - 1):
         row = turned[i]
-        if len(index.gate_start) > 1:
-            _pass_gates(row, index)
+        if len(index.disjunction_start) > 1:
+            _pass_disjunctions(row, index)
         if hits + most > len(ordinals):
             larger = np.empty(2 * len(ordinals) + most, np.int32)
             larger[:hits] = ordinals[:hits]
@@ -373,13 +376,13 @@ def _match_rows(
 
 
 @_jit
-def _pass_gates(row: np.ndarray, index: Postings) -> None:
-    """Writes to a row [positions] which gates it passes."""
-    gates = len(index.gate_start) - 1
-    for gate in range(gates):
-        at = len(row) - 1 - gates + gate
+def _pass_disjunctions(row: np.ndarray, index: Postings) -> None:
+    """Writes to a row [positions] which shared disjunctions it passes."""
+    disjunctions = len(index.disjunction_start) - 1
+    for disjunction in range(disjunctions):
+        at = len(row) - 1 - disjunctions + disjunction
         row[at] = 0
-        for conjunction in range(index.gate_start[gate], index.gate_start[gate + 1]):
+        for conjunction in range(index.disjunction_start[disjunction], index.disjunction_start[disjunction + 1]):
             if _passes(conjunction, row, index):
                 row[at] = 1
                 break

@@ -16,7 +16,7 @@ from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.build import SAMPLE_ROWS
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.layout import BLOCK_ROWS
-from rules_index.index.planner.access_plan import Choice, Planner, expected, placement, sampled
+from rules_index.index.planner.access_plan import CandidatePlan, Planner, access_plan, expected, sampled
 from rules_index.index.planner.costs import Costs, measured_costs
 
 SEED = 23
@@ -73,32 +73,34 @@ def measure(repeat: int) -> list[Measured]:
 
 
 def _plans(c: Conjunctions, codes: np.ndarray, repeat: int) -> Iterator[tuple[str, str, float, dict[str, float]]]:
-    """The plans of a rule set: scanning, and what is chosen where tables, slicings or both are allowed."""
+    """The plans of a rule set: scanning, and what is chosen where tables, sorted runs or both are allowed."""
     sample = np.ascontiguousarray(codes[:, :: max(1, codes.shape[1] // SAMPLE_ROWS)], np.int32)
     planner = Planner(expected(c, sampled(c), sample, counted=True), measured_costs())
-    seen: list[Choice] = []
-    for name, choice in choices(planner):
-        if any(_same(choice, other) for other in seen):
+    seen: list[CandidatePlan] = []
+    for name, candidate in choices(planner):
+        if any(_same(candidate, other) for other in seen):
             continue
-        seen.append(choice)
-        keyed = not choice.scanned.all()
-        engine = BETree(c, placement=placement(c, sample, planner, choice)) if keyed else Asc.build(c)
+        seen.append(candidate)
+        keyed = not candidate.scanned.all()
+        engine = BETree(c, access_plan=access_plan(c, sample, planner, candidate)) if keyed else Asc.build(c)
         time, scan_method = _timed(engine, codes, repeat)
-        yield name, scan_method, time, steps(planner, choice, scan_method)
+        yield name, scan_method, time, steps(planner, candidate, scan_method)
 
 
-def choices(planner: Planner) -> Iterator[tuple[str, Choice]]:
+def choices(planner: Planner) -> Iterator[tuple[str, CandidatePlan]]:
     """Names and what becomes of the conjunctions; some may be the same."""
     yield "scanning", planner.scan_all()
-    yield "tables", planner.choose(keyed=True, sliced=False)
-    yield "slicings", planner.choose(keyed=False, sliced=True)
-    yield "tables and slicings", planner.choose(keyed=True, sliced=True)
-    yield "tables, most", planner.choose(keyed=True, sliced=False, eagerness=10.0)
+    yield "tables", planner.choose(keyed=True, in_runs=False)
+    yield "sorted runs", planner.choose(keyed=False, in_runs=True)
+    yield "tables and sorted runs", planner.choose(keyed=True, in_runs=True)
+    yield "tables, most", planner.choose(keyed=True, in_runs=False, eagerness=10.0)
 
 
-def _same(one: Choice, other: Choice) -> bool:
-    filed = one.filed.tables == other.filed.tables and np.array_equal(one.filed.table, other.filed.table)
-    return filed and np.array_equal(one.slicing, other.slicing)
+def _same(one: CandidatePlan, other: CandidatePlan) -> bool:
+    same = one.assignment.tables == other.assignment.tables and np.array_equal(
+        one.assignment.table, other.assignment.table
+    )
+    return same and np.array_equal(one.sorted_by, other.sorted_by)
 
 
 def _timed(engine: Asc | BETree, codes: np.ndarray, repeat: int) -> tuple[float, str]:
@@ -112,14 +114,14 @@ def _timed(engine: Asc | BETree, codes: np.ndarray, repeat: int) -> tuple[float,
     return float(f"{time:.4g}"), engine.scan_method
 
 
-def steps(planner: Planner, choice: Choice, scan_method: str) -> dict[str, float]:
+def steps(planner: Planner, candidate: CandidatePlan, scan_method: str) -> dict[str, float]:
     """How often a row has each step: by how much the plan costs more where the step does, the plan being the same."""
-    before = Planner(planner.of, planner.costs, scan_method).cost(choice)
+    before = Planner(planner.of, planner.costs, scan_method).cost(candidate)
     found = {}
     for name in NAMES:
         cost = getattr(planner.costs, name)
         more = CHANGE * (cost or 1.0)
-        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), scan_method).cost(choice)
+        changed = Planner(planner.of, replace(planner.costs, **{name: cost + more}), scan_method).cost(candidate)
         if abs(changed - before) > 1e-6 * before:
             found[name] = float(f"{(changed - before) / more:.4g}")
     return found

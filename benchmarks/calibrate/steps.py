@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.report import median
 from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.conjunction_arrays import Conjunctions
-from rules_index.index.layout import BLOCK_ROWS, Placement
+from rules_index.index.layout import BLOCK_ROWS, AccessPlan
 from rules_index.index.planner import CHUNK_ROWS, Costs
 from rules_index.kernels import bitmaps, equality_blocks, fill, lists, prefilter, scan, sorted_runs, summaries
 from rules_index.kernels.llvm import GROUP, LANES
-from rules_index.kernels.vectors import SIGNS, SPILLED
+from rules_index.kernels.vectors import SIGNATURE_BYTES, SPILLED
 
 ATTRIBUTES, VALUES = 20, 100
 TABLES = 64
@@ -39,45 +39,45 @@ def measure(repeat: int) -> Costs:
     scanned, narrowed = _scan(repeat, share=0.01, terms=2), _scan(repeat, share=0.2, terms=4)
     left = WORDS * -math.expm1(-64 * 0.05**2)
     sign, probe, slot, plain = _look_ups(repeat)
-    sort, gather = _slices(repeat)
+    sort, gather = _sorted_runs(repeat)
     survivor, found = _survivor(repeat)
-    skim, likely, group = _skim(repeat)
-    listed, panel = _panels(repeat)
+    skim, likely, group = _summaries(repeat)
+    listed, equality_block = _equality_blocks(repeat)
     candidate, bitmap = _candidate(repeat, 3), _bitmap(repeat)
     return Costs(
-        row=_row(repeat),
-        coarsen=_coarsen(repeat, CODES, NO_BYTES),
-        byte=_coarsen(repeat, CODES[:, :0], CODES.astype(np.uint8)),
-        bitmap=bitmap,
-        few_rows=_bitmap(repeat, sorted_runs.SLICE_WORDS),
-        scan=scanned,
-        narrow=max(0.0, narrowed - scanned),
-        summary=_summary(repeat),
-        skim=skim,
-        likely=likely,
-        group=group,
-        word=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
-        listed=listed,
-        panel=panel,
+        row_ns=_row(repeat),
+        coarsen_ns=_coarsen(repeat, CODES, NO_BYTES),
+        copy_byte_ns=_coarsen(repeat, CODES[:, :0], CODES.astype(np.uint8)),
+        bitmap_ns=bitmap,
+        small_block_bitmap_ns=_bitmap(repeat, sorted_runs.RUN_WORDS),
+        scan_ns=scanned,
+        narrow_ns=max(0.0, narrowed - scanned),
+        summary_ns=_summary(repeat),
+        summary_scan_ns=skim,
+        summary_hit_ns=likely,
+        word_group_ns=group,
+        word_ns=max(0.0, _scan(repeat, share=0.05, terms=5) - scanned) * BLOCK_ROWS / left,
+        row_by_code_ns=listed,
+        equality_block_ns=equality_block,
         # the same work, and too little of it to be told from what is around it
-        held=candidate,
-        check=candidate,
-        turned=bitmap,
-        slice=_scan(repeat, share=0.05, terms=5, words=sorted_runs.SLICE_WORDS) / 5,
-        survivor=survivor,
-        found=found,
-        dense=_match(repeat, 2_000, 1),
-        sign=sign,
-        probe=probe,
-        slot=slot,
-        plain=plain,
-        candidate=candidate,
-        copied=_candidate(repeat, 2),
-        fetch=_fetch(repeat),
-        sort=sort,
-        gather=gather,
-        order=_order(repeat, 4),
-        many=_order(repeat, 2 * lists.MANY),
+        equality_hit_ns=candidate,
+        check_ns=candidate,
+        transpose_ns=bitmap,
+        run_scan_ns=_scan(repeat, share=0.05, terms=5, words=sorted_runs.RUN_WORDS) / 5,
+        hit_ns=survivor,
+        conjunction_hit_ns=found,
+        transposed_hit_ns=_match(repeat, 2_000, 1),
+        signature_ns=sign,
+        filter_ns=probe,
+        slot_ns=slot,
+        plain_slot_ns=plain,
+        candidate_ns=candidate,
+        plain_candidate_ns=_candidate(repeat, 2),
+        fetch_ns=_fetch(repeat),
+        run_sort_ns=sort,
+        run_gather_ns=gather,
+        hit_sort_ns=_order(repeat, 4),
+        large_hit_sort_ns=_order(repeat, 2 * lists.MANY),
     )
 
 
@@ -157,44 +157,44 @@ def _summary(repeat: int) -> float:
     return nanoseconds(repeat, run, bits, made) / BLOCK_ROWS / kinds
 
 
-def _skim(repeat: int) -> tuple[float, float, float]:
+def _summaries(repeat: int) -> tuple[float, float, float]:
     """A row in the summaries of a conjunction; a conjunction that may have a row by its rarest terms; a group of words
     in which it may have one by all."""
     # nanoseconds of a conjunction in a block, how many may have a row, in how many groups
-    alone, some, many = (_skimmed(repeat, share) for share in (0.001, 0.02, 0.1))
+    alone, some, many = (_scanned_by_summaries(repeat, share) for share in (0.001, 0.02, 0.1))
     least = alone[0]
     likely, group = np.linalg.solve([some[1:], many[1:]], [some[0] - least, many[0] - least])
     return least / BLOCK_ROWS, max(0.1, float(likely)), max(0.1, float(group))
 
 
-def _skimmed(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[float, float, float]:
+def _scanned_by_summaries(repeat: int, share: float, conjunctions: int = 100_000) -> tuple[float, float, float]:
     kinds = ATTRIBUTES * VALUES
     bits = np.packbits(_draw.random((kinds, BLOCK_ROWS)) < share, bitorder="little").view(np.uint64)
     made = np.zeros(kinds * GROUP, np.uint64)
-    skims = _draw.integers(0, kinds, conjunctions * summaries.SKIMMED).astype(np.int32)
+    summary_terms = _draw.integers(0, kinds, conjunctions * summaries.SUMMARY_TERMS).astype(np.int32)
 
     @numba.njit(nogil=True)
-    def run(bits: Any, skims: Any, made: Any) -> int:
-        at_once, count = scan.SKIMMED_AT_ONCE, 0
+    def run(bits: Any, summary_terms: Any, made: Any) -> int:
+        at_once, count = scan.SUMMARIES_AT_ONCE, 0
         groups = np.empty(at_once + (at_once + 1) * GROUP, np.int32)
         current, places = np.empty((at_once << 6) + GROUP, np.uint64), np.empty((at_once << 6) + SPILLED, np.int32)
         for begin in range(0, conjunctions, at_once):
             end = min(conjunctions, begin + at_once)
-            found = scan._words_shared(begin, end, WORDS, bits, skims, made, groups, current, places)
+            found = scan._words_shared(begin, end, WORDS, bits, summary_terms, made, groups, current, places)
             count += found[1]
         return count
 
     @numba.njit(nogil=True)
-    def tell(bits: Any, skims: Any, made: Any) -> Any:
+    def tell(bits: Any, summary_terms: Any, made: Any) -> Any:
         summaries.summarise(kinds, WORDS, bits, made)
         likely, found, numbers = np.uint64(0), np.uint64(0), np.empty(2 * GROUP, np.int32)
-        for at in range(np.uint64(0), np.uint64(len(skims)), np.uint64(summaries.SKIMMED)):
-            likely += summaries.share_summaries(made, skims, at)
-            found += summaries.add_groups(made, skims, at, numbers, np.uint64(0), np.int32(0))
+        for at in range(np.uint64(0), np.uint64(len(summary_terms)), np.uint64(summaries.SUMMARY_TERMS)):
+            likely += summaries.share_summaries(made, summary_terms, at)
+            found += summaries.add_groups(made, summary_terms, at, numbers, np.uint64(0), np.int32(0))
         return likely, found
 
-    likely, found = tell(bits, skims, made)
-    taken = nanoseconds(repeat, run, bits, skims, made)
+    likely, found = tell(bits, summary_terms, made)
+    taken = nanoseconds(repeat, run, bits, summary_terms, made)
     return taken / conjunctions, int(likely) / conjunctions, int(found) / conjunctions
 
 
@@ -234,21 +234,21 @@ def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
         start=np.arange(0, rules * named + 1, named),
         terms=np.stack([sets.reshape(-1) // VALUES, sets.reshape(-1)], 1).astype(np.int32),
         target=np.arange(rules, dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
 
 
 def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
     """A match of a scanned conjunction: rules of so many equalities each, against the same without any matching row."""
     c, codes = _conjunctions(rules, named, values), CODES % values
-    engine = BETree(c, placement=Placement(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
+    engine = BETree(c, access_plan=AccessPlan(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
     matches = len(engine.match(codes)[1])
     taken = nanoseconds(repeat, engine.match, codes)
     return max(0.1, (taken - nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
 
 
-def _panels(repeat: int) -> tuple[float, float]:
-    """A row put side by side and listed under its code, of one attribute; a row compared with a panel."""
+def _equality_blocks(repeat: int) -> tuple[float, float]:
+    """A row put side by side and listed under its code, of one attribute; a row compared with an equality block."""
     places = np.arange(0, ATTRIBUTES + -ATTRIBUTES % GROUP, dtype=np.uint64) % ATTRIBUTES * CHUNK_ROWS
     stride, room = equality_blocks.WIDEST >> 1, BLOCK_ROWS + LANES
     by_row = np.zeros((BLOCK_ROWS + 1) * stride + LANES, np.uint8)
@@ -265,19 +265,21 @@ def _panels(repeat: int) -> tuple[float, float]:
     terms = np.stack(
         [_draw.integers(0, high, (count, equality_blocks.NAMED, LANES)) for high in (ATTRIBUTES, VALUES)], 2
     )
-    found_rows, found_panels = np.empty((2, BLOCK_ROWS), np.int32)
+    found_rows, found_blocks = np.empty((2, BLOCK_ROWS), np.int32)
     found = np.empty(BLOCK_ROWS, np.uint64)
 
     @numba.njit(nogil=True)
     def compare(terms: Any, by_row: Any, listed: Any, rows: Any, numbers: Any, found: Any) -> int:
         total = 0
-        for panel in range(count):
-            begin = panel % VALUES * room
-            total += equality_blocks._compare(panel, terms, by_row, stride, listed, begin, met, rows, numbers, found, 0)
+        for equality_block in range(count):
+            begin = equality_block % VALUES * room
+            total += equality_blocks._compare(
+                equality_block, terms, by_row, stride, listed, begin, met, rows, numbers, found, 0
+            )
         return total
 
     some = terms.astype(np.uint8).reshape(-1)
-    comparing = nanoseconds(repeat, compare, some, by_row, listed, found_rows, found_panels, found)
+    comparing = nanoseconds(repeat, compare, some, by_row, listed, found_rows, found_blocks, found)
     return listing, comparing / count / met
 
 
@@ -294,14 +296,15 @@ def _survivor(repeat: int) -> tuple[float, float]:
 
 
 def _look_ups(repeat: int) -> tuple[float, float, float, float]:
-    """A look-up in signs, and in a filter; a slot of a table without either, and of one that has the rows' lists."""
+    """A look-up in signatures, and in a filter; a slot of a table without either, and of one that has the rows'
+    lists."""
     attributes, found = np.arange(3, dtype=np.int32), np.empty(CHUNK_ROWS + prefilter.WORD_ROWS, np.uint16)
-    signs = (_draw.random((2, SIGNS)) < 1 / 64).astype(np.uint8).reshape(-1)
+    signatures = (_draw.random((2, SIGNATURE_BYTES)) < 1 / 64).astype(np.uint8).reshape(-1)
     words = np.packbits(_draw.random(1 << 16) < 1 / 64, bitorder="little").view(np.int32)
 
     @numba.njit(nogil=True)
-    def look_at_signs(coarse: Any, attributes: Any, signs: Any, found: Any) -> int:
-        count: int = prefilter._sift(coarse, CHUNK_ROWS, attributes, signs, 0, 1, CHUNK_ROWS, found)
+    def match_signatures(coarse: Any, attributes: Any, signatures: Any, found: Any) -> int:
+        count: int = prefilter._match_signatures(coarse, CHUNK_ROWS, attributes, signatures, 0, 1, CHUNK_ROWS, found)
         return count
 
     @numba.njit(nogil=True)
@@ -309,7 +312,7 @@ def _look_ups(repeat: int) -> tuple[float, float, float, float]:
         count: int = prefilter._look_up(coarse, CHUNK_ROWS, attributes, words, np.uint32(16), CHUNK_ROWS, found)
         return count
 
-    sign = nanoseconds(repeat, look_at_signs, COARSE, attributes[:2], signs, found) / CHUNK_ROWS / 2
+    sign = nanoseconds(repeat, match_signatures, COARSE, attributes[:2], signatures, found) / CHUNK_ROWS / 2
     probe = nanoseconds(repeat, look_up, COARSE, attributes, words, found) / CHUNK_ROWS
     slot = nanoseconds(repeat, _keyed(10, 1, 3).match, CODES) / CHUNK_ROWS
     plain = nanoseconds(repeat, _keyed(10, 1, 1).match, CODES) / CHUNK_ROWS
@@ -343,9 +346,9 @@ def _keyed(rules: int, width: int, named: int) -> BETree:
     c = _conjunctions(rules, named)
     first = np.sort(_draw.integers(0, VALUES, (rules, named)) + np.arange(named) * VALUES, axis=1)
     terms = np.stack([first.reshape(-1) // VALUES, first.reshape(-1)], 1).astype(np.int32)
-    c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.gate_start)
-    table, slicing = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
-    return BETree(c, placement=Placement(table, slicing, (tuple(range(width)),), (), CHUNK_ROWS))
+    c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.disjunction_start)
+    table, sorted_by = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
+    return BETree(c, access_plan=AccessPlan(table, sorted_by, (tuple(range(width)),), (), CHUNK_ROWS))
 
 
 def _row(repeat: int) -> float:
@@ -380,7 +383,7 @@ def _order(repeat: int, matches: int) -> float:
     return max(0.0, taken[0] - taken[1])
 
 
-def _slices(repeat: int) -> tuple[float, float]:
+def _sorted_runs(repeat: int) -> tuple[float, float]:
     """Sorting a row by an attribute; bringing a coarse code of a row into that order."""
     order, out = np.empty(CHUNK_ROWS, np.int32), np.empty(ATTRIBUTES * BLOCK_ROWS, np.uint8)
 

@@ -9,23 +9,18 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, functions
-from pyspark.sql.types import StructField, StructType, TimestampType
-
-from pipelines.annotated import annotations_of, check_compiled, check_widened
+from pipelines.annotated import check_compiled
 from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
-from pipelines.joining.placed_rows import PlacedRows
-from pipelines.joining.rows import JoinRows, least_time
-from pipelines.joining.shuffle import joined_schema, matched
-from pipelines.joining.sides import SideFiles, side_files
+from pipelines.joining.definition import definition_changes, definition_of
+from pipelines.joining.runner import JoinRunner, Placed, Planned
+from pipelines.joining.sides import SideFiles, least_time, side_files, source_fields
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.lake.runs import (
     DONE,
@@ -39,55 +34,38 @@ from pipelines.lake.runs import (
     record_plan,
     record_reset,
 )
-from pipelines.lake.schema import plain_schema
-from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
-from pipelines.lake.transactions import app_of
+from pipelines.lake.tables import quarantine_table, tagged_table
 from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
-from pipelines.recovery.survival import batch_time_limit
-from pipelines.scopes import JOINED_TIME, JoinScope
-from pipelines.settings.model import Join, Stream
+from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
-from pipelines.sources.slices import slice_schema
 from pipelines.sources.source import Position, Source, position_from_plan
-from pipelines.sources.source_names import followed_columns
-from pipelines.spark.session import in_time_zone
-from pipelines.spark.sql_text import quoted
-from pipelines.workspace import Workspace
-from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.inputs import check_inputs
-from pipelines.writing.matching import Matcher
-from pipelines.writing.table_order import Order
-from pipelines.writing.tables import append_once, fence, fields_of, prepare_table, written_rows
 from rules_index.join import JoinIndex
-from rules_index.join.worker import JoinTask
 
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A micro-batch that `runs` has, the rows that it reads, and the rules that it matches them with; `resumed`: some
-    of it may be written already."""
-
-    batch: MicroBatch
-    rows: JoinRows
-    index: JoinIndex
-    matcher: Matcher
-    resumed: bool = False
+if TYPE_CHECKING:
+    from pipelines.settings.model import Join
+    from pipelines.workspace import Workspace
 
 
 class Joiner:
     """One join in a run of one or several over the same streams and keys."""
 
     def __init__(
-        self, workspace: Workspace, join: Join, widest: Join, sources: Mapping[str, Source], ended: bool = False
+        self,
+        workspace: Workspace,
+        runner: JoinRunner,
+        join: Join,
+        widest: Join,
+        sources: Mapping[str, Source],
+        ended: bool = False,
     ) -> None:
         """widest: the streams, keys and the longest windows of all joins of the run; sources: of each stream; ended: an
         attempt at the join's last micro-batch has just ended Spark."""
         self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
-        self.lake, self.spark = workspace.lake, workspace.spark
+        self.runner, self.lake = runner, workspace.lake
         self.streams = {name: workspace.configuration.stream(name) for name in join.streams}
         self._indexes: dict[str, tuple[StoredIndex, JoinIndex, Path]] = {}
         self._ended, self._attempts = ended, cast("Attempts | None", None)
-        self._prepared: StructType | None = None
         self._zone: str | None = None
         self._last = last_batch(self.lake, join.name)
 
@@ -98,9 +76,9 @@ class Joiner:
         if self._last is None or self._last.state != RESET:
             return None
         for series in given_up(self._last.plan):
-            fence(self.workspace, series, self._names, self._last.batch)
+            self.runner.give_up(series, self._names, self._last.batch)
         nothing = {name: self._plan_side(name, None, False) | {"slice": None} for name in self.join.streams}
-        self._prepare(self._files(nothing, None), self.lake.rule_id_type(), anew=True)
+        self.runner.prepare(self.join, self._files(nothing, None), self.lake.rule_id_type(), anew=True)
         self._last = record_reset(self.lake, self._last)
         return self._last
 
@@ -148,7 +126,7 @@ class Joiner:
                 "earlier_files": len(side.earlier),
                 "new_files": len(side.new.files) if side.new else 0,
             }
-        self._prepare(files, plan["id_type"])
+        self.runner.prepare(self.join, files, plan["id_type"])
         return self._recorded(plan, stored, files)
 
     def _go_on(self, batch: MicroBatch) -> Planned:
@@ -188,8 +166,8 @@ class Joiner:
         return newest if self._zone in (None, compiled.time_zone) else None
 
     def _plan_anew(self, batch: MicroBatch, stored: StoredIndex, changes: Mapping[str, Any]) -> MicroBatch:
-        give_up = partial(fence, self.workspace)
-        return plan_anew(self.lake, batch, self._names, [tagged_table(self.join.name)], stored, changes, give_up)
+        of_rules = [tagged_table(self.join.name)]
+        return plan_anew(self.lake, batch, self._names, of_rules, stored, changes, self.runner.give_up)
 
     @property
     def _names(self) -> list[str]:
@@ -206,30 +184,16 @@ class Joiner:
     def _match(self, files: list[SideFiles], without: frozenset[str]) -> None:
         """Join what the micro-batch reads, without some of what only Spark evaluates, and write nothing."""
         assert self._attempts is not None
-        planned = self._planned(self._attempts.batch, files, without=without)
-        self.workspace.progress(
-            f"{self.join.name}: micro-batch {planned.batch.batch} ended Spark; matching it without {len(without)} "
-            "predicates"
-        )
-        placed = PlacedRows(self.workspace, self.widest, planned.rows, [(planned.index, planned.matcher)])
-        with in_time_zone(self.spark, planned.index.compiled.time_zone), self._time_limit(planned, without):
-            self._joined(planned, placed).write.format("noop").mode("overwrite").save()
+        self.runner.match(self.widest, self._planned(self._attempts.batch, files, without=without))
 
     @contextmanager
     def _telling_lost_files(self, planned: Planned) -> Iterator[None]:
         """While inside, an error where some of the files are gone is told as such."""
         way_out = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
-            for side in planned.rows.sides:
-                adds = (*(side.new.files if side.new else ()), *side.earlier)
-                stack.enter_context(telling_lost_files(self.sources[side.stream.name], adds, way_out))
+            for side in planned.sides:
+                stack.enter_context(telling_lost_files(self.sources[side.stream.name], side.files, way_out))
             yield
-
-    def _time_limit(self, planned: Planned, without: frozenset[str]) -> AbstractContextManager[None]:
-        """What bounds the time of a micro-batch's work in Spark."""
-        adds = [add for side in planned.rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
-        evaluated = len(planned.index.compiled.derived) - len(without)
-        return batch_time_limit(self.workspace, f"join {self.join.name}", adds, evaluated)
 
     def _recorded(self, plan: dict[str, Any], stored: StoredIndex, files: list[SideFiles]) -> Planned:
         batch = MicroBatch(
@@ -251,10 +215,9 @@ class Joiner:
         self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False, without: frozenset[str] | None = None
     ) -> Planned:
         """`without`: the inputs that are left out, by default those that the plan leaves out."""
-        _, index, path = self._index(str(batch.fingerprint))
+        stored, index, path = self._index(str(batch.fingerprint))
         without = left_out(batch.plan) if without is None else without
-        matcher = Matcher(self.spark, index.compiled, path, self.lake.rule_id_type(), without)
-        return Planned(batch, JoinRows(self.widest, files, batch.plan), index, matcher, resumed)
+        return Planned(self.join, batch, files, stored, index, path, resumed, without)
 
     def _definition(self) -> dict[str, Any]:
         """What decides which rows join, as JSON values."""
@@ -276,9 +239,9 @@ class Joiner:
         kinds = []
         for name, source in self.sources.items():
             time = str(self.streams[name].event_time).lower()
-            fields = slice_schema(source, source.version).fields
-            kinds += [field.dataType for field in fields if field.name.lower() == time]
-        return all(kind == TimestampType() for kind in kinds)
+            fields = source_fields(source, source.version)
+            kinds += [field["type"] for field in fields if field["name"].lower() == time]
+        return all(kind == "timestamp" for kind in kinds)
 
     def _plan_side(self, name: str, before: Mapping[str, Any] | None, skip_changes: bool) -> dict[str, Any]:
         source, stream = self.sources[name], self.streams[name]
@@ -300,28 +263,23 @@ class Joiner:
 
     def _follow_columns(self, sides: dict[str, Any], before: Mapping[str, Any]) -> None:
         """Put into the sides which stored columns the table's are of; SourceChangedError where that has changed."""
-        tables = [tagged_table(self.join.name), quarantine_table(self.join.name)]
         for name, side in sides.items():
-            version, command = side["schema_version"], f"join {self.join.name}"
-            source, earlier = self.sources[name], before.get(name)
-            side |= followed_columns(self.workspace, source, version, earlier, tables, command, (name,))
+            side |= self.runner.followed(self.sources[name], side["schema_version"], before.get(name), self.join, name)
 
     def _files(self, sides: Mapping[str, Any], least: int | None) -> list[SideFiles]:
         zone = self._zone or self.workspace.configuration.rules.time_zone
         return side_files(self.widest, self.streams, self.sources, sides, zone, least)
 
-    def execute(self, planned: Planned, placed: PlacedRows) -> MicroBatch:
+    def execute(self, planned: Planned, placed: Placed) -> MicroBatch:
         """Write what the plan says and record it as done."""
         started = time.perf_counter()
         batch, plan = planned.batch, planned.batch.plan
-        files = sum(len(side.new.files) for side in planned.rows.sides if side.new is not None)
+        files = sum(len(side.new.files) for side in planned.sides if side.new is not None)
         self.workspace.progress(f"{self.join.name}: micro-batch {batch.batch}, {files} new files")
         figures: dict[str, Any] = {"rows": 0, "joined": 0, "matches": 0, "quarantined": 0, "latest": plan["latest"]}
         if files:
-            self._prepare(planned.rows.sides, plan["id_type"])
-            zone = in_time_zone(self.spark, planned.index.compiled.time_zone)
             try:
-                with zone, self._time_limit(planned, left_out(plan)), self._telling_lost_files(planned):
+                with self._telling_lost_files(planned):
                     figures = self._write(planned, placed)
             except SparkEndedError as error:
                 raise (self._attempts.told(error) if self._attempts is not None else error) from error
@@ -339,92 +297,8 @@ class Joiner:
         self._last, self._attempts, self._ended = done, None, False
         return done
 
-    def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
-        """The late rows first, the joined ones last."""
-        batch = planned.batch
-        stored, index, _ = self._index(str(batch.fingerprint))
-        annotations = annotations_of(index.compiled, self.join.annotations)
-        quarantined, latest = self._quarantine(planned)
-        joined = self._joined(planned, placed).select(
-            *(functions.col(quoted(name)) for name in self.join.streams),
-            "rule_ids",
-            *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
-            functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
-            functions.lit(stored.fingerprint).alias("index_fingerprint"),
-            functions.lit(batch.started_at).alias("tagged_at"),
-        )
-        name = tagged_table(self.join.name)
-        app = self._app(batch, name)
-        append_once(self.lake, name, joined, app, batch.batch, planned.resumed)
-        # what the table has now: an earlier run, or another one at the same time, may have written it
-        written = written_rows(self.spark, self.lake, name, app, batch.batch)
-        sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
-        counted = written.agg(*sums).first() if written is not None else None
-        return {
-            "rows": planned.rows.new_count(),
-            "joined": int(counted[0]) if counted is not None else 0,
-            "matches": int(counted[1] or 0) if counted is not None else 0,
-            "quarantined": quarantined,
-            "latest": latest,
-        }
-
-    def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
-        """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""
-        rows, keys = placed.placed
-        id_type = planned.batch.plan["id_type"]
-        task = JoinTask(
-            self.join.streams,
-            tuple(tuple(field.name for field in side.schema.fields) for side in planned.rows.sides),
-            tuple(self.join.window[name] for name in self.join.streams),
-            keys,
-            {"string": pa.string(), "bigint": pa.int64()}[id_type],
-            self.join.method,
-        )
-        found = matched(rows, planned.matcher.file, task, joined_schema(planned.rows.sides, id_type))
-        return found if planned.index.exact else self._decided(found, planned.matcher)
-
-    def _decided(self, candidates: DataFrame, matcher: Matcher) -> DataFrame:
-        """Of candidates the joined rows that satisfy a rule, where only Spark can tell."""
-        times = [
-            functions.col(f"{quoted(name)}.{quoted(str(stream.event_time))}").cast("timestamp")
-            for name, stream in self.streams.items()
-        ]
-        rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
-        columns = [functions.col(quoted(name)) for name in rows.columns]
-        matched = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"))
-        return matched.filter(functions.size("rule_ids") > 0)
-
-    def _quarantine(self, planned: Planned) -> tuple[int, int | None]:
-        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
-        batch, rows = planned.batch, planned.rows
-        if batch.plan["lateness"] is None:
-            return 0, None
-        latest, late = rows.latest_and_late()
-        before = batch.plan["latest"]
-        latest = before if latest is None else latest if before is None else max(before, latest)
-        if late:
-            name, app = quarantine_table(self.join.name), self._app(batch, quarantine_table(self.join.name))
-            append_once(self.lake, name, rows.late_rows(batch.batch), app, batch.batch, planned.resumed)
-        return late, latest
-
-    def _prepare(self, sides: list[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Make the tables that are missing; SourceChangedError if a source's columns no longer fit them."""
-        structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
-        if self._prepared == StructType(structs) and not anew:
-            return
-        late = self.join.lateness is not None
-        for name, added, kept in (
-            (tagged_table(self.join.name), joined_columns(id_type, self.join.annotations), True),
-            (quarantine_table(self.join.name), QUARANTINE_COLUMNS, late),
-        ):
-            wanted = StructType([*structs, *fields_of(added)])
-            prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {self.join.name}")
-        held = self.lake.frame(tagged_table(self.join.name)).columns
-        check_widened(tagged_table(self.join.name), held, self.join.annotations, id_type)
-        self._prepared = StructType(structs)
-
-    def _app(self, batch: MicroBatch, name: str) -> str:
-        return app_of(batch.plan, name)
+    def _write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+        return self.runner.write(planned, placed)
 
     def _index(self, fingerprint: str) -> tuple[StoredIndex, JoinIndex, Path]:
         if fingerprint not in self._indexes:
@@ -432,19 +306,3 @@ class Joiner:
             stored, compiled, path = load_planned(self.lake, name, fingerprint, f"deltatag join {name}")
             self._indexes[fingerprint] = (stored, JoinIndex.of(compiled, self.join.streams), path)
         return self._indexes[fingerprint]
-
-
-def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
-    """What of the configuration decides which rows join, as JSON values."""
-    return {
-        "streams": list(join.streams),
-        "on": {name: list(columns) for name, columns in join.on.items()},
-        "window": dict(join.window),
-        "event_time": {name: stream.event_time for name, stream in streams.items()},
-    }
-
-
-def definition_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What of a definition is no longer as it was, "" for nothing."""
-    changed = [name for name in now if before.get(name) != now[name]]
-    return "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)

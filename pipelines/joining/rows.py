@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, functions
 
 from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
-from pipelines.joining.sides import SideFiles
+from pipelines.joining.sides import SideFiles, has_few_new, late_reason, least_time
 from pipelines.settings.model import Join
 from pipelines.sources.slices import rows_of
+from pipelines.sources.source import Add
+from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from rules_index.join.worker import NEW, TIME
 
-FEW_NEW, MANY_EARLIER = 100_000, 10
-"""Up to so many new rows, and where earlier rows are so many times more, these are first reduced to those with a key of
-a new one."""
+
+def new_rows(side: SideFiles) -> DataFrame:
+    """The rows of a side that were not taken before, with the source's columns."""
+    return _frame(side, side.new.files if side.new is not None else ())
 
 
-def least_time(plan: Mapping[str, Any]) -> int | None:
-    """The event time, in microseconds, before which new rows come too late by a micro-batch's plan."""
-    lateness, latest = plan["lateness"], plan["latest"]
-    return None if lateness is None or latest is None else int(latest) - int(lateness)
+def earlier_rows(side: SideFiles) -> DataFrame:
+    """The earlier rows of the chosen files."""
+    return _frame(side, side.earlier, side.tracked)
+
+
+def _frame(side: SideFiles, files: Sequence[Add], tracked: int | None = None) -> DataFrame:
+    log = side.source.log
+    assert isinstance(log, TableLog)
+    # one version for all files: nobody asks when these were added
+    rows = log.frame(log.snapshot(side.schema_version), [(0, add) for _, add in files]).drop(COMMIT_VERSION)
+    if tracked is None:
+        return rows
+    return rows.filter(functions.col("_metadata.row_commit_version") <= tracked)
 
 
 class JoinRows:
@@ -38,7 +50,7 @@ class JoinRows:
         for side in self.sides:
             files = side.new.files if side.new is not None else ()
             known = rows_of(files)
-            total += side.new_rows().count() if known is None else known
+            total += new_rows(side).count() if known is None else known
         return total
 
     def parts(self) -> list[tuple[SideFiles, DataFrame]]:
@@ -49,20 +61,11 @@ class JoinRows:
             if not side.earlier:
                 continue
             others = [rows for other, rows in enumerate(new) if other != number and self.sides[other].new]
-            earlier = side_rows(side.earlier_rows(), number, self.join, side, self.types)
-            if self._few_new(side):
+            earlier = side_rows(earlier_rows(side), number, self.join, side, self.types)
+            if has_few_new(side, self.sides):
                 earlier = with_keys_of(earlier, others, len(self.types))
             found.append((side, earlier.withColumn(NEW, functions.lit(False))))
         return found
-
-    def _few_new(self, side: SideFiles) -> bool:
-        """True if the new rows of the other sides are few beside a side's earlier ones."""
-        news = [rows_of(other.new.files) for other in self.sides if other is not side and other.new is not None]
-        earlier = rows_of(side.earlier)
-        if earlier is None or None in news:
-            return False
-        total = sum(count or 0 for count in news)
-        return total <= FEW_NEW and total * MANY_EARLIER <= earlier
 
     def _new(self, number: int) -> DataFrame:
         rows = self._timed(number)
@@ -72,7 +75,7 @@ class JoinRows:
 
     def _timed(self, number: int) -> DataFrame:
         side = self.sides[number]
-        return side_rows(side.new_rows(), number, self.join, side, self.types)
+        return side_rows(new_rows(side), number, self.join, side, self.types)
 
     def latest_and_late(self) -> tuple[int | None, int]:
         """The latest event time of the new rows that can join, and how many of them come too late."""
@@ -93,5 +96,5 @@ class JoinRows:
             late = self._timed(number).filter(functions.col(f"`{TIME}`") < functions.lit(self._least))
             frames.append(late.select(functions.col(f"`{side.stream.name}`")))
         rows = united(frames, self.join.streams)
-        text = f"the row came later than the lateness of {self._lateness / 1e6:g} s allows"
+        text = late_reason(self._lateness)
         return rows.select("*", functions.lit(text).alias("reason"), functions.lit(batch).cast("bigint").alias("batch"))

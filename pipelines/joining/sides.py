@@ -7,27 +7,53 @@ files whose statistics say that none of their rows can join a new one are passed
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
-from pyspark.sql import functions
 
 from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
 from pipelines.lake.schema import STORED_NAME, arrow_schema_of
 from pipelines.settings.model import Join, Stream
-from pipelines.sources.slices import rows_of, slice_schema
-from pipelines.sources.source import Add, Position, Slice, Source
-from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog, table_property
+from pipelines.sources.slices import rows_of
+from pipelines.sources.source import Add, Log, Position, Slice, Source
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
 ROW_TRACKING = "delta.enableRowTracking"
+
+
+FEW_NEW, MANY_EARLIER = 100_000, 10
+"""Up to so many new rows, and where earlier rows are so many times more, these are first reduced to those with a key of
+a new one."""
+
+
+class JoinedLog(Log, Protocol):
+    """What a join needs of a Delta log beyond what planning a slice does."""
+
+    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The columns of a snapshot, as the log writes them."""
+
+    def setting(self, snapshot: Any, name: str) -> str | None:
+        """A property of the table as a snapshot has it."""
+
+    def missing(self, paths: Sequence[str]) -> list[str]:
+        """Those of the table's files, by their names in the log, that are not there any more."""
+
+
+def source_fields(source: Source, version: int) -> list[dict[str, Any]]:
+    """The columns of a source at a version, as its log writes them."""
+    found = _log(source).fields(source.snapshot(version))
+    return [field for field in found if field["name"] not in source.left_out]
+
+
+def _log(source: Source) -> JoinedLog:
+    return cast("JoinedLog", source.log)
 
 
 @dataclass(frozen=True)
@@ -49,9 +75,21 @@ class SideFiles:
     schema_version: int
 
     @cached_property
+    def fields(self) -> list[dict[str, Any]]:
+        """The source's columns as the micro-batch sees them, as logs write them."""
+        return source_fields(self.source, self.schema_version)
+
+    @cached_property
     def schema(self) -> StructType:
-        """The source's columns as the micro-batch sees them."""
-        return slice_schema(self.source, self.schema_version)
+        """The same as Spark's type."""
+        from pyspark.sql.types import StructType
+
+        return StructType.fromJson({"type": "struct", "fields": self.fields})
+
+    @property
+    def files(self) -> tuple[Add, ...]:
+        """All files that are read."""
+        return (*(self.new.files if self.new else ()), *self.earlier)
 
     @property
     def read_share(self) -> float:
@@ -65,22 +103,27 @@ class SideFiles:
         parts = [rows_of(files) for files in (self.new.files if self.new else (), self.earlier)]
         return None if None in parts else sum(part or 0 for part in parts)
 
-    def new_rows(self) -> DataFrame:
-        """The rows that were not taken before, with the source's columns."""
-        return self._frame(self.new.files if self.new is not None else ())
 
-    def earlier_rows(self) -> DataFrame:
-        """The earlier rows of the chosen files."""
-        return self._frame(self.earlier, self.tracked)
+def least_time(plan: Mapping[str, Any]) -> int | None:
+    """The event time, in microseconds, before which new rows come too late by a micro-batch's plan."""
+    lateness, latest = plan["lateness"], plan["latest"]
+    return None if lateness is None or latest is None else int(latest) - int(lateness)
 
-    def _frame(self, files: Sequence[Add], tracked: int | None = None) -> DataFrame:
-        log = self.source.log
-        assert isinstance(log, TableLog)
-        # one version for all files: nobody asks when these were added
-        rows = log.frame(log.snapshot(self.schema_version), [(0, add) for _, add in files]).drop(COMMIT_VERSION)
-        if tracked is None:
-            return rows
-        return rows.filter(functions.col("_metadata.row_commit_version") <= tracked)
+
+def late_reason(lateness: int) -> str:
+    """Why a row that came too late is in quarantine."""
+    return f"the row came later than the lateness of {lateness / 1e6:g} s allows"
+
+
+def has_few_new(side: SideFiles, sides: Sequence[SideFiles]) -> bool:
+    """True if the new rows of the other sides are few beside a side's earlier ones, so that it pays to reduce these to
+    the ones with a key of a new row."""
+    news = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]
+    earlier = rows_of(side.earlier)
+    if earlier is None or None in news:
+        return False
+    total = sum(count or 0 for count in news)
+    return total <= FEW_NEW and total * MANY_EARLIER <= earlier
 
 
 def side_files(
@@ -96,9 +139,9 @@ def side_files(
     least: new rows of an earlier event time, in microseconds, join nothing.
     """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
-    schemas = {name: slice_schema(sources[name], plans[name]["schema_version"]) for name in join.streams}
-    stored = {name: _stored_names(schema) for name, schema in schemas.items()}
-    compared = {name: _compared_keys(join.on[name], schemas[name]) for name in join.streams}
+    fields = {name: source_fields(sources[name], plans[name]["schema_version"]) for name in join.streams}
+    stored = {name: _stored_names(columns) for name, columns in fields.items()}
+    compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
     def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
         time = stored[name][str(streams[name].event_time).lower()]
@@ -131,15 +174,15 @@ def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
     return source.retake(plan["slice"]) if plan["slice"] is not None else None
 
 
-def _stored_names(schema: StructType) -> dict[str, str]:
+def _stored_names(fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """The names of a source's columns in files and statistics, which column mapping may have made others than users
     see, by the latter in lower case."""
-    return {field.name.lower(): field.metadata.get(STORED_NAME, field.name) for field in schema.fields}
+    return {field["name"].lower(): field["metadata"].get(STORED_NAME, field["name"]) for field in fields}
 
 
-def _compared_keys(keys: Sequence[str], schema: StructType) -> list[tuple[str, pa.DataType] | None]:
+def _compared_keys(keys: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, pa.DataType] | None]:
     """The key columns, in lower case, with their types, where statistics tell files apart by them; None for others."""
-    kinds = {field.name.lower(): field.type for field in arrow_schema_of(schema.json())}
+    kinds = {field.name.lower(): field.type for field in arrow_schema_of(json.dumps({"fields": list(fields)}))}
     named = [(key.lower(), kinds[key.lower()]) for key in keys]
     return [each if is_comparable(each[1]) else None for each in named]
 
@@ -164,14 +207,12 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
 def _tracks_rows(source: Source, version: int) -> bool:
     """Whether the source knew each row's version then: rows that are older than row tracking have the version in which
     it was switched on."""
-    return str(table_property(source.log.snapshot(version), ROW_TRACKING)).lower() == "true"
+    return str(_log(source).setting(source.snapshot(version), ROW_TRACKING)).lower() == "true"
 
 
 def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
     """SourceError where earlier rows are in files that are not there any more."""
-    log = side.source.log
-    assert isinstance(log, TableLog)
-    missing = log.missing([add["path"] for _, add in side.earlier if add["path"] not in current])
+    missing = _log(side.source).missing([add["path"] for _, add in side.earlier if add["path"] not in current])
     if missing:
         raise SourceError(
             f"Earlier rows of {side.stream.name} that new rows may join were in files that have been rewritten and "

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.file_statistics import statistics_of
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
@@ -124,9 +125,9 @@ class FolderSnapshot:
 class FolderLog:
     """The log of the table in one folder."""
 
-    def __init__(self, uri: str) -> None:
-        """uri: a path, or a `file:` URI."""
-        self.uri = uri
+    def __init__(self, uri: str, bounds: bool = False) -> None:
+        """uri: a path, or a `file:` URI; bounds: `files` tells the least and greatest values of columns, too."""
+        self.uri, self._bounds = uri, bounds
         self.folder = Path(local_folder(uri) or uri)
         self._log = self.folder / "_delta_log"
 
@@ -150,7 +151,8 @@ class FolderLog:
         return snapshot.table_id
 
     def files(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
-        """The `add` actions of a snapshot's files; of their statistics only how many rows they have."""
+        """The `add` actions of a snapshot's files; of their statistics only how many rows they have, unless bounds were
+        asked for."""
         actions = pa.table(snapshot.table.get_add_actions()).to_pylist()
         return [
             {
@@ -159,10 +161,18 @@ class FolderLog:
                 "size": each["size_bytes"],
                 "modificationTime": each["modification_time"],
                 "dataChange": True,
-                "stats": json.dumps({} if each["num_records"] is None else {"numRecords": each["num_records"]}),
+                "stats": json.dumps(statistics_of(each, self._bounds)),
             }
             for each in actions
         ]
+
+    def fields(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
+        """The columns of a snapshot, as the log writes them."""
+        return snapshot.fields
+
+    def setting(self, snapshot: FolderSnapshot, name: str) -> str | None:
+        """A property of the table as a snapshot has it."""
+        return snapshot.properties.get(name)
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of one commit; None where the log holds (or no longer holds) no such commit."""

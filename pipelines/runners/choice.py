@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from pipelines.errors import NeedsSparkError, PipelineError
+from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog, local_folder
-from pipelines.runners.needs import READABLE, of_derived
+from pipelines.runners.needs import READABLE, of_newest_index
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import LOCAL, SPARK, Stream
-from rules_index import RulesIndexError
 
 if TYPE_CHECKING:
     from pipelines.runners.runner import Runner
@@ -54,6 +53,13 @@ def is_given_session(workspace: Workspace) -> bool:
 
 def why_spark(workspace: Workspace, stream: Stream) -> str | None:
     """Why Spark takes a stream, for the middle of a sentence; None where this process does."""
+    return (
+        why_spark_works(workspace) or why_spark_reads(workspace, stream) or of_newest_index(workspace.lake, stream.name)
+    )
+
+
+def why_spark_works(workspace: Workspace) -> str | None:
+    """Why Spark takes all there is, by the configuration and what runs already; None where it need not."""
     lake = workspace.configuration.lake
     if lake.runner == SPARK:
         return '[lake] runner is "spark"'
@@ -62,21 +68,17 @@ def why_spark(workspace: Workspace, stream: Stream) -> str | None:
             return "a Spark session runs already"
         if not workspace.configuration.spark.get("spark.master", "local").startswith("local"):
             return "[spark] names a cluster"
-    return _of_places(workspace, stream) or _of_source(stream) or _of_rules(workspace, stream)
-
-
-def _of_places(workspace: Workspace, stream: Stream) -> str | None:
-    lake = workspace.configuration.lake
     if lake.root is None:
         return "the lake is in a catalog"
-    if local_folder(lake.root) is None:
-        return "the lake is in an object store"
+    return "the lake is in an object store" if local_folder(lake.root) is None else None
+
+
+def why_spark_reads(workspace: Workspace, stream: Stream) -> str | None:
+    """Why Spark reads a stream's source; None where this process does."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
-    return None if local_folder(stream.source) is not None else "its source is in an object store"
-
-
-def _of_source(stream: Stream) -> str | None:
+    if local_folder(stream.source) is None:
+        return "its source is in an object store"
     snapshot = FolderLog(stream.source).latest()
     if snapshot.number < 0:
         return None  # whoever opens it says what is missing
@@ -85,20 +87,3 @@ def _of_source(stream: Stream) -> str | None:
         return None
     told = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
     return f"its source has {told.get(foreign[0], 'the table feature ' + foreign[0])}"
-
-
-def _of_rules(workspace: Workspace, stream: Stream) -> str | None:
-    """The rule that asks for Spark, of the newest index; what an older plan's index asks for the runner finds."""
-    from pipelines.lake.index_store import load_planned, newest_index
-
-    try:
-        stored = newest_index(workspace.lake, stream.name)
-        if stored is None:
-            return None
-        known = stored.statistics.get("needs_spark")
-        if known is not None:
-            return str(known) or None
-        # compiled before this was noted
-        return of_derived(load_planned(workspace.lake, stream.name, stored.fingerprint, "deltatag compile")[1])
-    except (PipelineError, RulesIndexError):
-        return None  # whoever tags says what is wrong with the index

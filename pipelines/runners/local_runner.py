@@ -242,17 +242,17 @@ class LocalRunner:
         stream = self.stream
         keys = matches_keys(stream.key, stream.event_time)
         named = {field["name"].lower(): field for field in fields}
-        first, *last = _columns(matches_columns(id_type))
+        first, *last = column_fields(matches_columns(id_type))
         by = Order(stream.cluster_by, partition_columns_for(stream, fields, partitions), keys)
         for name, wanted, order, kept in (
-            (tagged_table(stream), [*fields, *_columns(tagged_columns(id_type, stream.annotations))], by, True),
+            (tagged_table(stream), [*fields, *column_fields(tagged_columns(id_type, stream.annotations))], by, True),
             (
                 matches_table(stream),
                 [first, *(named[key.lower()] for key in keys), *last],
                 Order(("rule_id",)),
                 stream.keeps_matches,
             ),
-            (quarantine_table(stream), [*fields, *_columns(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
+            (quarantine_table(stream), [*fields, *column_fields(QUARANTINE_COLUMNS)], Order(), stream.can_quarantine),
         ):
             if kept:
                 properties = {**_PROPERTIES, **statistics_property(wanted, order)}
@@ -313,7 +313,7 @@ def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)})
 
 
-def _columns(columns: Sequence[Column]) -> list[dict[str, Any]]:
+def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """Columns of deltatag's as logs write them, with their comments."""
     found = []
     for column in columns:

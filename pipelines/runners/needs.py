@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pipelines.errors import PipelineError
+from pipelines.lake.index_store import load_planned, newest_index
 from pipelines.recovery.attempts import rules_that_read
+from rules_index import RulesIndexError
 
 if TYPE_CHECKING:
     import rules_index as ri
+    from pipelines.lake.lake import Lake
 
 READABLE = frozenset(
     {"appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns",
@@ -26,3 +30,18 @@ def of_derived(compiled: ri.CompiledRules) -> str | None:
     more = f" (and {len(rules) - 1:,} more rules)" if len(rules) > 1 else ""
     others = f", as {len(compiled.derived) - 1:,} other parts of rules" if len(compiled.derived) > 1 else ""
     return f"only Spark evaluates {leaf.text}, of the rule {rules[0] if rules else '?'}{more}{others}"
+
+
+def of_newest_index(lake: Lake, scope: str) -> str | None:
+    """The rule that asks for Spark, of a scope's newest index; what an older plan's index asks for the runner finds."""
+    try:
+        stored = newest_index(lake, scope)
+        if stored is None:
+            return None
+        known = stored.statistics.get("needs_spark")
+        if known is not None:
+            return str(known) or None
+        # compiled before this was noted
+        return of_derived(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
+    except (PipelineError, RulesIndexError):
+        return None  # whoever asks for the index says what is wrong with it

@@ -128,6 +128,10 @@ class Source:
         self._paths_added_by = lru_cache(maxsize=None)(self._paths_added)
         self._added_by = lru_cache(maxsize=None)(self._added_or_skipped)
 
+    def snapshot(self, version: int) -> Any:
+        """The log's snapshot of a version."""
+        return self._newest if version == self.version else self.log.snapshot(version)
+
     def first_position(self, start: Start) -> Position:
         """Where the first run begins; SourceError where that lies before what the log holds."""
         if start.kind == "version":

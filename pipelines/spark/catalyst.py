@@ -22,10 +22,11 @@ from rules_index.errors import RuleError
 from rules_index.language.patterns import check_rlike, is_safe_in_java, like_as_java_regex, rlike_as_re2
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 KNOWN_SPARK = "4.2"
 _CATALYST = "org.apache.spark.sql.catalyst.expressions"
+_OPTIMIZER = "org.apache.spark.sql.catalyst.optimizer"
 _RE2 = "org.apache.hadoop.shaded.com.google.re2j"
 _MENTIONS_PATTERN = re.compile(r"like|regexp", re.IGNORECASE)
 _MULTIPLE = {
@@ -85,6 +86,16 @@ def bare_expression(spark: SparkSession, text: str) -> Java:
     """A text as Spark's parser reads it, with the patterns in it matched in linear time."""
     parsed = _builder(spark).parse(text)
     return linear_patterns(spark, parsed) if _MENTIONS_PATTERN.search(text) else parsed
+
+
+def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
+    """True where Spark reads a constant text of the rows' plan as a moment: `CAST('today' AS DATE)`, and so 'epoch'.
+
+    Two rules of the optimiser tell, as they would replace the text by the moment of the job.
+    """
+    rule = partial(java, spark._jvm)
+    plan = rule(f"{_OPTIMIZER}.ReplaceExpressions$.MODULE$").apply(rows._jdf.queryExecution().analyzed())
+    return not rule(f"{_OPTIMIZER}.SpecialDatetimeValues$.MODULE$").apply(plan).fastEquals(plan)
 
 
 def linear_patterns(spark: SparkSession, parsed: Java) -> Java:
@@ -311,10 +322,13 @@ def self_test(spark: SparkSession) -> None:
     try:
         columns = [derived_column(spark, text, pa.bool_()) for text in cases]
         columns.append(derived_column(spark, "1 / id", pa.float64()))
+        moments = ("current_date() > 'today'", "current_date() > '2024-02-29'")
+        clocks = [reads_clock(spark, spark.range(0).selectExpr(text)) for text in moments]
         # Beyond one partition rows are computed in tasks, so that what a plan holds is shipped as in a job
         rows = spark.range(0, 2, 1, 2).select("id", *columns).collect()
         found = sorted([*row[1:-1], None if row[-1] is None else row[-1][0]] for row in rows)
         wanted = sorted([*(codes[row] for codes in cases.values()), (None, 1.0)[row]] for row in (0, 1))
+        found, wanted = [*found, clocks], [*wanted, [True, False]]
         reason = f"it gives {found} where {wanted} is right" if str(found) != str(wanted) else ""
     except Py4JNetworkError:
         raise  # there is no JVM any more, of whatever version

@@ -101,6 +101,15 @@ class TableLog:
                 f"Version {version} of the Delta table at {self.uri} cannot be read: {java_message(error)}"
             ) from None
 
+    def fields(self, snapshot: Any) -> list[dict[str, Any]]:
+        """The columns of a snapshot, as the log writes them."""
+        found: list[dict[str, Any]] = json.loads(snapshot.metadata().schemaString())["fields"]
+        return found
+
+    def setting(self, snapshot: Any, name: str) -> str | None:
+        """A property of the table as a snapshot has it."""
+        return table_property(snapshot, name)
+
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files, as the log writes them."""
         known = _in_checksum(snapshot, "allFiles")

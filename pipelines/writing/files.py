@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pipelines.errors import TableError
 from pipelines.lake.folder_log import local_folder
-from pipelines.lake.schema import OPAQUE, arrow_schema_of, plain_fields, same_fields
+from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable, plain_fields, same_fields
 from pipelines.lake.tables import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
 from rules_index.workers.delta_files import Layout
@@ -72,30 +72,56 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
     their rows."""
     if any(_is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
         return None
+    found = _plain_table(lake, name)
+    if found is None:
+        return None
+    held, metadata = found
+    types = {field["name"]: field["type"] for field in held}
+    known = (
+        same_fields(held, wanted)
+        and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
+        and all(is_partition_type(types[column]) for column in metadata.partition_columns)
+    )
+    if not known:
+        return None
+    return Layout(
+        tuple(metadata.partition_columns),
+        "rule_id" if name.endswith("_matches") else None,
+        _indexed(metadata),
+    )
+
+
+def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
+    """As `layout_of`, of a join's table, whose columns may have fields with comments of their own."""
+    found = _plain_table(lake, name)
+    if found is None or found[1].partition_columns:
+        return None
+    held, asked = (arrow_schema_of(json.dumps({"fields": list(fields)})) for fields in (found[0], wanted))
+    known = held == nullable(held) == nullable(asked) and not any(_is_opaque(field.type) for field in held)
+    return Layout(indexed=_indexed(found[1])) if known else None
+
+
+def _plain_table(lake: Lake, name: str) -> tuple[list[dict[str, Any]], Any] | None:
+    """A table's columns and metadata; None if it asks more of its files than their rows, or cannot be read."""
     try:
         table = lake.delta(name)
         metadata, protocol = table.metadata(), table.protocol()
         held = json.loads(table.schema().to_json())["fields"]
     except TableError:
         return None
-    types = {field["name"]: field["type"] for field in held}
     features = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
     known = (
         features <= _FEATURES
         and (bool(protocol.writer_features) or protocol.min_writer_version <= _NEWEST_LEGACY_WRITER)
         and not any(key.startswith(_SETTINGS) for key in metadata.configuration)
-        and same_fields(held, wanted)
-        and all(f["nullable"] and f["type"] == p["type"] for f, p in zip(held, plain_fields(held), strict=True))
-        and all(is_partition_type(types[column]) for column in metadata.partition_columns)
     )
-    if not known:
-        return None
+    return (held, metadata) if known else None
+
+
+def _indexed(metadata: Any) -> frozenset[str] | None:
+    """The columns of which the log is asked to keep bounds; None where nobody says."""
     indexed = metadata.configuration.get(STATISTICS)
-    return Layout(
-        tuple(metadata.partition_columns),
-        "rule_id" if name.endswith("_matches") else None,
-        None if indexed is None else frozenset(_COLUMN.findall(indexed)),
-    )
+    return None if indexed is None else frozenset(_COLUMN.findall(indexed))
 
 
 def _is_opaque(kind: pa.DataType) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from rules_index.arrays import distinct, owners
+from rules_index.arrays import distinct, segment_ids
 from rules_index.compiling.templates.instances import Instances
 from rules_index.language.typed import Expression, Leaf
 
@@ -39,7 +39,7 @@ class AttributeOrder:
         """Notes the attributes that several rules name."""
         if len(instances.attributes) == 0:
             return
-        rules = instances.rules[owners(instances.named)]
+        rules = instances.rules[segment_ids(instances.named)]
         place = np.arange(len(rules)) - np.repeat(instances.named[:-1], np.diff(instances.named))
         first = np.full(len(self._attributes), _UNUSED)
         np.minimum.at(first, instances.attributes, rules << 32 | place)

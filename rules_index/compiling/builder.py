@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of
 from rules_index.compiling.attribute_order import AttributeOrder
-from rules_index.compiling.conjunctions import Conjunction, Expansion, Gate, Literal, can_raise, predicates_of
+from rules_index.compiling.conjunctions import (
+    Conjunction,
+    Expansion,
+    Literal,
+    SharedDisjunction,
+    can_raise,
+    predicates_of,
+)
 from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
 from rules_index.compiling.literal_sets import LiteralSets, SettledLiterals
 from rules_index.compiling.rule_columns import Rejects, RuleColumns
@@ -18,7 +25,7 @@ from rules_index.domains import regions as regions_module
 from rules_index.domains.interned_constants import IntegerKeys
 from rules_index.domains.regions import Regions
 from rules_index.errors import RuleError
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.sets import number_literals
 from rules_index.language.formula import Formula
 from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
@@ -30,7 +37,7 @@ _MOST_KNOWN = 1 << 16
 
 
 class ConjunctionBuilder:
-    """Takes rules and keeps only numbers of them: of literals, gates and attributes.
+    """Takes rules and keeps only numbers of them: of literals, shared disjunctions and attributes.
 
     `kept` [rules] bool are the rules that were added and not refused since.
     """
@@ -69,7 +76,9 @@ class ConjunctionBuilder:
         self.kept[instances.rules] = True
 
     def _numbers(self, conjunction: Conjunction) -> list[int]:
-        return [-1 - term.number if isinstance(term, Gate) else self._number_of(term) for term in conjunction]
+        return [
+            -1 - term.number if isinstance(term, SharedDisjunction) else self._number_of(term) for term in conjunction
+        ]
 
     def _number_of(self, literal: Literal) -> int:
         number = self._known.get(literal)
@@ -103,11 +112,11 @@ class ConjunctionBuilder:
         self.kept[rules] = False
 
     def finish(self) -> Flattened:
-        """The conjunctions of the rules that are kept, over region codes, and no attribute, gate or set that only
-        others would need."""
+        """The conjunctions of the rules that are kept, over region codes, and no attribute, shared disjunction or set
+        that only others would need."""
         order = self._uses.order()
         rank = self._rank(order)
-        settled, gates, rules, literals = self._settled(rank)
+        settled, disjunctions, rules, literals = self._settled(rank)
         raising_start, raising = self._raising(order, rank)
         used = np.zeros(len(order), bool)
         used[rank[settled.attribute[literals]]] = True
@@ -116,26 +125,26 @@ class ConjunctionBuilder:
         place = self._rank(attributes)
         expressions = tuple(self.expansion.attributes[attribute] for attribute in attributes)
         regions, set_start, intervals = _lay_out(expressions, attributes, literals, settled)
-        terms = join([gates, rules])
-        gate_start = np.searchsorted(gates.owner, np.arange(int(gates.owner.max(initial=-1)) + 2))
+        terms = join([disjunctions, rules])
+        disjunction_start = np.searchsorted(disjunctions.owner, np.arange(int(disjunctions.owner.max(initial=-1)) + 2))
         conjunctions = Conjunctions(
             sizes=np.array([region.size for region in regions], np.int32),
             set_start=set_start,
             intervals=intervals,
             start=terms.start,
             terms=_pairs(terms.terms, place[settled.attribute[literals]]),
-            target=np.concatenate([gates.owner, (np.cumsum(self.kept) - 1)[rules.owner].astype(np.int32)]),
-            gate_start=gate_start.astype(np.int32),
+            target=np.concatenate([disjunctions.owner, (np.cumsum(self.kept) - 1)[rules.owner].astype(np.int32)]),
+            disjunction_start=disjunction_start.astype(np.int32),
         )
         return Flattened(conjunctions, expressions, regions, (raising_start, place[order[raising]].astype(np.int64)))
 
     def _settled(self, rank: np.ndarray) -> tuple[SettledLiterals, Terms, Terms, np.ndarray]:
-        """All literals, the conjunctions of the gates and of the rules that are kept, and the literals that these
-        name, which their terms refer to by place."""
+        """All literals, the conjunctions of the shared disjunctions and of the rules that are kept, and the literals
+        that these name, which their terms refer to by place."""
         growing = GrowingTerms()
-        for gate in self.expansion.gates:
-            for conjunction in gate.conjunctions:
-                growing.add(gate.number, self._numbers(conjunction))
+        for disjunction in self.expansion.disjunctions:
+            for conjunction in disjunction.conjunctions:
+                growing.add(disjunction.number, self._numbers(conjunction))
         settled = self.literals.settle(
             np.array([can_raise(attribute) for attribute in self.expansion.attributes], bool)
         )
@@ -145,17 +154,19 @@ class ConjunctionBuilder:
         of_literal = rank[settled.attribute]
         number = np.full(len(of_literal), -1, np.int32)
         count = number_literals(rules.start, rules.terms, of_literal, number, 0)
-        gates, rules = reached(
-            growing.terms().renumbered(settled.number), len(self.expansion.gates), rules.only(self.kept[rules.owner])
+        disjunctions, rules = reached(
+            growing.terms().renumbered(settled.number),
+            len(self.expansion.disjunctions),
+            rules.only(self.kept[rules.owner]),
         )
-        count = number_literals(gates.start, gates.terms, of_literal, number, count)
+        count = number_literals(disjunctions.start, disjunctions.terms, of_literal, number, count)
         literals = np.empty(count, np.int64)
         literals[number[number >= 0]] = np.flatnonzero(number >= 0)
         used = np.zeros(count, bool)
-        for part in (gates, rules):
+        for part in (disjunctions, rules):
             used[part.terms[part.terms >= 0]] = True
         places = np.cumsum(used, dtype=np.int32) - 1
-        return settled, gates.renumbered(places), rules.renumbered(places), literals[used]
+        return settled, disjunctions.renumbered(places), rules.renumbered(places), literals[used]
 
     def _rank(self, order: np.ndarray) -> np.ndarray:
         """The place of each attribute in an order, -1 for one that is not in it."""
@@ -184,10 +195,10 @@ class Flattened:
 
 
 def _pairs(terms: np.ndarray, attribute_of: np.ndarray) -> np.ndarray:
-    """Terms as [terms, 2] int32: (attribute, literal), or (`GATE`, gate)."""
+    """Terms as [terms, 2] int32: (attribute, literal), or (`DISJUNCTION`, shared disjunction)."""
     pairs = np.empty((len(terms), 2), np.int32)
     literal = terms >= 0
-    pairs[:, 0] = GATE
+    pairs[:, 0] = DISJUNCTION
     pairs[literal, 0] = attribute_of[terms[literal]]
     pairs[:, 1] = np.where(literal, terms, -1 - terms)
     return pairs
@@ -224,7 +235,7 @@ def _lay_out(
     intervals = np.empty((int(start[-1]), 2), np.int32)
     if found:
         by_attribute = np.concatenate([order[bounds[a] : bounds[a + 1]] for a in attributes.tolist()])
-        intervals[places(start, by_attribute)[0]] = np.concatenate(found)
+        intervals[gather_indices(start, by_attribute)[0]] = np.concatenate(found)
     for region in regions:
         for each in region.arrays.values():
             each.setflags(write=False)

@@ -126,7 +126,7 @@ def compile_columns(
             "rules": len(ids),
             "rejected": len(rejects.rows),
             "conjunctions": len(conjunctions.target),
-            "gates": conjunctions.gates,
+            "gates": conjunctions.disjunctions,
             "terms": len(conjunctions.terms),
             "attributes": len(flattened.regions),
             "derived": sum(leaf.text is not None for leaf in inputs),

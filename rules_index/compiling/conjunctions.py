@@ -2,7 +2,7 @@
 
 NOT is pushed down by asking of every sub-formula where it is TRUE and where it is FALSE, so that NULL needs
 no third value below. OR multiplies conjunctions only while their number stays within `DISTRIBUTION_LIMIT`
-for one AND; beyond it the OR becomes a *gate*: a disjunction evaluated once a batch as a row bitmap and
+for one AND; beyond it the OR becomes a *shared disjunction*: one evaluated once a batch as a row bitmap and
 shared by all rules that contain it. Compiling so takes time and memory in proportion to the rules' text.
 """
 
@@ -44,14 +44,14 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
-    """A disjunction of conjunctions, evaluated once a batch. Equal gates are one gate, of one number."""
+class SharedDisjunction:
+    """A disjunction of conjunctions, evaluated once a batch. Equal ones are one, of one number."""
 
     number: int
     conjunctions: tuple[Conjunction, ...] = field(compare=False)
 
 
-Conjunction = frozenset[Literal | Gate]
+Conjunction = frozenset[Literal | SharedDisjunction]
 
 ALWAYS: tuple[Conjunction, ...] = (frozenset(),)
 NEVER: tuple[Conjunction, ...] = ()
@@ -77,7 +77,7 @@ class Expansion:
         self._raising: list[bool] = []
         self._numbers: dict[Expression, int] = {}
         self._by_identity: dict[int, int] = {}
-        self._gates: dict[tuple[Conjunction, ...], Gate] = {}
+        self._disjunctions: dict[tuple[Conjunction, ...], SharedDisjunction] = {}
         self._work = Work()
 
     def begin(self) -> None:
@@ -90,9 +90,9 @@ class Expansion:
         return self._expand(formula, wanted)
 
     @property
-    def gates(self) -> tuple[Gate, ...]:
-        """All gates by number; a gate names only gates before it."""
-        return tuple(self._gates.values())
+    def disjunctions(self) -> tuple[SharedDisjunction, ...]:
+        """All shared disjunctions by number; a shared disjunction names only shared disjunctions before it."""
+        return tuple(self._disjunctions.values())
 
     def number_of(self, attribute: Expression) -> int:
         """The attribute's number, a new one for an attribute not met before."""
@@ -160,7 +160,7 @@ class Expansion:
         return (*merged, *others)
 
     def all_of(self, parts: Sequence[Sequence[Conjunction]]) -> tuple[Conjunction, ...]:
-        """AND: distributed over the smallest ORs first, the larger ones turned into gates."""
+        """AND: distributed over the smallest ORs first, the larger ones turned into shared disjunctions."""
         fixed: list[Conjunction] = []
         choices: list[Sequence[Conjunction]] = []
         for part in parts:
@@ -174,29 +174,29 @@ class Expansion:
         if base is None:
             return NEVER
         product: list[Conjunction] = [base]
-        gates: set[Literal | Gate] = set()
+        disjunctions: set[Literal | SharedDisjunction] = set()
         for choice in sorted(choices, key=len):
             if len(product) * len(choice) <= DISTRIBUTION_LIMIT:
                 pairs = (self._merge((left, right)) for left in product for right in choice)
                 product = list(dict.fromkeys(merged for merged in pairs if merged is not None))
             else:
-                gates.add(self._gate(tuple(choice)))
+                disjunctions.add(self._shared_disjunction(tuple(choice)))
             if not product:
                 return NEVER
-        self._work.spend(len(product) * len(gates) // _TERMS_A_STEP)
-        return tuple(conjunction | gates for conjunction in product) if gates else tuple(product)
+        self._work.spend(len(product) * len(disjunctions) // _TERMS_A_STEP)
+        return tuple(conjunction | disjunctions for conjunction in product) if disjunctions else tuple(product)
 
-    def _gate(self, conjunctions: tuple[Conjunction, ...]) -> Gate:
-        return self._gates.setdefault(conjunctions, Gate(len(self._gates), conjunctions))
+    def _shared_disjunction(self, conjunctions: tuple[Conjunction, ...]) -> SharedDisjunction:
+        return self._disjunctions.setdefault(conjunctions, SharedDisjunction(len(self._disjunctions), conjunctions))
 
     def _merge(self, members: Iterable[Conjunction]) -> Conjunction | None:
         """One conjunction out of several: literals on one attribute are intersected; None where none can hold."""
         literals: dict[int, list[Literal]] = {}
-        result: set[Literal | Gate] = set()
+        result: set[Literal | SharedDisjunction] = set()
         for member in members:
             self._work.spend(1 + len(member) // _TERMS_A_STEP)
             for term in member:
-                if isinstance(term, Gate):
+                if isinstance(term, SharedDisjunction):
                     result.add(term)
                 else:
                     literals.setdefault(term.attribute, []).append(term)

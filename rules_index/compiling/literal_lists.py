@@ -1,4 +1,4 @@
-"""Conjunctions as flat arrays of numbers: of literals, and of gates."""
+"""Conjunctions as flat arrays of numbers: of literals, and of shared disjunctions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.compiling.literal_sets import NEVER
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Conjunctions of rules, or of gates.
+    """Conjunctions of rules, or of shared disjunctions.
 
-    owner  [conjunctions] int32, the rule or gate of each
+    owner  [conjunctions] int32, the rule or shared disjunction of each
     start  [conjunctions + 1] int64 into terms
-    terms  [.] int32, the number of a literal, or -1 - that of a gate
+    terms  [.] int32, the number of a literal, or -1 - that of a shared disjunction
     """
 
     owner: np.ndarray
@@ -29,7 +29,7 @@ class Terms:
         """The conjunctions that are kept [conjunctions] bool."""
         if kept.all():
             return self
-        gather, start = places(self.start, np.flatnonzero(kept))
+        gather, start = gather_indices(self.start, np.flatnonzero(kept))
         return Terms(self.owner[kept], start, self.terms[gather])
 
     def renumbered(self, number: np.ndarray) -> Terms:
@@ -40,21 +40,21 @@ class Terms:
         return Terms(self.owner, self.start, terms)
 
     def resolved(self) -> Terms:
-        """The conjunctions, which have no gates, without terms that are `ALWAYS`, and without those that have one
-        that is `NEVER`."""
+        """The conjunctions, which have no shared disjunctions, without terms that are `ALWAYS`, and without those that
+        have one that is `NEVER`."""
         special = self.terms < 0
         if not special.any():
             return self
-        start = offsets_of(counts(~special, self.start))
+        start = offsets_of(segment_counts(~special, self.start))
         found = Terms(self.owner, start, self.terms[~special])
-        return found.only(counts(self.terms == NEVER, self.start) == 0)
+        return found.only(segment_counts(self.terms == NEVER, self.start) == 0)
 
     def by_owner(self) -> Terms:
         """The conjunctions by ascending owner, those of one owner in their order."""
         if bool((np.diff(self.owner) >= 0).all()):
             return self
         order = np.argsort(self.owner, kind="stable")
-        gather, start = places(self.start, order)
+        gather, start = gather_indices(self.start, order)
         return Terms(self.owner[order], start, self.terms[gather])
 
 
@@ -89,23 +89,24 @@ class GrowingTerms:
         return Terms(np.array(self._owner, np.int32), np.array(self._start, np.int64), np.array(self._terms, np.int32))
 
 
-def reached(gates: Terms, count: int, rules: Terms) -> tuple[Terms, Terms]:
-    """Of `count` gates the conjunctions of those that the rules reach, and the rules', gates being numbered anew.
+def reached(disjunctions: Terms, count: int, rules: Terms) -> tuple[Terms, Terms]:
+    """Of `count` shared disjunctions the conjunctions of those that the rules reach, and the rules', those being
+    numbered anew.
 
-    A gate names only gates before it, and the conjunctions come by gate.
+    A shared disjunction names only shared disjunctions before it, and the conjunctions come by shared disjunction.
     """
     found = np.zeros(count, bool)
     found[-1 - rules.terms[rules.terms < 0]] = True
-    named = gates.terms < 0
-    by, inner = gates.owner[owners(gates.start)[named]], -1 - gates.terms[named]
-    for gate in range(count - 1, -1, -1):
-        if found[gate]:
-            found[inner[np.searchsorted(by, gate) : np.searchsorted(by, gate, side="right")]] = True
+    named = disjunctions.terms < 0
+    by, inner = disjunctions.owner[segment_ids(disjunctions.start)[named]], -1 - disjunctions.terms[named]
+    for disjunction in range(count - 1, -1, -1):
+        if found[disjunction]:
+            found[inner[np.searchsorted(by, disjunction) : np.searchsorted(by, disjunction, side="right")]] = True
     number = -np.cumsum(found, dtype=np.int32)
-    gates = gates.only(found[gates.owner])
+    disjunctions = disjunctions.only(found[disjunctions.owner])
     both = []
-    for part in (gates, rules):
+    for part in (disjunctions, rules):
         terms = part.terms.copy()
         terms[terms < 0] = number[-1 - terms[terms < 0]]
         both.append(Terms(part.owner, part.start, terms))
-    return Terms(-1 - number[gates.owner], both[0].start, both[0].terms), both[1]
+    return Terms(-1 - number[disjunctions.owner], both[0].start, both[0].terms), both[1]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of
 from rules_index.compiling.conjunctions import Literal
 from rules_index.domains.interned_constants import ByteKeys, Keys, keys_of
 from rules_index.domains.value_sets import SetArrays, as_arrays, join
@@ -201,7 +201,7 @@ def _joined(groups: list[tuple[int, np.ndarray, np.ndarray]]) -> _Groups:
 
 def _with_intersections(sets: SetArrays, place: np.ndarray, merged: np.ndarray, groups: _Groups) -> SetArrays:
     """Adds the sets of merged literals behind the others, and notes their places."""
-    gather, offsets = places(groups.offsets, np.searchsorted(groups.first, merged))
+    gather, offsets = gather_indices(groups.offsets, np.searchsorted(groups.first, merged))
     found = sets.intersections(place[groups.members[gather]], offsets)
     place[merged] = len(sets) + np.arange(len(merged))
     return join([sets, found])

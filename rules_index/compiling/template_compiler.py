@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.builder import ConjunctionBuilder
 from rules_index.compiling.rule_columns import RuleColumns
 from rules_index.compiling.templates.clause_literals import REFUSED, ClauseLiterals
-from rules_index.compiling.templates.clauses import Texts, cut
+from rules_index.compiling.templates.clauses import StringPool, split_clauses
 from rules_index.compiling.templates.instances import RuleClauses, instances
 from rules_index.compiling.templates.skeletons import Patterns, Skeleton, patterns_of
 from rules_index.compiling.validity import validities
@@ -28,7 +28,7 @@ class TemplateCompiler:
     """
 
     def __init__(self, rules: RuleColumns, compiler: Compiler, clock: Leaf | None, builder: ConjunctionBuilder) -> None:
-        found = cut(rules.expressions)
+        found = split_clauses(rules.expressions)
         bounded = rules.bounded & (found.skeleton >= 0)
         if clock is None:
             found.skeleton[bounded] = -1
@@ -69,7 +69,7 @@ class TemplateCompiler:
         return True
 
 
-def _patterns(skeletons: Texts, kind: np.ndarray) -> tuple[Patterns, np.ndarray]:
+def _patterns(skeletons: StringPool, kind: np.ndarray) -> tuple[Patterns, np.ndarray]:
     """The patterns of what several rules have, and each rule's [rules] int32, or -1; a rule's kind [rules] is twice its
     skeleton, plus one if it is bounded, or -1 if it has none."""
     kinds, which, shared = np.unique(kind, return_inverse=True, return_counts=True)
@@ -84,8 +84,8 @@ def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray
     turned, offsets = patterns.negated()
     chosen = np.flatnonzero(rules.skeleton >= 0)
     chosen = chosen[np.diff(offsets)[rules.skeleton[chosen]] > 0]
-    gather, by_rule = places(offsets, rules.skeleton[chosen])
-    found[rules.clause[rules.start[chosen][owners(by_rule)] + turned[gather]]] = True
+    gather, by_rule = gather_indices(offsets, rules.skeleton[chosen])
+    found[rules.clause[rules.start[chosen][segment_ids(by_rule)] + turned[gather]]] = True
     return found
 
 

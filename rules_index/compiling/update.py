@@ -130,7 +130,7 @@ def _columns(compiled: CompiledRules) -> RuleColumns:
     columns = [_one(texts.column(name)) for name in texts.column_names]
     bounds = [None if each.null_count == len(each) else each for each in columns[1:]]
     annotations = compiled.annotations.rules if compiled.annotations is not None else None
-    return RuleColumns(compiled.ids, columns[0], *bounds, annotations=annotations)
+    return RuleColumns(compiled.ids, columns[0], bounds[0], bounds[1], annotations)
 
 
 def _schema(compiled: CompiledRules) -> pa.Schema:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import counts, distinct, offsets_of, owners
+from rules_index.arrays import distinct, offsets_of, segment_counts, segment_ids
 from rules_index.domains.interned_constants import Keys
 from rules_index.domains.value_sets import SetArrays
 from rules_index.domains.values import is_bytes
@@ -166,12 +166,12 @@ def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
     edges[begins] = layout.point_codes[np.searchsorted(layout.points, sets.cuts[begins])]
     edges[ends] = edges[begins] + 1
     # a point that ends where the next item of the set begins changes nothing there
-    owner = owners(sets.offsets)
+    owner = segment_ids(sets.offsets)
     same = np.zeros(len(edges), bool)
     same[:-1] = (edges[1:] == edges[:-1]) & (owner[1:] == owner[:-1])
     same[1:] |= same[:-1].copy()
     kept = ~same & (edges < layout.count)
-    return edges[kept], offsets_of(counts(kept, sets.offsets))
+    return edges[kept], offsets_of(segment_counts(kept, sets.offsets))
 
 
 def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:

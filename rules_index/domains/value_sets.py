@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.domains.values import ValueSet
 from rules_index.kernels.sets import number_sets
 
@@ -48,7 +48,7 @@ class SetArrays:
 
     def take(self, chosen: np.ndarray) -> SetArrays:
         """The sets with these numbers, in this order."""
-        gather, offsets = places(self.offsets, chosen)
+        gather, offsets = gather_indices(self.offsets, chosen)
         return SetArrays(self.start[chosen], self.null[chosen], offsets, self.cuts[gather])
 
     def complements(self) -> SetArrays:
@@ -59,8 +59,8 @@ class SetArrays:
         """The same sets without the cuts that no value from `least` to `greatest` lies between."""
         below = self.cuts <= least
         kept = ~below & (self.cuts <= greatest)
-        start = self.start ^ (counts(below, self.offsets) % 2 == 1)
-        return SetArrays(start, self.null, offsets_of(counts(kept, self.offsets)), self.cuts[kept])
+        start = self.start ^ (segment_counts(below, self.offsets) % 2 == 1)
+        return SetArrays(start, self.null, offsets_of(segment_counts(kept, self.offsets)), self.cuts[kept])
 
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
         """(the number [distinct] of the first of all sets that are equal, the place [sets] of each among those)."""
@@ -74,13 +74,13 @@ class SetArrays:
         """For each group of sets, given by their numbers [group_offsets[-1]], what all of them hold."""
         groups = len(group_offsets) - 1
         sizes = np.diff(group_offsets)
-        group = owners(group_offsets)
-        gather, offsets = places(self.offsets, members)
-        member = owners(offsets)
+        group = segment_ids(group_offsets)
+        gather, offsets = gather_indices(self.offsets, members)
+        member = segment_ids(offsets)
         entering = ((np.arange(len(gather)) - offsets[member]) % 2 == 0) ^ self.start[members][member]
         order = np.lexsort((self.cuts[gather], group[member]))
         cuts, owner = self.cuts[gather][order], group[member][order]
-        began = counts(self.start[members], group_offsets)
+        began = segment_counts(self.start[members], group_offsets)
         depth = np.cumsum(np.where(entering[order], 1, -1))
         event_offsets = offsets_of(np.bincount(owner, minlength=groups))
         depth += began[owner] - np.concatenate([[0], depth])[event_offsets[:-1]][owner]
@@ -94,7 +94,7 @@ class SetArrays:
         changes = inside != np.where(begins, (began == sizes)[owner], before)
         return SetArrays(
             began == sizes,
-            counts(self.null[members], group_offsets) == sizes,
+            segment_counts(self.null[members], group_offsets) == sizes,
             offsets_of(np.bincount(owner[changes], minlength=groups)),
             cuts[changes],
         )
@@ -126,7 +126,7 @@ def ranges(low: np.ndarray, high: np.ndarray, offsets: np.ndarray | None = None)
         )
     lists = len(offsets) - 1
     held = low < high
-    low, high, owner = low[held], high[held], owners(offsets)[held]
+    low, high, owner = low[held], high[held], segment_ids(offsets)[held]
     order = np.lexsort((low, owner))
     low, high, owner = low[order], high[order], owner[order]
     # a range that begins where the one before it ends, or is the same, goes on with it

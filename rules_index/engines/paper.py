@@ -15,7 +15,7 @@ from rules_index.index.conjunction_arrays import Conjunctions, InvalidArraysErro
 from rules_index.index.editable_conjunctions import Term, box_of, boxes_of
 from rules_index.index.engine import KernelEngine
 from rules_index.index.events import Event, offered_by
-from rules_index.index.layout import Placement, scan_all
+from rules_index.index.layout import AccessPlan, scan_all
 
 _STORED = "structure_"
 
@@ -31,7 +31,8 @@ class PaperEngine(KernelEngine):
     """Module and class of the structure, `package.module:Class`; imported when the structure is built or opened."""
     parameters: ClassVar[dict[str, Any]] = {}
     searches_sets: ClassVar[bool] = False
-    """Whether the structure's search evaluates sets with gaps, too, so that only gates are left to be checked."""
+    """Whether the structure's search evaluates sets with gaps, too, so that only shared disjunctions are left to be
+    checked."""
     searches_events: ClassVar[bool] = False
     """Whether the structure finds what an event that is an expression may meet."""
 
@@ -92,7 +93,7 @@ class PaperEngine(KernelEngine):
         if self.searches_sets:
             keys, counters = self.structure.search(codes, sets=conjunctions.sets)
             self._require_known(keys)
-            held = keys[conjunctions.passes_gates(keys, codes)]
+            held = keys[conjunctions.passes_disjunctions(keys, codes)]
         else:
             keys, counters = self.structure.search(codes)
             self._require_known(keys)
@@ -169,7 +170,7 @@ class BoxEngine(PaperEngine):
     def _insert_into(structure: Any, key: int, terms: Sequence[Term]) -> None:
         structure.insert(key, *box_of(terms))
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         place = np.zeros(int(keys.max(initial=-1)) + 1, np.int32)
         place[keys] = np.arange(len(keys), dtype=np.int32)
         tree = self.structure.tree()

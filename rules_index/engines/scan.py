@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, offered_by
 from rules_index.index.validate import validate_conjunctions
@@ -72,13 +72,13 @@ class Scan:
         """`codes` [attributes, rows] int32 or uint8 -> (offsets [rows + 1] int64, rule ordinals [hits] int32)."""
         c, _ = self._conjunctions.conjunctions()
         rows = codes.shape[1]
-        gates = np.zeros((c.gates, rows), bool)
-        for gate in range(c.gates):
-            for number in range(c.gate_start[gate], c.gate_start[gate + 1]):
-                gates[gate] |= _holds(c, number, codes, gates)
+        disjunctions = np.zeros((c.disjunctions, rows), bool)
+        for disjunction in range(c.disjunctions):
+            for number in range(c.disjunction_start[disjunction], c.disjunction_start[disjunction + 1]):
+                disjunctions[disjunction] |= _holds(c, number, codes, disjunctions)
         hits: dict[int, np.ndarray] = {}
-        for number in range(c.gate_start[-1], len(c.target)):
-            found = _holds(c, number, codes, gates)
+        for number in range(c.disjunction_start[-1], len(c.target)):
+            found = _holds(c, number, codes, disjunctions)
             rule = int(c.target[number])
             hits[rule] = hits[rule] | found if rule in hits else found
         matched = [(np.flatnonzero(found), rule) for rule, found in sorted(hits.items())]
@@ -90,11 +90,11 @@ class Scan:
         return offsets, rules[order].astype(np.int32)
 
 
-def _holds(c: Conjunctions, number: int, codes: np.ndarray, gates: np.ndarray) -> np.ndarray:
+def _holds(c: Conjunctions, number: int, codes: np.ndarray, disjunctions: np.ndarray) -> np.ndarray:
     held = np.ones(codes.shape[1], bool)
     for attribute, which in c.terms[c.start[number] : c.start[number + 1]]:
-        if attribute == GATE:
-            held &= gates[which]
+        if attribute == DISJUNCTION:
+            held &= disjunctions[which]
             continue
         inside = np.zeros(codes.shape[1], bool)
         for low, high in c.intervals[c.set_start[which] : c.set_start[which + 1]]:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.index.code_matrix import codes_of_values
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.single_rows import values_of_row
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ class NearestRules:
         arrays = compiled.index.arrays
         self._conjunctions = Conjunctions(*(arrays[name] for name in Conjunctions.__dataclass_fields__))
         terms = self._conjunctions.terms
-        self._is_gate = terms[:, 0] == GATE
+        self._is_disjunction = terms[:, 0] == DISJUNCTION
         # rules share most of their terms
         sets = max(1, len(self._conjunctions.set_start) - 1)
-        named = terms[~self._is_gate].astype(np.int64)
+        named = terms[~self._is_disjunction].astype(np.int64)
         distinct, self._place = np.unique(named[:, 0] * sets + named[:, 1], return_inverse=True)
         self._distinct = np.stack([distinct // sets, distinct % sets], axis=1)
 
@@ -43,9 +43,9 @@ class NearestRules:
         values = values_of_row(row, compiled.inputs, compiled.time_zone)
         codes = codes_of_values(compiled.attributes, compiled.regions, values, 1)[0][:, 0].astype(np.int64)
         lacking = np.zeros(len(c.terms), np.int64)
-        lacking[~self._is_gate] = self._unmet(codes)[self._place]
-        self._count_gates(lacking)
-        first = int(c.gate_start[-1])
+        lacking[~self._is_disjunction] = self._unmet(codes)[self._place]
+        self._count_disjunctions(lacking)
+        first = int(c.disjunction_start[-1])
         if first >= len(c.target):
             return []
         counts = _sums(lacking, c.start)[first:]
@@ -58,26 +58,27 @@ class NearestRules:
     def _unmet(self, codes: np.ndarray) -> np.ndarray:
         """Which distinct terms [.] bool the codes [attributes] do not satisfy."""
         c = self._conjunctions
-        gather, offsets = places(c.set_start, self._distinct[:, 1])
-        term = owners(offsets)
+        gather, offsets = gather_indices(c.set_start, self._distinct[:, 1])
+        term = segment_ids(offsets)
         wanted = codes[self._distinct[:, 0]][term]
         held = (c.intervals[gather, 0] <= wanted) & (wanted <= c.intervals[gather, 1])
         unmet = np.ones(len(self._distinct), bool)
         unmet[term[held]] = False
         return unmet
 
-    def _count_gates(self, lacking: np.ndarray) -> None:
-        """Has each term that names a gate lack what the nearest conjunction of that gate lacks."""
+    def _count_disjunctions(self, lacking: np.ndarray) -> None:
+        """Has each term that names a shared disjunction lack what the nearest conjunction of that shared disjunction
+        lacks."""
         c = self._conjunctions
-        found = np.zeros(c.gates, np.int64)
-        for gate in range(c.gates):
+        found = np.zeros(c.disjunctions, np.int64)
+        for disjunction in range(c.disjunctions):
             least = []
-            for conjunction in range(int(c.gate_start[gate]), int(c.gate_start[gate + 1])):
+            for conjunction in range(int(c.disjunction_start[disjunction]), int(c.disjunction_start[disjunction + 1])):
                 span = slice(int(c.start[conjunction]), int(c.start[conjunction + 1]))
-                named = self._is_gate[span]
+                named = self._is_disjunction[span]
                 least.append(int(lacking[span][~named].sum() + found[c.terms[span][named, 1]].sum()))
-            found[gate] = min(least, default=MOST_TERMS + 1)
-        lacking[self._is_gate] = found[c.terms[self._is_gate, 1]]
+            found[disjunction] = min(least, default=MOST_TERMS + 1)
+        lacking[self._is_disjunction] = found[c.terms[self._is_disjunction, 1]]
 
 
 def _sums(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:

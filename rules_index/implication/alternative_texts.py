@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import counts, owners
+from rules_index.arrays import segment_counts, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.alternatives import redundant
 from rules_index.implication.examples import examples
@@ -48,9 +48,9 @@ def superfluous(given: Alternatives, chosen: np.ndarray, schema: pa.Schema, time
     accepted = np.zeros(count, bool)
     accepted[ids] = True
     box_start = np.searchsorted(ids[boxes.rule], np.arange(count + 1))
-    group = owners(given.start)
+    group = segment_ids(given.start)
     # what does not compile alone, though its rule does, is not understood
-    known = chosen[given.rule] & (counts(~accepted, given.start) == 0)
+    known = chosen[given.rule] & (segment_counts(~accepted, given.start) == 0)
     never = known[group] & (np.diff(box_start) == 0)
     more = known[group] & redundant(boxes, box_start, given.start, splits)
     found = np.flatnonzero(never | more)
@@ -66,7 +66,7 @@ def superfluous_in_rule(
 
     texts: of the rules. A rule needs an alternative unless it is the same with FALSE in its place.
     """
-    group = owners(given.start)
+    group = segment_ids(given.start)
     lengths = np.array([len(text) for text in texts], np.int64)
     chosen = chosen & (np.bincount(given.rule[group], minlength=len(texts)) * lengths <= _MOST_CHARACTERS)
     tried = np.flatnonzero(chosen[given.rule[group]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.region_boxes import RegionBoxes
 
@@ -30,13 +30,13 @@ def redundant(boxes: RegionBoxes, box_start: np.ndarray, start: np.ndarray, spli
         rules = np.flatnonzero((count > turn) & (count > 1))
         tried = start[rules + 1] - 1 - turn
         needed[tried] = False
-        gather, group = places(start, rules)
-        others, other_start = places(box_start, gather[needed[gather]])
-        other_start = other_start[offsets_of(counts(needed[gather], group))]
-        mine, mine_start = places(box_start, tried)
+        gather, group = gather_indices(start, rules)
+        others, other_start = gather_indices(box_start, gather[needed[gather]])
+        other_start = other_start[offsets_of(segment_counts(needed[gather], group))]
+        mine, mine_start = gather_indices(box_start, tried)
         owner = np.repeat(np.arange(len(tried)), np.diff(mine_start))
         covered = _covered(mine, owner, other_start, others, splits, boxes)
-        held = counts(covered, mine_start)
+        held = segment_counts(covered, mine_start)
         needed[tried] = (held < np.diff(mine_start)) | (held == 0)
     return ~needed
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.implication.cover import COVERED, UNCOVERED, UNDECIDED, corners, cover_boxes
-from rules_index.implication.covering_rules import further_holders, holders
+from rules_index.implication.covering_rules import covering_rules, further_covering_rules
 from rules_index.implication.region_boxes import RegionBoxes
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import Matching
@@ -51,7 +51,7 @@ class Others:
 
     def only(self, chosen: np.ndarray) -> Others:
         """The rules that are chosen [n] bool."""
-        gather, start = places(self.start, np.flatnonzero(chosen))
+        gather, start = gather_indices(self.start, np.flatnonzero(chosen))
         return Others(self.rules[chosen], start, self.others[gather])
 
     def of_all(self, rules: np.ndarray) -> Others:
@@ -63,7 +63,7 @@ class Others:
     def with_more(self, added: np.ndarray, count: np.ndarray) -> Others:
         """With the first count[i] of `added` [n, .] besides."""
         taken = np.arange(added.shape[1]) < count[:, None]
-        order = np.argsort(np.concatenate([owners(self.start), np.nonzero(taken)[0]]), kind="stable")
+        order = np.argsort(np.concatenate([segment_ids(self.start), np.nonzero(taken)[0]]), kind="stable")
         others = np.concatenate([self.others, added[taken]])[order]
         return Others(self.rules, offsets_of(np.diff(self.start) + count), others)
 
@@ -165,19 +165,19 @@ class Containment:
         at, share = 0, _FIRST_RULES
         while at < len(rules):
             chosen = rules[at : at + share]
-            gather, first = places(self.box_start, chosen)
+            gather, first = gather_indices(self.box_start, chosen)
             which = np.stack([2 * gather, 2 * gather + 1], axis=1).reshape(-1)
             looked_at = light[which]
-            row_start = offsets_of(counts(looked_at, 2 * first))
+            row_start = offsets_of(segment_counts(looked_at, 2 * first))
             rows = corners(self._kept[gather], self._attributes, self._boxes.arrays)[looked_at]
             offsets, hits = self._matched(engine, rows)
             light[which[looked_at]] = np.diff(offsets) <= most
-            alone, alone_count, together, count = holders(chosen, row_start, offsets, hits, eligible)
+            alone, alone_count, in_union, count = covering_rules(chosen, row_start, offsets, hits, eligible)
             yield (
                 chosen,
                 Others.of(chosen, alone, alone_count),
-                Others.of(chosen, together, count).only(count > 0),
-                counts(light[which], 2 * first) == 0,
+                Others.of(chosen, in_union, count).only(count > 0),
+                segment_counts(light[which], 2 * first) == 0,
             )
             at += share
             most_rows = min(_MOST_CODES // max(self._attributes, 1), _MOST_HITS * len(rows) // max(len(hits), 1))
@@ -218,10 +218,10 @@ class Containment:
             found.append(candidates.only(how == COVERED))
             candidates, rows = candidates.only(how == UNCOVERED), rows[how == UNCOVERED]
             offsets, hits = self._matched(engine, rows)
-            added, count = further_holders(
+            added, count = further_covering_rules(
                 candidates.rules, candidates.start, candidates.others, offsets, hits, eligible
             )
-            # a row that others hold which were there before hangs on a gate
+            # a row that others hold which were there before hangs on a shared disjunction
             held = np.diff(offsets) > 0
             left.append(candidates.rules[~held])
             left_over.append(rows[~held])
@@ -243,17 +243,17 @@ class Containment:
     def _covers(self, given: Others) -> tuple[np.ndarray, np.ndarray]:
         """Whether their others cover rules, `COVERED`, `UNCOVERED` or `UNDECIDED` [n] int8, and codes [n, attributes]
         of a row of each rule that is uncovered which they do not hold."""
-        gather, first = places(self.box_start, given.rules)
+        gather, first = gather_indices(self.box_start, given.rules)
         boxes = self._kept[gather]
-        mine, ends = places(self.box_start, given.others)
+        mine, ends = gather_indices(self.box_start, given.others)
         rows = np.empty((len(boxes), self._attributes), np.int32)
         how = cover_boxes(
-            boxes, owners(first), ends[given.start], self._kept[mine], self._splits, self._boxes.arrays, rows
+            boxes, segment_ids(first), ends[given.start], self._kept[mine], self._splits, self._boxes.arrays, rows
         )
         known = np.full(len(given.rules), COVERED, np.int8)
-        known[owners(first)[how == UNDECIDED]] = UNDECIDED
+        known[segment_ids(first)[how == UNDECIDED]] = UNDECIDED
         uncovered = np.flatnonzero(how == UNCOVERED)
-        rules, place = np.unique(owners(first)[uncovered], return_index=True)
+        rules, place = np.unique(segment_ids(first)[uncovered], return_index=True)
         known[rules] = UNCOVERED
         found = np.zeros((len(given.rules), self._attributes), np.int32)
         found[rules] = rows[uncovered[place]]
@@ -267,9 +267,9 @@ def _without(given: Others, needed: np.ndarray) -> Others:
 
 
 def _of_rules(conjunctions: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all gates."""
+    """The conjunctions of chosen rules [rules] bool, which keep their ordinals, and all shared disjunctions."""
     c = conjunctions
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     kept = np.append(np.ones(first, bool), chosen[c.target[first:]])
-    gather, start = places(c.start, np.flatnonzero(kept))
+    gather, start = gather_indices(c.start, np.flatnonzero(kept))
     return replace(c, start=start, terms=c.terms[gather], target=c.target[kept])

@@ -36,7 +36,7 @@ def _add(value: int, values: np.ndarray, count: int) -> int:
 
 
 @jit
-def holders(
+def covering_rules(
     rules: np.ndarray, row_start: np.ndarray, offsets: np.ndarray, hits: np.ndarray, eligible: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Of rules [n] the others that hold their rows, rule i's being row_start[i] to row_start[i + 1].
@@ -45,8 +45,8 @@ def holders(
     count. Returns those that hold all rows of the rule, [n, MOST_ALONE] int32, and how many [n] int32; and some that
     hold one of them, [n, MOST_STARTED] int32, and how many [n] int32: none where a row is held by no other.
     """
-    alone, together = np.empty((len(rules), MOST_ALONE), np.int32), np.empty((len(rules), MOST_STARTED), np.int32)
-    alone_count, together_count = np.zeros((2, len(rules)), np.int32)
+    alone, in_union = np.empty((len(rules), MOST_ALONE), np.int32), np.empty((len(rules), MOST_STARTED), np.int32)
+    alone_count, in_union_count = np.zeros((2, len(rules)), np.int32)
     for i in range(len(rules)):
         begin, end = row_start[i], row_start[i + 1]
         shortest = begin
@@ -60,14 +60,14 @@ def holders(
                 if hits[at] == rules[i] or not eligible[hits[at]]:
                     continue
                 added += 1
-                if together_count[i] < MOST_STARTED:
-                    together_count[i] = _add(hits[at], together[i], together_count[i])
+                if in_union_count[i] < MOST_STARTED:
+                    in_union_count[i] = _add(hits[at], in_union[i], in_union_count[i])
                 if added == share:
                     break
             if added == 0:
-                together_count[i] = 0
+                in_union_count[i] = 0
                 break
-        if together_count[i] == 0:
+        if in_union_count[i] == 0:
             continue
         for at in range(offsets[shortest], offsets[shortest + 1]):
             everywhere = hits[at] != rules[i] and eligible[hits[at]]
@@ -78,11 +78,11 @@ def holders(
                 alone_count[i] += 1
                 if alone_count[i] == MOST_ALONE:
                     break
-    return alone, alone_count, together, together_count
+    return alone, alone_count, in_union, in_union_count
 
 
 @jit
-def further_holders(
+def further_covering_rules(
     rules: np.ndarray,
     start: np.ndarray,
     others: np.ndarray,
@@ -90,8 +90,8 @@ def further_holders(
     hits: np.ndarray,
     eligible: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Of rules [n] with one row each, as in `holders`, others that hold it besides others[start[i]:start[i + 1]]:
-    [n, MOST_ADDED] int32, and how many [n] int32."""
+    """Of rules [n] with one row each, as in `covering_rules`, others that hold it besides others[start[i]:start[i +
+    1]]: [n, MOST_ADDED] int32, and how many [n] int32."""
     added = np.empty((len(rules), MOST_ADDED), np.int32)
     count = np.zeros(len(rules), np.int32)
     for i in range(len(rules)):

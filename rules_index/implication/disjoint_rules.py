@@ -15,7 +15,7 @@ from rules_index.kernels.jit import jit
 from rules_index.language.typed import Leaf
 
 
-def out_of_reach(
+def disjoint_rules(
     rules: pl.DataFrame,
     schema: pa.Schema,
     condition: str,
@@ -39,7 +39,7 @@ def out_of_reach(
         raise RuleError(reject["error"], reject["message"], reject["position"])
     places = compiled.ids.to_pylist()
     known = boxes.of_rule(places.index(extra))
-    found = apart(boxes.rule_start, known, boxes.arrays)
+    found = separating_dimensions(boxes.rule_start, known, boxes.arrays)
     attributes = compiled.attributes
     columns = [each.name if isinstance(each, Leaf) and each.text is None else None for each in attributes]
     return {
@@ -53,7 +53,7 @@ _MEETS, _SEVERAL = -1, -2
 
 
 @jit
-def apart(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
+def separating_dimensions(rule_start: np.ndarray, known: np.ndarray, a: BoxArrays) -> np.ndarray:
     """For each rule [rules] int64 a dimension in which each of its boxes is apart from all of some boxes [.] int64; -2
     where it takes several dimensions, -1 where two boxes may share a row."""
     found = np.empty(len(rule_start) - 1, np.int64)

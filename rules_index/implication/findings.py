@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import offsets_of, places
+from rules_index.arrays import gather_indices, offsets_of
 from rules_index.engines.scan import Scan
 from rules_index.implication.alternatives import always_true, redundant
 from rules_index.implication.containment import Containment, Others
@@ -55,10 +55,10 @@ def findings(compiled: CompiledRules, splits: int = SPLITS) -> pa.Table:
     | unreachable_alternative | no row satisfies it |
 
     Of rules that are the same only the first is looked at further, and what always holds implies nothing. Whatever is
-    told holds; attributes are taken to be independent, and gates and what Spark evaluates to have any value, so what
-    hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a conjunction of the
-    compiled rule: alternatives over one and the same attribute were one predicate before, and those that contradict
-    themselves are gone, both of which only the rule's text can tell.
+    told holds; attributes are taken to be independent, and shared disjunctions and what Spark evaluates to have any
+    value, so what hangs on them, or takes more than `splits` comparisons, may stay unnoticed. An alternative is a
+    conjunction of the compiled rule: alternatives over one and the same attribute were one predicate before, and those
+    that contradict themselves are gone, both of which only the rule's text can tell.
     """
     conjunctions = conjunctions_of(compiled)
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
@@ -114,7 +114,7 @@ class _Told:
 def _groups(boxes: RegionBoxes, kept: np.ndarray, box_start: np.ndarray, special: np.ndarray) -> Others:
     """Of each group of rules with the same boxes the first, with the others; `special` [rules] bool are in none."""
     a = boxes.arrays
-    terms, start = places(a.start, kept)
+    terms, start = gather_indices(a.start, kept)
     pairs = np.stack([a.dimensions[terms], a.sets[terms]], axis=1).astype(np.int64).reshape(-1)
     _, number = distinct_lists(2 * start, pairs)
     _, group = distinct_lists(box_start, number[np.lexsort((number, boxes.rule[kept]))])
@@ -135,7 +135,7 @@ def _table(told: list[_Told], rows: Rows, boxes: RegionBoxes) -> pa.Table:
     alternatives = np.concatenate([each.alternatives for each in told]).astype(np.int32)
     order = np.lexsort((alternatives, kind, rules))
     start = offsets_of(np.concatenate([np.diff(each.given.start) for each in told]))
-    gather, other_start = places(start, order)
+    gather, other_start = gather_indices(start, order)
     others = np.concatenate([each.given.others for each in told]).astype(np.int32)[gather]
     example_box = np.concatenate([each.boxes for each in told]).astype(np.int64)[order]
     alternative = alternatives[order]

@@ -18,7 +18,7 @@ from rules_index.implication.rows import Rows
 from rules_index.language.scope import Scope
 
 _MOST_CONJUNCTIONS = 1 << 12
-"""So many conjunctions two rules may become by writing out their gates."""
+"""So many conjunctions two rules may become by writing out their shared disjunctions."""
 _TRIES = 1 << 11
 """Rows that are made where expressions must be aimed at."""
 _FIRST_SPLITS, _GROWTH = 1 << 12, 8

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.compiling.conjunctions import can_raise
 from rules_index.domains.regions import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
@@ -66,7 +66,7 @@ def possible(boxes: RegionBoxes, attributes: Sequence[Expression], regions: Sequ
     naming = numbers[owner[order]]
     first = offsets_of(np.bincount(a.dimensions[terms], minlength=len(a.sizes)))
     mine, owner = _terms(a, np.arange(len(boxes.rule)), computed)
-    gather, each = places(first, a.dimensions[mine])
+    gather, each = gather_indices(first, a.dimensions[mine])
     begins = each[np.searchsorted(owner, np.arange(len(boxes.rule) + 1))]
     met = np.flatnonzero(np.diff(begins) > 0)
     how = cover_boxes(met, met, begins, naming[gather], _SPLITS, a, np.empty((len(met), 0), np.int32))
@@ -78,9 +78,9 @@ def _terms(a: BoxArrays, boxes: np.ndarray, dimensions: np.ndarray) -> tuple[np.
 
     The boxes are counted from 0 as they are given.
     """
-    terms, start = places(a.start, boxes)
+    terms, start = gather_indices(a.start, boxes)
     kept = dimensions[a.dimensions[terms]]
-    return terms[kept], owners(start)[kept]
+    return terms[kept], segment_ids(start)[kept]
 
 
 def _classes(number: int, attribute: Expression, codes: Codes) -> list[np.ndarray]:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import offsets_of, owners
+from rules_index.arrays import offsets_of, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.implication import messages
@@ -258,7 +258,7 @@ def _beside(
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
     alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope.schema, scope.time_zone, splits)
-    rules = given.rule[owners(given.start)[alternatives]]
+    rules = given.rule[segment_ids(given.start)[alternatives]]
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
         text = given.texts[at].as_py()
         if unreachable:

@@ -1,6 +1,6 @@
 """The conjunctions of rules as boxes of region sets, of only those regions that have a value.
 
-A conjunction's box has one set of regions for each attribute that it names. A gate, a disjunction that rules share, is
+A conjunction's box has one set of regions for each attribute that it names. A shared disjunction is
 taken as an attribute of its own of which nothing is known but that the box needs it TRUE: so a box holds at least the
 rows that the conjunction does, and what is shown for all rows of a box holds for the conjunction.
 """
@@ -15,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.compiling.conjunctions import can_raise
 from rules_index.domains.regions import Regions
 from rules_index.domains.value_sets import SetArrays
 from rules_index.implication.representatives import representatives
-from rules_index.implication.shared_disjunctions import without_gates
+from rules_index.implication.shared_disjunctions import without_shared_disjunctions
 from rules_index.index.compiled import CompiledRules
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.language.typed import Expression
 
@@ -73,8 +73,8 @@ class Codes:
         ]
         exist = np.concatenate([np.empty(0, bool), *held])
         old_start = offsets_of(np.array([each.size for each in regions], np.int64))
-        start = offsets_of(counts(exist, old_start))
-        owner = owners(old_start)
+        start = offsets_of(segment_counts(exist, old_start))
+        owner = segment_ids(old_start)
         region = (np.arange(len(exist)) - old_start[owner])[exist].astype(np.int32)
         code = np.where(exist, np.cumsum(exist) - 1 - start[owner], -1).astype(np.int32)
         return cls(start, region, old_start, code, values)
@@ -89,8 +89,8 @@ class Codes:
 class RegionBoxes:
     """The boxes of all conjunctions that some row satisfies, by rule.
 
-    arrays       for kernels; behind the attributes one dimension of two codes for each gate, 1 for TRUE, and behind
-                 the boxes one that holds every row
+    arrays       for kernels; behind the attributes one dimension of two codes for each shared disjunction, 1 for TRUE,
+                 and behind the boxes one that holds every row
     codes        of the attributes
     rule         [boxes] int32, ascending; boxes that `with_boxes` adds are of none
     alternative  [boxes] int32, the conjunction's place among all of its rule
@@ -149,7 +149,7 @@ class RegionBoxes:
         """Without the boxes that are not kept [boxes] bool, which are unreachable then; there are to be none of no
         rule."""
         a = self.arrays
-        gather, start = places(a.start, np.append(np.flatnonzero(kept), self.everything))
+        gather, start = gather_indices(a.start, np.append(np.flatnonzero(kept), self.everything))
         dead = np.stack([self.rule[~kept], self.alternative[~kept]], axis=1)
         return replace(
             self,
@@ -163,12 +163,12 @@ class RegionBoxes:
         """The boxes as if they did not name some dimensions [dimensions] bool: each holds more rows, or the same."""
         a = self.arrays
         kept = ~dimensions[a.dimensions]
-        start = offsets_of(counts(kept, a.start))
+        start = offsets_of(segment_counts(kept, a.start))
         return a._replace(start=start, dimensions=a.dimensions[kept], sets=a.sets[kept])
 
     def naming(self, dimensions: np.ndarray) -> np.ndarray:
         """Which boxes [boxes] bool name one of some dimensions [dimensions] bool."""
-        return counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
+        return segment_counts(dimensions[self.arrays.dimensions], self.arrays.start)[:-1] > 0
 
 
 def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
@@ -178,10 +178,11 @@ def conjunctions_of(compiled: CompiledRules) -> Conjunctions:
 
 
 def boxes_of(compiled: CompiledRules, most: int = 0) -> RegionBoxes:
-    """The boxes of a compiled rule set, its gates written out where that takes no more than `most` conjunctions."""
+    """The boxes of a compiled rule set, its shared disjunctions written out where that takes no more than `most`
+    conjunctions."""
     conjunctions = conjunctions_of(compiled)
     codes = Codes.of(compiled.attributes, compiled.regions)
-    plain = without_gates(conjunctions, most) if most else None
+    plain = without_shared_disjunctions(conjunctions, most) if most else None
     return region_boxes(plain or conjunctions, codes, len(compiled))
 
 
@@ -199,14 +200,16 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
     full = np.zeros(len(empty), bool)
     full[~empty] = _is_full(intervals, set_start[:-1][~empty], codes.sizes[attribute[~empty]])
     full &= np.diff(set_start) == 1
-    alive, kept = _settle(c.start, c.terms, c.target, c.gate_start, empty, full)
-    first = int(c.gate_start[-1])
-    owner = owners(c.start)
+    alive, kept = _settle(c.start, c.terms, c.target, c.disjunction_start, empty, full)
+    first = int(c.disjunction_start[-1])
+    owner = segment_ids(c.start)
     chosen = np.flatnonzero(kept & alive[owner] & (owner >= first))
-    gate = c.terms[chosen, 0] == GATE
-    dimension = np.where(gate, len(c.sizes) + c.terms[chosen, 1], c.terms[chosen, 0])
+    disjunction = c.terms[chosen, 0] == DISJUNCTION
+    dimension = np.where(disjunction, len(c.sizes) + c.terms[chosen, 1], c.terms[chosen, 0])
     number, set_start, intervals = _distinct(set_start, intervals, attribute)
-    sets = np.where(gate, len(set_start) - 2, number[np.where(gate, 0, c.terms[chosen, 1])] if len(number) else 0)
+    sets = np.where(
+        disjunction, len(set_start) - 2, number[np.where(disjunction, 0, c.terms[chosen, 1])] if len(number) else 0
+    )
     box_of = np.cumsum(alive[first:]) - 1
     box = box_of[owner[chosen] - first]
     order = np.lexsort((dimension, box))
@@ -217,7 +220,7 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
     dead = ~alive[first:]
     return RegionBoxes(
         BoxArrays(
-            np.concatenate([codes.sizes, np.full(c.gates, 2, np.int32)]),
+            np.concatenate([codes.sizes, np.full(c.disjunctions, 2, np.int32)]),
             set_start,
             intervals,
             start,
@@ -235,9 +238,9 @@ def region_boxes(conjunctions: Conjunctions, codes: Codes, rules: int) -> Region
 def _sets(c: Conjunctions, codes: Codes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(offsets [sets + 1] int64, intervals [., 2] int32) of all sets over codes, and each one's attribute [sets]."""
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
-    named = c.terms[:, 0] != GATE
+    named = c.terms[:, 0] != DISJUNCTION
     attribute[c.terms[named, 1]] = c.terms[named, 0]
-    owner = owners(c.set_start)
+    owner = segment_ids(c.set_start)
     base = codes.old_start[attribute[owner]]
     before = np.concatenate([[0], np.cumsum(codes.code >= 0)])
     low = before[base + c.intervals[:, 0]] - before[base]
@@ -270,7 +273,7 @@ def _distinct(
     rest[offsets[:-1]] = False
     flat[rest] = intervals.reshape(-1)
     first, number = distinct_lists(offsets, flat)
-    gather, start = places(set_start, first)
+    gather, start = gather_indices(set_start, first)
     intervals = np.concatenate([intervals[gather], np.ones((1, 2), np.int32)])
     return number, np.append(start, len(intervals)), intervals
 
@@ -287,28 +290,28 @@ def _settle(
     start: np.ndarray,
     terms: np.ndarray,
     target: np.ndarray,
-    gate_start: np.ndarray,
+    disjunction_start: np.ndarray,
     empty: np.ndarray,
     full: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which conjunctions [conjunctions] bool some row may satisfy, and which terms [terms] bool say something."""
-    gates = len(gate_start) - 1
+    disjunctions = len(disjunction_start) - 1
     alive = np.ones(len(target), np.bool_)
     kept = np.ones(len(terms), np.bool_)
-    passable = np.zeros(gates, np.bool_)
-    always = np.zeros(gates, np.bool_)
+    passable = np.zeros(disjunctions, np.bool_)
+    always = np.zeros(disjunctions, np.bool_)
     for conjunction in range(len(target)):
         says = False
         for term in range(start[conjunction], start[conjunction + 1]):
             which = terms[term, 1]
-            if terms[term, 0] == GATE:
+            if terms[term, 0] == DISJUNCTION:
                 never, certain = not passable[which], always[which]
             else:
                 never, certain = empty[which], full[which]
             alive[conjunction] &= not never
             kept[term] = not certain
             says |= not certain
-        if conjunction < gate_start[gates] and alive[conjunction]:
+        if conjunction < disjunction_start[disjunctions] and alive[conjunction]:
             passable[target[conjunction]] = True
             always[target[conjunction]] |= not says
     return alive, kept

@@ -1,4 +1,4 @@
-"""Conjunctions without gates: each gate is written out, by its alternatives."""
+"""Conjunctions without shared disjunctions: each shared disjunction is written out, by its alternatives."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 
 _Set: TypeAlias = tuple[tuple[int, int], ...]
 _Box: TypeAlias = dict[int, _Set]
 """The intervals of codes of each attribute that a conjunction names."""
 
 
-def without_gates(conjunctions: Conjunctions, most: int) -> Conjunctions | None:
-    """The same rules without gates; None where that takes more than `most` conjunctions, of rules and gates."""
+def without_shared_disjunctions(conjunctions: Conjunctions, most: int) -> Conjunctions | None:
+    """The same rules without shared disjunctions; None where that takes more than `most` conjunctions, of rules and
+    these disjunctions."""
     c = conjunctions
-    if c.gates == 0:
+    if c.disjunctions == 0:
         return c
     sets = [tuple((low, high) for low, high in c.intervals[begin:end].tolist()) for begin, end in pairwise(c.set_start)]
-    gates: list[list[_Box]] = [[] for _ in range(c.gates)]
+    disjunctions: list[list[_Box]] = [[] for _ in range(c.disjunctions)]
     rules: list[tuple[int, _Box]] = []
     made = 0
     for number, target in enumerate(c.target.tolist()):
         boxes: list[_Box] = [{}]
         for attribute, which in c.terms[c.start[number] : c.start[number + 1]].tolist():
-            choices = gates[which] if attribute == GATE else [{attribute: sets[which]}]
+            choices = disjunctions[which] if attribute == DISJUNCTION else [{attribute: sets[which]}]
             boxes = [both for box in boxes for other in choices if (both := _both(box, other)) is not None]
             if made + len(boxes) > most:
                 return None
         made += len(boxes)
-        if number < c.gate_start[-1]:
-            gates[target] += boxes
+        if number < c.disjunction_start[-1]:
+            disjunctions[target] += boxes
         else:
             rules += [(target, box) for box in boxes]
     return _flat(c.sizes, rules)
@@ -85,5 +86,5 @@ def _flat(sizes: np.ndarray, rules: list[tuple[int, _Box]]) -> Conjunctions:
         start=np.array(ends, np.int64),
         terms=np.array(terms, np.int32).reshape(-1, 2),
         target=np.array([rule for rule, _ in rules], np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )

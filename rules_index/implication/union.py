@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import counts
+from rules_index.arrays import segment_counts
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
 from rules_index.implication.containment import Containment
@@ -21,7 +21,7 @@ from rules_index.language.scope import Scope
 _SPLITS = 1 << 16
 """Comparisons of a part with a box after which a rule is left undecided."""
 _MOST_CONJUNCTIONS = 1 << 14
-"""So many conjunctions all rules may become by writing out their gates."""
+"""So many conjunctions all rules may become by writing out their shared disjunctions."""
 _MOST_IMPOSSIBLE = 1 << 9
 """Boxes without rows that are compared with every rule."""
 _TRIES = 1 << 12
@@ -119,4 +119,4 @@ def _shown(
     )
     given = np.flatnonzero(~asked[boxes.rule])
     holds[holds] = ~rows_held(given, found[:, holds], True, boxes.arrays)
-    return counts(holds, np.arange(len(left) + 1) * tries) > 0
+    return segment_counts(holds, np.arange(len(left) + 1) * tries) > 0

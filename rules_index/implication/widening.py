@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import owners, places
+from rules_index.arrays import gather_indices, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import Rules
 from rules_index.domains.regions import Regions
@@ -24,7 +24,7 @@ from rules_index.language.typed import Leaf
 MOST_RANGES = 64
 """Values and ranges of a column that a condition lists, at most."""
 _MOST_CONJUNCTIONS = 1 << 12
-"""So many conjunctions a rule set may become by writing out its gates; else what they say is left out."""
+"""So many conjunctions a rule set may become by writing out its shared disjunctions; else what they say is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _said(boxes: RegionBoxes, columns: np.ndarray) -> BoxArrays:
     a = boxes.without(others)
     start = a.start[:-1]
     terms = np.stack([a.dimensions, a.sets], axis=1)[: start[-1]].astype(np.int64)
-    gather, start = places(start, distinct_lists(2 * start, terms.reshape(-1))[0])
+    gather, start = gather_indices(start, distinct_lists(2 * start, terms.reshape(-1))[0])
     return a._replace(start=start, dimensions=a.dimensions[gather], sets=a.sets[gather])
 
 
@@ -151,7 +151,7 @@ def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
     """What the boxes of each group together hold, dimension by dimension."""
     groups = int(group.max()) + 1
     found: list[Held] = [{} for _ in range(groups)]
-    box = owners(said.start)
+    box = segment_ids(said.start)
     members = np.bincount(group, minlength=groups)
     order = np.argsort(said.dimensions, kind="stable")
     bounds = np.searchsorted(said.dimensions[order], np.arange(len(said.sizes) + 1))
@@ -160,9 +160,9 @@ def _held(said: BoxArrays, group: np.ndarray) -> list[Held]:
         of = group[box[terms]]
         whole = np.bincount(of, minlength=groups) == members
         chosen = whole[of]
-        gather, start = places(said.set_start, said.sets[terms[chosen]])
+        gather, start = gather_indices(said.set_start, said.sets[terms[chosen]])
         size = int(said.sizes[dimension]) + 1
-        first = of[chosen][owners(start)] * size
+        first = of[chosen][segment_ids(start)] * size
         change = np.bincount(first + said.intervals[gather, 0], minlength=groups * size)
         change -= np.bincount(first + said.intervals[gather, 1] + 1, minlength=groups * size)
         codes = np.cumsum(change.reshape(groups, size), axis=1)[:, :-1] > 0

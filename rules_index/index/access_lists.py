@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.events import Event, Offered, met, offered_event, offered_row, terms_of
 from rules_index.single_events.access_lists import (
     HEADER,
@@ -74,15 +74,15 @@ class AccessLists:
 
 def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     """levels, starts, heads, tails and words of the conjunctions of rules."""
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     pairs = c.terms[c.start[first] :]
     owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])
-    named = np.flatnonzero(pairs[:, 0] != GATE)
+    named = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
     attribute, which, of = pairs[named, 0].astype(np.int64), pairs[named, 1], owner[named]
     piece_start, pieces, shares = _pieces(c, attribute, which, code_shares)
     lengths = np.diff(c.set_start)[which]
-    gated = np.bincount(owner, weights=pairs[:, 0] == GATE, minlength=conjunctions) > 0
+    with_disjunction = np.bincount(owner, weights=pairs[:, 0] == DISJUNCTION, minlength=conjunctions) > 0
     # terms of a conjunction in the order in which they are compared, the rarest first
     order = np.lexsort((shares[which], of))
     attribute, which, of, lengths = attribute[order], which[order], of[order], lengths[order]
@@ -95,7 +95,7 @@ def _lists(c: Conjunctions, code_shares: np.ndarray) -> tuple[np.ndarray, ...]:
     told = np.diff(piece_start)[which] == lengths
     uncertain = np.bincount(of, weights=lengths > 1, minlength=conjunctions)
     uncertain[some] -= told[access] & (lengths[access] > 1)
-    doubtful = gated | (uncertain > 0)
+    doubtful = with_disjunction | (uncertain > 0)
     copies = np.diff(piece_start)[which[access]]
     entry = np.repeat(some, copies)
     place = np.repeat(access, copies)

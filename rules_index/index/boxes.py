@@ -1,7 +1,7 @@
 """What the engines of the papers index: boxes over region codes, and the tree of nodes that holds them.
 
 A conjunction's box has, for each attribute that the conjunction names, the interval from its lowest to its highest
-code; what a box does not say (a set of several intervals, a gate) is checked on the rows that it holds.
+code; what a box does not say (a set of several intervals, a shared disjunction) is checked on the rows that it holds.
 """
 
 from __future__ import annotations

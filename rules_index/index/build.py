@@ -25,13 +25,13 @@ def build(conjunctions: Conjunctions, name: str = "auto", sample: np.ndarray | N
     if name not in ("auto", Hybrid.name):
         return engine_class(name).build(conjunctions, sample), "as asked for"
     scanning, best = plans(conjunctions, sample)
-    engine = Hybrid(conjunctions, sample=sample, placement=best.placement)
-    if not best.keyed and not best.sliced:
+    engine = Hybrid(conjunctions, sample=sample, access_plan=best.access_plan)
+    if not best.keyed and not best.in_runs:
         reason = f"scanning all conjunctions is expected to take {scanning.cost:.0f} ns a row, other paths no less"
         return engine, reason
     parts = (
-        (best.keyed, f"are found in {len(best.placement.tables)} hash tables of their codes"),
-        (best.sliced, f"in runs sorted by {len(best.placement.slicings)} attributes"),
+        (best.keyed, f"are found in {len(best.access_plan.tables)} hash tables of their codes"),
+        (best.in_runs, f"in runs sorted by {len(best.access_plan.sort_attributes)} attributes"),
         (best.scanned, "are scanned"),
     )
     how = ", ".join(f"{count:,} {part}" for count, part in parts if count)

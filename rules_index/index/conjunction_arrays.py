@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-GATE = -1
-"""In `Conjunctions.terms`, the attribute of a term that names a gate."""
+DISJUNCTION = -1
+"""In `Conjunctions.terms`, the attribute of a term that names a shared disjunction."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,10 @@ class Conjunctions:
     set_start   [sets + 1] into intervals, int64
     intervals   [intervals, 2] closed, ascending, disjoint ranges of codes
     start       [conjunctions + 1] into terms, int64
-    terms       [terms, 2] (attribute, set), at most one an attribute, or (`GATE`, gate)
-    target      [conjunctions] the gate's number, or the rule's ordinal (ascending)
-    gate_start  [gates + 1] the conjunctions of each gate; they come first, and a gate names only earlier ones
+    terms       [terms, 2] (attribute, set), at most one an attribute, or (`DISJUNCTION`, shared disjunction)
+    target      [conjunctions] the shared disjunction's number, or the rule's ordinal (ascending)
+    disjunction_start  [disjunctions + 1] the conjunctions of each shared disjunction; they come first, and it names
+                       only earlier ones
     """
 
     sizes: np.ndarray
@@ -31,12 +32,12 @@ class Conjunctions:
     start: np.ndarray
     terms: np.ndarray
     target: np.ndarray
-    gate_start: np.ndarray
+    disjunction_start: np.ndarray
 
     @property
-    def gates(self) -> int:
-        """Number of gates."""
-        return len(self.gate_start) - 1
+    def disjunctions(self) -> int:
+        """Number of shared disjunctions."""
+        return len(self.disjunction_start) - 1
 
 
 class InvalidArraysError(ValueError):

@@ -9,13 +9,14 @@ from functools import cached_property
 import numpy as np
 
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.events import met, offered_event, offered_row, terms_of
 from rules_index.index.term_sets import TermSets, extended, has_gaps, sets_of
 from rules_index.single_events.exact import Terms
 
 Term = tuple[int, np.ndarray]
-"""(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`GATE`, the gate's number as [1, 1])."""
+"""(attribute, intervals [., 2] of codes: closed, ascending, disjoint), or (`DISJUNCTION`, the shared disjunction's
+number as [1, 1])."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class EditableConjunctions:
 
     def __init__(self, conjunctions: Conjunctions) -> None:
         self._built = conjunctions
-        self._first = int(conjunctions.gate_start[-1])
+        self._first = int(conjunctions.disjunction_start[-1])
         self._alive = np.ones(len(conjunctions.target) - self._first, bool)
         self._added: dict[int, _Added] = {}
         self._next = len(self._alive)
@@ -43,23 +44,23 @@ class EditableConjunctions:
 
     def insert(self, rule: int, terms: Sequence[Term]) -> int:
         """Adds a conjunction of a rule; its key."""
-        named = [attribute for attribute, _ in terms if attribute != GATE]
+        named = [attribute for attribute, _ in terms if attribute != DISJUNCTION]
         if len(set(named)) < len(named) or not all(0 <= a < len(self.sizes) for a in named):
             raise ValueError("a conjunction names each attribute once, and only attributes of the index")
         for attribute, intervals in terms:
             self._require_sound(attribute, intervals)
         key = self._next
         self._added[key] = _Added(
-            rule, tuple((a, np.asarray(i, np.int32).reshape(-1, 2 - (a == GATE))) for a, i in terms)
+            rule, tuple((a, np.asarray(i, np.int32).reshape(-1, 2 - (a == DISJUNCTION))) for a, i in terms)
         )
         self._next += 1
         self._sets = None
         return key
 
     def _require_sound(self, attribute: int, intervals: np.ndarray) -> None:
-        if attribute == GATE:
-            if not 0 <= int(np.asarray(intervals).reshape(-1)[0]) < self._built.gates:
-                raise ValueError("the index has no gate of this number")
+        if attribute == DISJUNCTION:
+            if not 0 <= int(np.asarray(intervals).reshape(-1)[0]) < self._built.disjunctions:
+                raise ValueError("the index has no shared disjunction of this number")
             return
         ends = np.asarray(intervals).reshape(-1)
         ascending = len(ends) > 0 and bool((np.diff(ends)[1::2] > 0).all() and (np.diff(ends)[::2] >= 0).all())
@@ -101,10 +102,12 @@ class EditableConjunctions:
 
     @property
     def sets(self) -> TermSets:
-        """The terms that a conjunction's box does not tell, but for gates, of all keys that there ever were."""
+        """The terms that a conjunction's box does not tell, but for shared disjunctions, of all keys that there ever
+        were."""
         if self._sets is None:
             added = {
-                key: [(a, i) for a, i in each.terms if a != GATE and has_gaps(i)] for key, each in self._added.items()
+                key: [(a, i) for a, i in each.terms if a != DISJUNCTION and has_gaps(i)]
+                for key, each in self._added.items()
             }
             self._sets = extended(self._sets_built, added)
         return self._sets
@@ -114,32 +117,34 @@ class EditableConjunctions:
         return sets_of(self._built)
 
     @cached_property
-    def _gated_built(self) -> np.ndarray:
-        """Which of the built conjunctions [keys] bool name a gate."""
+    def _built_with_disjunction(self) -> np.ndarray:
+        """Which of the built conjunctions [keys] bool name a shared disjunction."""
         c, first = self._built, self._first
         owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
-        named = owner[c.terms[c.start[first] :, 0] == GATE]
+        named = owner[c.terms[c.start[first] :, 0] == DISJUNCTION]
         return np.bincount(named, minlength=len(c.target) - first) > 0
 
-    def _gated(self, keys: np.ndarray) -> np.ndarray:
-        """Which conjunctions [keys] bool name a gate."""
-        gated = np.zeros(len(keys), bool)
-        if self._built.gates:
+    def _with_disjunction(self, keys: np.ndarray) -> np.ndarray:
+        """Which conjunctions [keys] bool name a shared disjunction."""
+        with_disjunction = np.zeros(len(keys), bool)
+        if self._built.disjunctions:
             built = keys < len(self._alive)
-            gated[built] = self._gated_built[keys[built]]
-            gated[~built] = [any(a == GATE for a, _ in self._added[int(key)].terms) for key in keys[~built]]
-        return gated
+            with_disjunction[built] = self._built_with_disjunction[keys[built]]
+            with_disjunction[~built] = [
+                any(a == DISJUNCTION for a, _ in self._added[int(key)].terms) for key in keys[~built]
+            ]
+        return with_disjunction
 
-    def passes_gates(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
+    def passes_disjunctions(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Which conjunctions [keys] bool hold a row of codes [attributes] that satisfies all of their other terms."""
-        held, gated = np.ones(len(keys), bool), self._gated(keys)
-        held[gated] = self.passes(keys[gated], codes)
+        held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction(keys)
+        held[with_disjunction] = self.passes(keys[with_disjunction], codes)
         return held
 
-    def meets_gates(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
+    def meets_disjunctions(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
         """Which conjunctions [keys] bool an event meets, as `meets` has it, that meets all of their other terms."""
-        held, gated = np.ones(len(keys), bool), self._gated(keys)
-        held[gated] = self.meets(keys[gated], event)
+        held, with_disjunction = np.ones(len(keys), bool), self._with_disjunction(keys)
+        held[with_disjunction] = self.meets(keys[with_disjunction], event)
         return held
 
     def passes(self, keys: np.ndarray, codes: np.ndarray) -> np.ndarray:
@@ -148,8 +153,8 @@ class EditableConjunctions:
             return np.empty(0, bool)
         if keys.max(initial=-1) < len(self._alive):
             return met(self._built_terms(), self._first + keys, offered_row(codes))
-        gates: dict[int, bool] = {}
-        return np.fromiter((self._holds(self.terms(int(key)), codes, gates) for key in keys), bool, len(keys))
+        disjunctions: dict[int, bool] = {}
+        return np.fromiter((self._holds(self.terms(int(key)), codes, disjunctions) for key in keys), bool, len(keys))
 
     def meets(self, keys: np.ndarray, event: Mapping[int, np.ndarray]) -> np.ndarray:
         """Which conjunctions [keys] bool an event meets: attribute -> intervals [., 2] of the codes that it offers.
@@ -161,22 +166,26 @@ class EditableConjunctions:
             intervals = np.concatenate([np.empty((0, 2), np.int32), *event.values()])
             offered = offered_event((np.fromiter(event, np.int32, len(event)), start, intervals), len(self.sizes))
             return met(self._built_terms(), self._first + keys, offered)
-        gates: dict[int, bool] = {}
-        return np.fromiter((self._is_met(self.terms(int(key)), event, gates) for key in keys), bool, len(keys))
+        disjunctions: dict[int, bool] = {}
+        return np.fromiter((self._is_met(self.terms(int(key)), event, disjunctions) for key in keys), bool, len(keys))
 
     def _built_terms(self) -> Terms:
         if self._terms_built is None:
             self._terms_built = terms_of(self._built)
         return self._terms_built
 
-    def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], gates: dict[int, bool]) -> bool:
+    def _is_met(self, terms: Iterable[Term], event: Mapping[int, np.ndarray], disjunctions: dict[int, bool]) -> bool:
         for attribute, intervals in terms:
-            if attribute == GATE:
-                gate = int(intervals[0, 0])
-                if gate not in gates:
-                    of = range(self._built.gate_start[gate], self._built.gate_start[gate + 1])
-                    gates[gate] = any(self._is_met(_terms(self._built, number), event, gates) for number in of)
-                if not gates[gate]:
+            if attribute == DISJUNCTION:
+                disjunction = int(intervals[0, 0])
+                if disjunction not in disjunctions:
+                    of = range(
+                        self._built.disjunction_start[disjunction], self._built.disjunction_start[disjunction + 1]
+                    )
+                    disjunctions[disjunction] = any(
+                        self._is_met(_terms(self._built, number), event, disjunctions) for number in of
+                    )
+                if not disjunctions[disjunction]:
                     return False
                 continue
             offered = event.get(attribute)
@@ -187,20 +196,22 @@ class EditableConjunctions:
                 return False
         return True
 
-    def _holds(self, terms: Iterable[Term], codes: np.ndarray, gates: dict[int, bool]) -> bool:
+    def _holds(self, terms: Iterable[Term], codes: np.ndarray, disjunctions: dict[int, bool]) -> bool:
         for attribute, intervals in terms:
-            if attribute == GATE:
-                if not self._gate_holds(int(intervals[0, 0]), codes, gates):
+            if attribute == DISJUNCTION:
+                if not self._disjunction_holds(int(intervals[0, 0]), codes, disjunctions):
                     return False
             elif not bool(((intervals[:, 0] <= codes[attribute]) & (codes[attribute] <= intervals[:, 1])).any()):
                 return False
         return True
 
-    def _gate_holds(self, gate: int, codes: np.ndarray, gates: dict[int, bool]) -> bool:
-        if gate not in gates:
-            of = range(self._built.gate_start[gate], self._built.gate_start[gate + 1])
-            gates[gate] = any(self._holds(_terms(self._built, number), codes, gates) for number in of)
-        return gates[gate]
+    def _disjunction_holds(self, disjunction: int, codes: np.ndarray, disjunctions: dict[int, bool]) -> bool:
+        if disjunction not in disjunctions:
+            of = range(self._built.disjunction_start[disjunction], self._built.disjunction_start[disjunction + 1])
+            disjunctions[disjunction] = any(
+                self._holds(_terms(self._built, number), codes, disjunctions) for number in of
+            )
+        return disjunctions[disjunction]
 
     def conjunctions(self) -> tuple[Conjunctions, np.ndarray]:
         """All of them as they are now, and the key [conjunctions] int64 of each conjunction of a rule."""
@@ -216,8 +227,8 @@ class EditableConjunctions:
         for each in self._added.values():
             pairs = []
             for attribute, ranges in each.terms:
-                if attribute == GATE:
-                    pairs.append((GATE, int(ranges[0, 0])))
+                if attribute == DISJUNCTION:
+                    pairs.append((DISJUNCTION, int(ranges[0, 0])))
                     continue
                 pairs.append((attribute, sets))
                 sets += 1
@@ -263,7 +274,7 @@ class EditableConjunctions:
         """Follows regions that were split: per attribute, the old code c is now first[c] to last[c]."""
         c = self._built
         owner = np.full(len(c.set_start) - 1, -1)
-        named = c.terms[:, 0] != GATE
+        named = c.terms[:, 0] != DISJUNCTION
         owner[c.terms[named, 1]] = c.terms[named, 0]
         of = np.repeat(owner, np.diff(c.set_start))
         intervals = c.intervals.copy()
@@ -277,7 +288,8 @@ class EditableConjunctions:
         self._terms_built = None
         for key, each in self._added.items():
             terms = tuple(
-                (a, i) if a == GATE else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1)) for a, i in each.terms
+                (a, i) if a == DISJUNCTION else (a, np.stack([first[a][i[:, 0]], last[a][i[:, 1]]], 1))
+                for a, i in each.terms
             )
             self._added[key] = _Added(each.rule, terms)
 
@@ -285,8 +297,8 @@ class EditableConjunctions:
 def _terms(c: Conjunctions, number: int) -> list[Term]:
     terms: list[Term] = []
     for attribute, which in c.terms[c.start[number] : c.start[number + 1]].tolist():
-        if attribute == GATE:
-            terms.append((GATE, np.array([[which]], np.int32)))
+        if attribute == DISJUNCTION:
+            terms.append((DISJUNCTION, np.array([[which]], np.int32)))
         else:
             terms.append((attribute, c.intervals[c.set_start[which] : c.set_start[which + 1]]))
     return terms
@@ -294,10 +306,10 @@ def _terms(c: Conjunctions, number: int) -> list[Term]:
 
 def boxes_of(c: Conjunctions) -> Boxes:
     """The box of every conjunction of a rule: from the lowest to the highest code of each attribute that it names."""
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     pairs = c.terms[c.start[first] :]
     owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
-    at = np.flatnonzero(pairs[:, 0] != GATE)
+    at = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
     at = at[np.lexsort((pairs[at, 0], owner[at]))]
     attributes, sets = pairs[at, 0], pairs[at, 1]
     start = np.zeros(len(c.target) - first + 1, np.int64)
@@ -308,17 +320,17 @@ def boxes_of(c: Conjunctions) -> Boxes:
 
 def box_of(terms: Iterable[Term]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The box of one conjunction: attributes, low and high [.] int32, by attribute."""
-    named = sorted((attribute, int(i[0, 0]), int(i[-1, 1])) for attribute, i in terms if attribute != GATE)
+    named = sorted((attribute, int(i[0, 0]), int(i[-1, 1])) for attribute, i in terms if attribute != DISJUNCTION)
     columns = np.array(named, np.int32).reshape(-1, 3)
     return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
 
 
 def is_box(c: Conjunctions) -> np.ndarray:
-    """Which conjunctions of rules [conjunctions] bool say no more than their box: no gate, no set of several
-    intervals."""
-    first = int(c.gate_start[-1])
+    """Which conjunctions of rules [conjunctions] bool say no more than their box: no shared disjunction, no set of
+    several intervals."""
+    first = int(c.disjunction_start[-1])
     pairs = c.terms[c.start[first] :]
-    more = pairs[:, 0] == GATE
+    more = pairs[:, 0] == DISJUNCTION
     more[~more] = np.diff(c.set_start)[pairs[~more, 1]] > 1
     owner = np.repeat(np.arange(len(c.target) - first), np.diff(c.start)[first:])
     return np.asarray(np.bincount(owner, weights=more, minlength=len(c.target) - first) == 0)

@@ -11,18 +11,19 @@ import numpy as np
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.editable_conjunctions import EditableConjunctions, Term
 from rules_index.index.events import Event, rules_met
-from rules_index.index.layout import BLOCK_ROWS, Placement, lay_out
+from rules_index.index.layout import BLOCK_ROWS, AccessPlan, lay_out
 from rules_index.index.validate import validate
 from rules_index.kernels.fields import DTYPES, SCALARS
 from rules_index.kernels.match import Index, arranged, match_codes
 
 MEASURED = {
-    "dense": None, "skims": np.int32, "skim_next": np.int64, "panel_attributes": np.int32, "panel_start": np.int32,
-    "panel_terms": np.uint8, "panel_conjunctions": np.int32, "panel_next": np.int64,
+    "transposed": None, "summary_terms": np.int32, "summary_next": np.int64, "equality_attributes": np.int32,
+    "equality_start": np.int32, "equality_terms": np.uint8, "equality_conjunctions": np.int32, "equality_next":
+    np.int64,
 }  # fmt: skip
 """What of the kernel's arrays depends on the rows that are matched (`kernels.match.arranged`), beside `terms`, and the
 types of these arrays."""
-SHARED = {"set_start": "set_start", "set_intervals": "intervals", "gate_start": "gate_start"}
+SHARED = {"set_start": "set_start", "set_intervals": "intervals", "disjunction_start": "disjunction_start"}
 """Arrays that the kernel reads as the conjunctions have them."""
 KERNEL = tuple(DTYPES)
 CONJUNCTIONS = tuple(Conjunctions.__dataclass_fields__)
@@ -137,17 +138,17 @@ class KernelEngine(ABC):
         count = min(rows, index.block_rows)
         # the first of a block or, where there are more, others spread over the batch
         some = np.ascontiguousarray(codes[:, np.arange(count) * rows // max(1, count)], np.int32)
-        terms, dense, *arrays = arranged(some, index)
-        measured = dict(zip(MEASURED, (dense, *map(_read_only, arrays)), strict=True))
+        terms, transposed, *arrays = arranged(some, index)
+        measured = dict(zip(MEASURED, (transposed, *map(_read_only, arrays)), strict=True))
         return index._replace(terms=_read_only(terms), **measured)
 
     @property
     def scan_method(self) -> str:
         """How the last batch was scanned (`choice.scanning`)."""
         index = self._index
-        if index is None or not len(index.skims) + len(index.panel_terms):
+        if index is None or not len(index.summary_terms) + len(index.equality_terms):
             return "bitmaps"
-        return "panels" if len(index.panel_terms) else "summaries"
+        return "equality blocks" if len(index.equality_terms) else "summaries"
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] satisfies, and what finding them cost."""
@@ -200,7 +201,7 @@ class KernelEngine(ABC):
         return Index(**fields)
 
     @abstractmethod
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         """Where the kernel has each conjunction of a rule; `keys` are those of `EditableConjunctions`."""
 
 

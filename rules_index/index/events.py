@@ -30,7 +30,7 @@ def offered_by(event: Event) -> dict[int, np.ndarray]:
 
 def rules_met(c: Conjunctions, event: Event) -> np.ndarray:
     """The rules [.] int32, ascending, of which an event meets a conjunction; each is looked at."""
-    numbers = np.arange(c.gate_start[-1], len(c.target))
+    numbers = np.arange(c.disjunction_start[-1], len(c.target))
     return np.unique(c.target[numbers[met(terms_of(c), numbers, offered_event(event, len(c.sizes)))]])
 
 
@@ -65,7 +65,7 @@ def offered_event(event: Event, attributes: int) -> Offered:
 
 def terms_of(c: Conjunctions) -> Terms:
     """What `met` reads of conjunctions, all of one kind, so that its kernel is compiled once."""
-    arrays = (c.start, c.terms, c.set_start, c.intervals, c.gate_start)
+    arrays = (c.start, c.terms, c.set_start, c.intervals, c.disjunction_start)
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32)
     views = [np.ascontiguousarray(array, kind).view() for array, kind in zip(arrays, kinds, strict=True)]
     for view in views:

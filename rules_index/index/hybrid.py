@@ -16,7 +16,7 @@ from rules_index.index.access_lists import AccessLists
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.engine import KernelEngine
 from rules_index.index.events import Event
-from rules_index.index.layout import Placement, scan_all
+from rules_index.index.layout import AccessPlan, scan_all
 from rules_index.index.planner import plans
 from rules_index.index.planner.shares import code_shares
 
@@ -31,18 +31,18 @@ class Hybrid(KernelEngine):
         conjunctions: Conjunctions,
         kernel: dict[str, np.ndarray] | None = None,
         sample: np.ndarray | None = None,
-        placement: Placement | None = None,
+        access_plan: AccessPlan | None = None,
     ) -> None:
-        """placement: of these conjunctions, where it is known already."""
+        """access plan: of these conjunctions, where it is known already."""
         super().__init__(conjunctions, kernel, sample)
-        self._placement = placement
+        self._access_plan = access_plan
         self._lists: AccessLists | None = None
         self._listing = Lock()
 
     @classmethod
     def scanning(cls, conjunctions: Conjunctions) -> Self:
         """Every conjunction scanned, for a few batches that a plan would not pay for."""
-        return cls(conjunctions, placement=scan_all(conjunctions))
+        return cls(conjunctions, access_plan=scan_all(conjunctions))
 
     def search(self, codes: np.ndarray) -> tuple[np.ndarray, dict[str, int]]:
         """The rules [.] int32, ascending, that a row of codes [attributes] int32 satisfies."""
@@ -66,19 +66,19 @@ class Hybrid(KernelEngine):
     @property
     def structure_counts(self) -> dict[str, int]:
         """Conjunctions by their access path."""
-        placement = self._placement_of(self._conjunctions.conjunctions()[0])
-        hashed, run = int((placement.table >= 0).sum()), int((placement.slicing >= 0).sum())
-        return {"scanned": len(placement.table) - hashed - run, "hashed": hashed, "sorted": run}
+        access_plan = self._access_plan_of(self._conjunctions.conjunctions()[0])
+        hashed, run = int((access_plan.table >= 0).sum()), int((access_plan.sorted_by >= 0).sum())
+        return {"scanned": len(access_plan.table) - hashed - run, "hashed": hashed, "sorted": run}
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
-        placement, self._placement = self._placement_of(conjunctions), None
-        return placement
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
+        access_plan, self._access_plan = self._access_plan_of(conjunctions), None
+        return access_plan
 
-    def _placement_of(self, conjunctions: Conjunctions) -> Placement:
-        if self._placement is None:
-            self._placement = plans(conjunctions, self._sample)[1].placement
-        return self._placement
+    def _access_plan_of(self, conjunctions: Conjunctions) -> AccessPlan:
+        if self._access_plan is None:
+            self._access_plan = plans(conjunctions, self._sample)[1].access_plan
+        return self._access_plan
 
     def _changed(self) -> None:
         super()._changed()
-        self._placement = self._lists = None
+        self._access_plan = self._lists = None

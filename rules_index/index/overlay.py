@@ -10,8 +10,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Matching
 from rules_index.index.events import Event
 from rules_index.kernels.merged_lists import merge_lists
@@ -65,7 +65,7 @@ class Overlay:
         of_base = attributes < self._attributes
         mine = []
         for chosen, shift in ((of_base, 0), (~of_base, self._attributes)):
-            gather, starts = places(start, np.flatnonzero(chosen))
+            gather, starts = gather_indices(start, np.flatnonzero(chosen))
             mine.append(((attributes[chosen] - shift).astype(np.int32), starts, intervals[gather]))
         return self._together(self.base.search_event(mine[0]), self.changed.search_event(mine[1]))
 
@@ -86,14 +86,14 @@ class Overlay:
     def conjunctions(self) -> Conjunctions:
         """The conjunctions of both, over the attributes of both."""
         parts = [conjunctions_of(engine) for engine in (self.base, self.changed)]
-        live = self._base_numbers[parts[0].target[int(parts[0].gate_start[-1]) :]] >= 0
-        kept = [np.flatnonzero(live), np.arange(len(parts[1].target) - int(parts[1].gate_start[-1]))]
+        live = self._base_numbers[parts[0].target[int(parts[0].disjunction_start[-1]) :]] >= 0
+        kept = [np.flatnonzero(live), np.arange(len(parts[1].target) - int(parts[1].disjunction_start[-1]))]
         numbers = (self._base_numbers, self._changed_numbers)
-        shifts = ((0, 0, 0), (self._attributes, len(parts[0].set_start) - 1, parts[0].gates))
+        shifts = ((0, 0, 0), (self._attributes, len(parts[0].set_start) - 1, parts[0].disjunctions))
         terms = [_shifted(part.terms, *shift) for part, shift in zip(parts, shifts, strict=True)]
-        first = [int(part.gate_start[-1]) for part in parts]
+        first = [int(part.disjunction_start[-1]) for part in parts]
         chosen = [np.arange(each) for each in first] + [begin + rules for begin, rules in zip(first, kept, strict=True)]
-        gathered = [places(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
+        gathered = [gather_indices(part.start, lists) for part, lists in zip(2 * parts, chosen, strict=True)]
         target = [
             *(part.target[:begin] + shift[2] for part, begin, shift in zip(parts, first, shifts, strict=True)),
             *(of[part.target[lists]] for of, part, lists in zip(numbers, parts, chosen[2:], strict=True)),
@@ -102,7 +102,7 @@ class Overlay:
         order = np.concatenate([np.arange(sum(first)), order])
         starts = offsets_of(np.concatenate([np.diff(start) for _, start in gathered]))
         flat = np.concatenate([part[gather] for part, (gather, _) in zip(2 * terms, gathered, strict=True)])
-        gather, start = places(starts, order)
+        gather, start = gather_indices(starts, order)
         return Conjunctions(
             sizes=np.concatenate([part.sizes for part in parts]),
             set_start=offsets_of(np.concatenate([np.diff(part.set_start) for part in parts])),
@@ -110,7 +110,9 @@ class Overlay:
             start=start,
             terms=flat[gather],
             target=np.concatenate(target).astype(np.int32)[order],
-            gate_start=np.concatenate([parts[0].gate_start, first[0] + parts[1].gate_start[1:]]).astype(np.int32),
+            disjunction_start=np.concatenate(
+                [parts[0].disjunction_start, first[0] + parts[1].disjunction_start[1:]]
+            ).astype(np.int32),
         )
 
 
@@ -122,8 +124,8 @@ def conjunctions_of(engine: Matching) -> Conjunctions:
 
 def attributes_left(c: Conjunctions, left_out: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Which attributes [attributes] bool, of those that are `asked` about [attributes] bool, the conjunctions of rules
-    name, or the gates that they name, some rules [.], ascending, left out."""
-    if c.gates:
+    name, or the shared disjunctions that they name, some rules [.], ascending, left out."""
+    if c.disjunctions:
         return _reached(c, left_out) & asked
     found = np.zeros(len(c.sizes), bool)
     begin, size = 0, _BLOCK
@@ -142,50 +144,55 @@ _BLOCK = 1 << 12
 
 
 def named_by(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all where there are gates."""
-    if c.gates:
+    """Which attributes [attributes] bool the conjunctions of some rules [.] name; all where there are shared
+    disjunctions."""
+    if c.disjunctions:
         return np.ones(len(c.sizes), bool)
     named = np.zeros(len(c.sizes), bool)
-    named[c.terms[places(c.start, _conjunctions_of_rules(c, rules))[0], 0]] = True
+    named[c.terms[gather_indices(c.start, _conjunctions_of_rules(c, rules))[0], 0]] = True
     return named
 
 
 def _conjunctions_of_rules(c: Conjunctions, rules: np.ndarray) -> np.ndarray:
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     begin, end = (first + np.searchsorted(c.target[first:], rules, side) for side in ("left", "right"))
     return np.repeat(begin - offsets_of(end - begin)[:-1], end - begin) + np.arange((end - begin).sum())
 
 
 def _reached(c: Conjunctions, left_out: np.ndarray) -> np.ndarray:
-    """Which attributes [attributes] bool conjunctions name, some rules left out, and the gates that these alone
-    name."""
-    first = int(c.gate_start[-1])
-    attributes, gates = _named(c.terms[c.start[first] :], c)
-    without = _named(c.terms[places(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
-    attributes, gates = attributes - without[0], gates - without[1]
-    reached, of_gate, owner = gates > 0, np.flatnonzero(c.terms[: c.start[first], 0] == GATE), owners(c.gate_start)
+    """Which attributes [attributes] bool conjunctions name, some rules left out, and the shared disjunctions that these
+    alone name."""
+    first = int(c.disjunction_start[-1])
+    attributes, disjunctions = _named(c.terms[c.start[first] :], c)
+    without = _named(c.terms[gather_indices(c.start, _conjunctions_of_rules(c, left_out))[0]], c)
+    attributes, disjunctions = attributes - without[0], disjunctions - without[1]
+    reached, of_disjunction, owner = (
+        disjunctions > 0,
+        np.flatnonzero(c.terms[: c.start[first], 0] == DISJUNCTION),
+        segment_ids(c.disjunction_start),
+    )
     of_term = np.repeat(owner, np.diff(c.start[: first + 1]))
     while True:
         before = int(reached.sum())
-        reached[c.terms[of_gate[reached[of_term[of_gate]]], 1]] = True
+        reached[c.terms[of_disjunction[reached[of_term[of_disjunction]]], 1]] = True
         if int(reached.sum()) == before:
             break
     return np.asarray((attributes + _named(c.terms[: c.start[first]][reached[of_term]], c)[0]) > 0)
 
 
 def _named(terms: np.ndarray, c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
-    """How often terms name each attribute [attributes] and each gate [gates]."""
-    counts = np.bincount(terms[:, 0] - GATE, minlength=len(c.sizes) + 1)[1:]
-    if not c.gates:
+    """How often terms name each attribute [attributes] and each shared disjunction [disjunctions]."""
+    counts = np.bincount(terms[:, 0] - DISJUNCTION, minlength=len(c.sizes) + 1)[1:]
+    if not c.disjunctions:
         return counts, np.zeros(0, np.int64)
-    return counts, np.bincount(terms[terms[:, 0] == GATE, 1], minlength=c.gates)
+    return counts, np.bincount(terms[terms[:, 0] == DISJUNCTION, 1], minlength=c.disjunctions)
 
 
-def _shifted(terms: np.ndarray, attributes: int, sets: int, gates: int) -> np.ndarray:
-    is_gate = terms[:, 0] == GATE
+def _shifted(terms: np.ndarray, attributes: int, sets: int, disjunctions: int) -> np.ndarray:
+    is_disjunction = terms[:, 0] == DISJUNCTION
     shifted = np.empty_like(terms)
-    shifted[:, 0] = np.where(is_gate, GATE, terms[:, 0] + attributes)
-    shifted[:, 1] = terms[:, 1] + np.where(is_gate, gates, sets)
+    shifted[:, 0] = np.where(is_disjunction, DISJUNCTION, terms[:, 0] + attributes)
+    shifted[:, 1] = terms[:, 1] + np.where(is_disjunction, disjunctions, sets)
     return shifted
 
 

@@ -140,16 +140,17 @@ def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
         (operand,) = attribute.operands
         if not isinstance(operand, Leaf) or operand.text is not None or not pa.types.is_string(operand.type):
             continue
-        folded, needles, certain = _needles(attribute)
-        if needles is not None:
-            waiting.setdefault((operand, folded), []).append((number, attribute, needles, certain))
+        folded, its, exact = _needles(attribute)
+        if its is not None:
+            waiting.setdefault((operand, folded), []).append((number, attribute, its, exact))
     found = []
     for (leaf, folded), members in waiting.items():
         if len(members) < LEAST_PATTERNS and sum(len(needles) for _, _, needles, _ in members) < LEAST_PATTERNS:
             continue
-        numbers, operations, needles, certain = zip(*members, strict=True)
-        texts = Texts.of(needles)
+        texts = Texts.of([needles for _, _, needles, _ in members])
         if texts is not None:
+            numbers, operations = tuple(each[0] for each in members), tuple(each[1] for each in members)
+            certain = tuple(each[3] for each in members)
             found.append(Group(leaf, folded, numbers, operations, certain, texts))
     return tuple(found)
 

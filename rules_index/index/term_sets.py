@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.jit import inner
 
 
@@ -37,13 +37,13 @@ def has_gaps(intervals: np.ndarray) -> bool:
 
 def sets_of(c: Conjunctions) -> TermSets:
     """Those of the conjunctions of rules, whose keys are 0, 1, ..."""
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     conjunctions = len(c.target) - first
     begin, end = c.intervals[c.set_start[:-1], 0], c.intervals[c.set_start[1:] - 1, 1]
     codes = np.concatenate([[0], np.cumsum(c.intervals[:, 1].astype(np.int64) - c.intervals[:, 0] + 1)])
     gaps = codes[c.set_start[1:]] - codes[c.set_start[:-1]] <= end.astype(np.int64) - begin
     pairs = c.terms[c.start[first] :]
-    at = np.flatnonzero(pairs[:, 0] != GATE)
+    at = np.flatnonzero(pairs[:, 0] != DISJUNCTION)
     at = at[gaps[pairs[at, 1]]]
     owner = np.repeat(np.arange(conjunctions), np.diff(c.start)[first:])[at]
     which = pairs[at, 1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rules_index.index.conjunction_arrays import (
-    GATE,
+    DISJUNCTION,
     Conjunctions,
     InvalidArraysError,
     require,
@@ -41,27 +41,27 @@ def validate_conjunctions(arrays: dict[str, np.ndarray], attributes: int, rules:
     require(bool((np.diff(c.set_start) > 0).all()), "set_start")
     require_offsets(c.start, len(c.terms), "start")
     require(len(c.target) == len(c.start) - 1, "target")
-    require(len(c.gate_start) > 0, "gate_start")
-    require_offsets(c.gate_start, int(c.gate_start[-1]), "gate_start")
-    require(c.gate_start[-1] <= len(c.target), "gate_start")
-    require_range(c.terms[:, 0], GATE, attributes, "terms")
-    gate = c.terms[:, 0] == GATE
-    require_range(c.terms[~gate, 1], 0, len(c.set_start) - 1, "terms")
+    require(len(c.disjunction_start) > 0, "disjunction_start")
+    require_offsets(c.disjunction_start, int(c.disjunction_start[-1]), "disjunction_start")
+    require(c.disjunction_start[-1] <= len(c.target), "disjunction_start")
+    require_range(c.terms[:, 0], DISJUNCTION, attributes, "terms")
+    disjunction = c.terms[:, 0] == DISJUNCTION
+    require_range(c.terms[~disjunction, 1], 0, len(c.set_start) - 1, "terms")
     owner = np.repeat(np.arange(len(c.target)), np.diff(c.start))
-    first = int(c.gate_start[-1])
-    # a gate names only gates before it
-    limit = np.full(len(c.target), c.gates, np.int64)
-    limit[:first] = np.repeat(np.arange(c.gates), np.diff(c.gate_start))
-    require_range(c.terms[gate, 1], 0, c.gates, "terms")
-    require(bool((c.terms[gate, 1] < limit[owner[gate]]).all()), "terms")
+    first = int(c.disjunction_start[-1])
+    # a shared disjunction names only shared disjunctions before it
+    limit = np.full(len(c.target), c.disjunctions, np.int64)
+    limit[:first] = np.repeat(np.arange(c.disjunctions), np.diff(c.disjunction_start))
+    require_range(c.terms[disjunction, 1], 0, c.disjunctions, "terms")
+    require(bool((c.terms[disjunction, 1] < limit[owner[disjunction]]).all()), "terms")
     size = np.zeros(len(c.set_start) - 1, np.int64)
-    size[c.terms[~gate, 1]] = c.sizes[c.terms[~gate, 0]]
-    require(bool((size[c.terms[~gate, 1]] == c.sizes[c.terms[~gate, 0]]).all()), "terms")
+    size[c.terms[~disjunction, 1]] = c.sizes[c.terms[~disjunction, 0]]
+    require(bool((size[c.terms[~disjunction, 1]] == c.sizes[c.terms[~disjunction, 0]]).all()), "terms")
     _require_intervals(c, np.repeat(size, np.diff(c.set_start)))
     require(bool((c.target[:first] == limit[:first]).all()), "target")
     require_range(c.target[first:], 0, rules, "target")
     require(bool((np.diff(c.target[first:]) >= 0).all()), "target")
-    keys = owner[~gate].astype(np.int64) * attributes + c.terms[~gate, 0]
+    keys = owner[~disjunction].astype(np.int64) * attributes + c.terms[~disjunction, 0]
     if not bool((keys[1:] > keys[:-1]).all()):
         keys.sort()
         require(bool((keys[1:] > keys[:-1]).all()), "terms")

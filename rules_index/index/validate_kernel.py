@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from rules_index.index.conjunction_arrays import (
-    GATE,
+    DISJUNCTION,
     Conjunctions,
     require,
     require_form,
@@ -24,9 +24,9 @@ from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 from rules_index.kernels.fields import FIELDS, SCALARS
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED
 from rules_index.kernels.llvm import LOOKED_UP
-from rules_index.kernels.prefilter import MOST_CHUNK_ROWS, PAIR_BITS, SIFTED
+from rules_index.kernels.prefilter import MOST_CHUNK_ROWS, PAIR_BITS, PREFILTERED
 from rules_index.kernels.scan import FAR, NEAR
-from rules_index.kernels.vectors import SIGNS
+from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 
 def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
@@ -40,7 +40,7 @@ def validate_kernel(arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions
     kernel.order()
     kernel.terms()
     _Tables(kernel).validate()
-    kernel.slices()
+    kernel.runs()
     kernel.tree()
     kernel.scalars()
 
@@ -50,13 +50,13 @@ class _Kernel:
 
     def __init__(self, arrays: Mapping[str, np.ndarray], conjunctions: Conjunctions, rules: int) -> None:
         self.a, self.c, self.rules = arrays, conjunctions, rules
-        self.first = int(conjunctions.gate_start[-1])
+        self.first = int(conjunctions.disjunction_start[-1])
         bitmaps = len(arrays["bitmap_attribute"])
         self._counts = {
             "attributes": len(conjunctions.sizes),
             "conjunctions": len(conjunctions.target),
             "bitmaps": bitmaps,
-            "bitmaps_and_gates": bitmaps + conjunctions.gates,
+            "bitmaps_and_disjunctions": bitmaps + conjunctions.disjunctions,
             "tables": len(arrays["key_bits"]),
             "rules_or_one": max(1, rules),
         }
@@ -98,57 +98,57 @@ class _Kernel:
         require(bool((a["bitmap_intervals"][:, 0] <= a["bitmap_intervals"][:, 1]).all()), "bitmap_intervals")
 
     def order(self) -> None:
-        """Which conjunctions are the gates', scanned, keyed, sliced, walked: one behind the other."""
+        """Which conjunctions are the shared disjunctions', scanned, keyed, in runs, walked: one behind the other."""
         a, total = self.a, len(self.a["target"])
         require(self.a["scalars"].shape == (len(SCALARS),), "scalars")
         require(bool((a["target"][: self.first] == self.c.target[: self.first]).all()), "target")
         require_range(a["target"][self.first :], 0, self.rules, "target")
         require(0 <= a["scalars"][0] <= total - self.first, "scalars")
-        keys, places = a["tree_keys"], a["slice_places"]
+        keys, places = a["tree_keys"], a["level_offsets"]
         require_range(keys, self.first, total, "tree_keys")
         self.keyed_begin = self.first + int(a["scalars"][0])
-        self.sliced_end = int(keys.min()) if len(keys) else total
-        met = np.zeros(total - self.sliced_end, bool)
-        met[keys - self.sliced_end] = True
+        self.runs_end = int(keys.min()) if len(keys) else total
+        met = np.zeros(total - self.runs_end, bool)
+        met[keys - self.runs_end] = True
         require(bool(met.all()), "tree_keys")
-        self.sliced_begin = int(places[0, 0]) if len(places) else self.sliced_end
-        require(self.keyed_begin <= self.sliced_begin <= self.sliced_end, "scalars")
+        self.runs_begin = int(places[0, 0]) if len(places) else self.runs_end
+        require(self.keyed_begin <= self.runs_begin <= self.runs_end, "scalars")
         # where all conjunctions are scanned lists are made in their order
         scanned = a["target"][self.first : self.keyed_begin]
         require(bool((scanned[1:] >= scanned[:-1]).all()), "target")
 
     def terms(self) -> None:
-        """Terms and checks; a gate names only gates before it."""
+        """Terms and checks; a shared disjunction names only shared disjunctions before it."""
         a, bitmaps = self.a, len(self.a["bitmap_attribute"])
         low, high = a["terms"][:, 0], a["terms"][:, 1]
-        gate = np.flatnonzero(high >= bitmaps)
-        self._require_gates(gate, high[gate] - bitmaps, "term_start", "terms")
-        require(bool((low[gate] == EMPTY).all()), "terms")
+        disjunction = np.flatnonzero(high >= bitmaps)
+        self._require_disjunctions(disjunction, high[disjunction] - bitmaps, "term_start", "terms")
+        require(bool((low[disjunction] == EMPTY).all()), "terms")
         start = a["term_start"]
-        # where rows are sorted anew, the bitmaps of gates do not stand in their order
-        require(bool((high[start[self.sliced_begin] : start[self.sliced_end]] < bitmaps).all()), "terms")
+        # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order
+        require(bool((high[start[self.runs_begin] : start[self.runs_end]] < bitmaps).all()), "terms")
         self._require_intervals(low, high)
         checks = a["checks"]
-        require_range(checks[:, 0], GATE, len(self.c.sizes), "checks")
-        is_gate = checks[:, 0] == GATE
-        gate = np.flatnonzero(is_gate)
-        self._require_gates(gate, checks[gate, 3], "check_start", "checks")
-        kind = checks[~is_gate, 3]
+        require_range(checks[:, 0], DISJUNCTION, len(self.c.sizes), "checks")
+        is_disjunction = checks[:, 0] == DISJUNCTION
+        disjunction = np.flatnonzero(is_disjunction)
+        self._require_disjunctions(disjunction, checks[disjunction, 3], "check_start", "checks")
+        kind = checks[~is_disjunction, 3]
         require_range(kind, min(NEAR, FAR), len(self.c.set_start) - 1, "checks")
-        require(bool((a["shift"][checks[~is_gate, 0][kind == NEAR]] == 0).all()), "checks")
+        require(bool((a["shift"][checks[~is_disjunction, 0][kind == NEAR]] == 0).all()), "checks")
 
-    def _require_gates(self, at: np.ndarray, gates: np.ndarray, start: str, what: str) -> None:
+    def _require_disjunctions(self, at: np.ndarray, disjunctions: np.ndarray, start: str, what: str) -> None:
         owner = np.searchsorted(self.a[start], at, side="right") - 1
-        limit = np.full(len(at), self.c.gates, np.int64)
-        of_gate = owner < self.first
-        limit[of_gate] = self.a["target"][owner[of_gate]]
-        require(bool(((gates >= 0) & (gates < limit)).all()), what)
+        limit = np.full(len(at), self.c.disjunctions, np.int64)
+        of_disjunction = owner < self.first
+        limit[of_disjunction] = self.a["target"][owner[of_disjunction]]
+        require(bool(((disjunctions >= 0) & (disjunctions < limit)).all()), what)
 
     def _require_intervals(self, low: np.ndarray, high: np.ndarray) -> None:
         """Rows of the bitmap `high` that are not in `low`: what both have below an edge each is an interval."""
         a = self.a
         begin, intervals = a["bitmap_start"], a["bitmap_intervals"]
-        edge = np.full(len(begin) - 1 + self.c.gates, -1, np.int64)
+        edge = np.full(len(begin) - 1 + self.c.disjunctions, -1, np.int64)
         single = ALL + 1 + np.flatnonzero(np.diff(begin)[ALL + 1 :] == 1)
         below = intervals[begin[single]]
         edge[single] = np.where(below[:, 0] == 0, below[:, 1] + 1, -1)
@@ -161,12 +161,12 @@ class _Kernel:
         attribute = a["bitmap_attribute"]
         require(bool(((high == ALL) | (attribute[low] == attribute[high])).all()), "terms")
 
-    def slices(self) -> None:
+    def runs(self) -> None:
         """Levels whose conjunctions stand one behind the other."""
-        places = self.a["slice_places"]
-        require(bool((places[:, 1:] >= places[:, :-1]).all()), "slice_places")
-        require(bool((places[1:, 0] == places[:-1, -1]).all()), "slice_places")
-        require((int(places[-1, -1]) if len(places) else self.sliced_begin) == self.sliced_end, "slice_places")
+        places = self.a["level_offsets"]
+        require(bool((places[:, 1:] >= places[:, :-1]).all()), "level_offsets")
+        require(bool((places[1:, 0] == places[:-1, -1]).all()), "level_offsets")
+        require((int(places[-1, -1]) if len(places) else self.runs_begin) == self.runs_end, "level_offsets")
 
     def tree(self) -> None:
         """Every node ends within the one that it is below; the tests are of coarse codes."""
@@ -194,13 +194,13 @@ class _Kernel:
         """Rows of a block and of a chunk, and the flags that other fields decide."""
         a = self.a
         _, block, chunk, ascending, distinct, depth, alone = a["scalars"].tolist()
-        require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.gates), "scalars")
-        most = max(block, min(MOST_CHUNK_ROWS, SCRATCH_BYTES * 8 // max(1, self.c.gates)))
+        require(block == rows_of_block(len(a["bitmap_attribute"]), self.c.disjunctions), "scalars")
+        most = max(block, min(MOST_CHUNK_ROWS, SCRATCH_BYTES * 8 // max(1, self.c.disjunctions)))
         require(block <= chunk <= most and chunk % block == 0, "scalars")
         require(ascending == (self.keyed_begin == len(a["target"])), "scalars")
         require(distinct == self.distinct, "scalars")
         require(depth == depth_of(a["tree_end"]), "scalars")
-        in_tables = self.sliced_begin - self.keyed_begin == len(a["target"]) - self.first
+        in_tables = self.runs_begin - self.keyed_begin == len(a["target"]) - self.first
         require(alone == (self.distinct and in_tables and a["key_plain"].tolist() == [1]), "scalars")
 
     @property
@@ -208,7 +208,7 @@ class _Kernel:
         """Whether no two conjunctions are of one rule, and none is met twice."""
         target, keys = self.a["target"][self.first :], self.a["tree_keys"]
         return len(target) == 0 or (
-            int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.sliced_end
+            int(np.bincount(target).max()) <= 1 and len(keys) == len(self.a["target"]) - self.runs_end
         )
 
 
@@ -218,7 +218,7 @@ class _Tables:
     def __init__(self, kernel: _Kernel) -> None:
         self.k, self.a = kernel, kernel.a
         self.at = dict.fromkeys(
-            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words", "signs"), 0
+            ("slot_start", "groups", "group_codes", "posted", "plain", "filter_words", "signatures"), 0
         )  # fmt: skip
         self.in_order = kernel.distinct
 
@@ -241,7 +241,7 @@ class _Tables:
         k, posted = self.k, self.a["posted"]
         numbers, quick = posted[:, 0], posted[:, 1:]
         named = numbers >= 0
-        require_range(numbers, -k.rules if k.rules else -1, k.sliced_begin, "posted")
+        require_range(numbers, -k.rules if k.rules else -1, k.runs_begin, "posted")
         require(bool((numbers[named] >= k.keyed_begin).all()), "posted")
         k.require_coarse(quick[quick != NOTHING] >> 16, "posted")
         filed = quick[:, 0] != NEVER
@@ -251,7 +251,7 @@ class _Tables:
         self.rules = np.where(named, self.a["target"][np.where(named, numbers, 0)], -1 - numbers)
         self.rules[~filed] = -1
         self.keyed = np.zeros(max(1, k.rules), bool)
-        self.keyed[self.a["target"][k.keyed_begin : k.sliced_begin]] = True
+        self.keyed[self.a["target"][k.keyed_begin : k.runs_begin]] = True
         self.table_of = np.full(max(1, k.rules), -1, np.int32)
 
     def _table(self, table: int) -> None:
@@ -269,7 +269,7 @@ class _Tables:
         factors = multipliers(width) if bits > 0 else strides(sizes)
         require(bool((a["key_factors"][begin:end] == factors).all()), "key_factors")
         require(int(a["slot_at"][table]) == at["slot_start" if bits >= 0 else "posted"], "slot_at")
-        self._sifted(table, attributes[:SIFTED], width)
+        self._prefilter(table, attributes[:PREFILTERED], width)
         before = at[of]
         if bits < 0:
             at[of] += slots * -bits
@@ -302,16 +302,18 @@ class _Tables:
         at["group_codes"] += (last + 1 - number) * width
         return a["groups"][number : last + 1, 1]
 
-    def _sifted(self, table: int, attributes: np.ndarray, width: int) -> None:
+    def _prefilter(self, table: int, attributes: np.ndarray, width: int) -> None:
         a, at = self.a, self.at
-        words, size, planes = (int(a[name][table]) for name in ("filter_at", "filter_bits", "sign_planes"))
+        words, size, planes = (int(a[name][table]) for name in ("filter_at", "filter_bits", "signature_planes"))
         require(words in (-1, at["filter_words"]), "filter_at")
-        require(int(a["sign_at"][table]) == at["signs"], "sign_at")
+        require(int(a["signature_at"][table]) == at["signatures"], "signature_at")
         if words >= 0:
             require(width > 1 and (size == PAIR_BITS if width == 2 else 5 <= size < 32), "filter_bits")
             at["filter_words"] += (1 << size) // 32
-        at["signs"] += planes * SIGNS * len(attributes)
-        require(at["filter_words"] <= len(a["filter_words"]) and at["signs"] <= len(a["signs"]), "filter_words")
+        at["signatures"] += planes * SIGNATURE_BYTES * len(attributes)
+        require(
+            at["filter_words"] <= len(a["filter_words"]) and at["signatures"] <= len(a["signatures"]), "filter_words"
+        )
         if words >= 0 or planes:
             self.k.require_coarse(attributes, "key_attributes")
 

@@ -39,7 +39,7 @@ class Checks(NamedTuple):
 def part_checks(split: Split) -> Checks:
     """The parts of all streams, for no rows yet."""
     rules = [parts.rules for parts in split.parts]
-    starts = [c.start[int(c.gate_start[-1]) :] for c in rules]
+    starts = [c.start[int(c.disjunction_start[-1]) :] for c in rules]
     attributes, sets = 0, 0
     terms = []
     for c, start in zip(rules, starts, strict=True):
@@ -69,7 +69,7 @@ def with_codes(checks: Checks, rows: Rows, codes: Sequence[np.ndarray]) -> Check
 
 @inner
 def part_holds(part: int, position: int, checks: Checks) -> bool:
-    """Whether a part without gates, numbered over all streams, holds on the row at a position."""
+    """Whether a part without shared disjunctions, numbered over all streams, holds on the row at a position."""
     for term in range(checks.start[part], checks.start[part + 1]):
         code = checks.codes[checks.code_at[checks.terms[term, 0]] + position]
         if not in_set(code, checks.terms[term, 1], checks.set_start, checks.intervals):

@@ -1,8 +1,8 @@
 """Conjunctions cut by stream: the distinct parts that they have on the columns of one, as rules of its own.
 
-What a part leaves out is checked elsewhere, so that a part holds wherever its conjunctions do. A gate with columns of
-several streams is kept on each as far as it goes: of its conjunctions the terms on that stream, and nothing at all
-where one of them has none there.
+What a part leaves out is checked elsewhere, so that a part holds wherever its conjunctions do. A shared disjunction
+with columns of several streams is kept on each as far as it goes: of its conjunctions the terms on that stream, and
+nothing at all where one of them has none there.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, places
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
-from rules_index.join.shared_disjunctions import always_open, named_owners, reached_gates
+from rules_index.arrays import gather_indices, offsets_of, segment_counts
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
+from rules_index.join.shared_disjunctions import always_open, named_owners, reached_disjunctions
 from rules_index.join.streams import ACROSS, UNKNOWN
 from rules_index.kernels.jit import jit
 
@@ -36,7 +36,7 @@ class Parts:
 
     def __len__(self) -> int:
         """Number of parts."""
-        return len(self.rules.target) - int(self.rules.gate_start[-1])
+        return len(self.rules.target) - int(self.rules.disjunction_start[-1])
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,8 @@ class Split:
 
     target        [conjunctions] int32, the ordinal of the rule, ascending
     parts         of each stream
-    gates         the parts that are gates with columns of several streams, over all attributes but the unknown ones
+    disjunctions  the parts that are shared disjunctions with columns of several streams, over all attributes but the
+                  unknown ones
     across_start  [conjunctions + 1] int64 into across_terms
     across_terms  [., 2] int32 (attribute, set), of attributes that are computed from several streams
     set_start     [sets + 1] int64 into intervals
@@ -55,7 +56,7 @@ class Split:
 
     target: np.ndarray
     parts: tuple[Parts, ...]
-    gates: Parts
+    disjunctions: Parts
     across_start: np.ndarray
     across_terms: np.ndarray
     set_start: np.ndarray
@@ -65,71 +66,79 @@ class Split:
 
 def split(c: Conjunctions, owner: np.ndarray, streams: int) -> Split:
     """Cuts conjunctions over attributes of these owners [attributes] int32 (`streams.Owners.of`)."""
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
-    is_gate = c.terms[:, 0] == GATE
+    is_disjunction = c.terms[:, 0] == DISJUNCTION
     # what a term names: bits as `named_owners` has them
     named = np.empty(len(c.terms), np.int64)
-    own = owner[c.terms[~is_gate, 0]]
-    named[~is_gate] = 1 << np.where(own >= 0, own, np.where(own == ACROSS, streams, streams + 1))
-    named[is_gate] = named_owners(c.start, c.terms, c.gate_start, owner, streams)[c.terms[is_gate, 1]]
+    own = owner[c.terms[~is_disjunction, 0]]
+    named[~is_disjunction] = 1 << np.where(own >= 0, own, np.where(own == ACROSS, streams, streams + 1))
+    named[is_disjunction] = named_owners(c.start, c.terms, c.disjunction_start, owner, streams)[
+        c.terms[is_disjunction, 1]
+    ]
     known = named & (2 << streams) - 1
     several = (known & known - 1 != 0) | (known >> streams & 1 != 0)
-    across = (several & ~is_gate)[begin:]
+    across = (several & ~is_disjunction)[begin:]
     unknown = (named >> streams + 1 & 1 != 0)[begin:]
     of_rules = c.start[first:] - begin
     return Split(
         target=c.target[first:],
-        parts=tuple(parts_of(c, owner == stream, is_gate | (known >> stream & 1 != 0)) for stream in range(streams)),
-        gates=parts_of(c, owner != UNKNOWN, is_gate & several),
-        across_start=offsets_of(counts(across, of_rules)),
+        parts=tuple(
+            parts_of(c, owner == stream, is_disjunction | (known >> stream & 1 != 0)) for stream in range(streams)
+        ),
+        disjunctions=parts_of(c, owner != UNKNOWN, is_disjunction & several),
+        across_start=offsets_of(segment_counts(across, of_rules)),
         across_terms=c.terms[begin:][across],
         set_start=c.set_start,
         intervals=c.intervals,
-        uncertain=counts(unknown, of_rules) > 0,
+        uncertain=segment_counts(unknown, of_rules) > 0,
     )
 
 
 def parts_of(c: Conjunctions, attributes: np.ndarray, chosen: np.ndarray) -> Parts:
-    """The parts made of the chosen terms [terms] bool; of gates what they say of some attributes [attributes] bool."""
-    first = int(c.gate_start[-1])
+    """The parts made of the chosen terms [terms] bool; of shared disjunctions what they say of some attributes
+    [attributes] bool."""
+    first = int(c.disjunction_start[-1])
     begin = int(c.start[first])
-    is_gate = c.terms[:, 0] == GATE
+    is_disjunction = c.terms[:, 0] == DISJUNCTION
     kept = chosen.copy()
-    kept[:begin] = is_gate[:begin] | attributes[c.terms[:begin, 0]]
-    kept[is_gate] &= ~always_open(c.start, c.terms, c.gate_start, attributes)[c.terms[is_gate, 1]]
+    kept[:begin] = is_disjunction[:begin] | attributes[c.terms[:begin, 0]]
+    kept[is_disjunction] &= ~always_open(c.start, c.terms, c.disjunction_start, attributes)[c.terms[is_disjunction, 1]]
     number, firsts = _number_parts(c.start, c.terms, kept, first)
-    gates = reached_gates(c.start, c.terms, c.gate_start, kept, firsts)
-    of_gates = np.flatnonzero(np.repeat(gates, np.diff(c.gate_start)))
-    gather, start = places(c.start, np.concatenate([of_gates, firsts]))
-    start = offsets_of(counts(kept[gather], start))
+    disjunctions = reached_disjunctions(c.start, c.terms, c.disjunction_start, kept, firsts)
+    of_disjunctions = np.flatnonzero(np.repeat(disjunctions, np.diff(c.disjunction_start)))
+    gather, start = gather_indices(c.start, np.concatenate([of_disjunctions, firsts]))
+    start = offsets_of(segment_counts(kept[gather], start))
     return Parts(
-        number, np.flatnonzero(attributes), _renumbered(c, c.terms[gather[kept[gather]]], start, attributes, gates)
+        number,
+        np.flatnonzero(attributes),
+        _renumbered(c, c.terms[gather[kept[gather]]], start, attributes, disjunctions),
     )
 
 
 def _renumbered(
-    c: Conjunctions, terms: np.ndarray, start: np.ndarray, attributes: np.ndarray, gates: np.ndarray
+    c: Conjunctions, terms: np.ndarray, start: np.ndarray, attributes: np.ndarray, disjunctions: np.ndarray
 ) -> Conjunctions:
-    """Conjunctions of some gates [gates] bool, then those of parts, with no attribute, gate or set but their own."""
-    is_gate = terms[:, 0] == GATE
+    """Conjunctions of some shared disjunctions [disjunctions] bool, then those of parts, with no attribute, shared
+    disjunction or set but their own."""
+    is_disjunction = terms[:, 0] == DISJUNCTION
     sets = np.zeros(len(c.set_start) - 1, bool)
-    sets[terms[~is_gate, 1]] = True
-    terms[~is_gate, 0] = (np.cumsum(attributes) - 1)[terms[~is_gate, 0]]
-    terms[~is_gate, 1] = (np.cumsum(sets) - 1)[terms[~is_gate, 1]]
-    terms[is_gate, 1] = (np.cumsum(gates) - 1)[terms[is_gate, 1]]
-    gather, set_start = places(c.set_start, np.flatnonzero(sets))
-    gate_start = offsets_of(np.diff(c.gate_start)[gates])
-    of_gates = np.repeat(np.arange(len(gate_start) - 1), np.diff(gate_start))
-    parts = np.arange(len(start) - 1 - len(of_gates))
+    sets[terms[~is_disjunction, 1]] = True
+    terms[~is_disjunction, 0] = (np.cumsum(attributes) - 1)[terms[~is_disjunction, 0]]
+    terms[~is_disjunction, 1] = (np.cumsum(sets) - 1)[terms[~is_disjunction, 1]]
+    terms[is_disjunction, 1] = (np.cumsum(disjunctions) - 1)[terms[is_disjunction, 1]]
+    gather, set_start = gather_indices(c.set_start, np.flatnonzero(sets))
+    disjunction_start = offsets_of(np.diff(c.disjunction_start)[disjunctions])
+    of_disjunctions = np.repeat(np.arange(len(disjunction_start) - 1), np.diff(disjunction_start))
+    parts = np.arange(len(start) - 1 - len(of_disjunctions))
     return Conjunctions(
         sizes=c.sizes[attributes],
         set_start=set_start,
         intervals=c.intervals[gather],
         start=start,
         terms=terms,
-        target=np.concatenate([of_gates, parts]).astype(np.int32),
-        gate_start=gate_start.astype(np.int32),
+        target=np.concatenate([of_disjunctions, parts]).astype(np.int32),
+        disjunction_start=disjunction_start.astype(np.int32),
     )
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.index.build import SAMPLE_ROWS, build
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.engine import Engine
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
 from rules_index.join.rows import FIRST, LAST, Rows
@@ -85,7 +85,7 @@ def _choose_listed(split: Split, shares: list[np.ndarray], rows: Rows) -> list[n
         other = with_part & ~is_base
         candidates = np.take_along_axis(cost, base[:, None], axis=1)[:, 0] * partners[base, stream]
         checks = np.bincount(parts.number[other], weights=candidates[other], minlength=len(parts)) * (1 - share)
-        chosen = (share * size <= checks) | _has_gate(parts)
+        chosen = (share * size <= checks) | _has_disjunction(parts)
         chosen[parts.number[is_base]] = True
         listed.append(chosen)
     return listed
@@ -111,11 +111,12 @@ def _partners(rows: Rows) -> np.ndarray:
 
 
 def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
-    """The share [parts] of rows that each part holds on, if its terms are independent; gates count as open.
+    """The share [parts] of rows that each part holds on, if its terms are independent; shared disjunctions count as
+    open.
 
     What holds on none of these rows is taken to hold on half of one: later ones may differ.
     """
-    begin = int(c.start[c.gate_start[-1]])
+    begin = int(c.start[c.disjunction_start[-1]])
     attributes, sets = c.terms[begin:].T
     below = [
         np.concatenate([[0], np.cumsum(np.bincount(each, minlength=size))])
@@ -123,33 +124,33 @@ def _shares(c: Conjunctions, codes: np.ndarray) -> np.ndarray:
     ]
     at = offsets_of(c.sizes.astype(np.int64) + 1)[:-1]
     row_counts = np.concatenate([np.zeros(0, np.int64), *below])
-    is_gate = attributes == GATE
-    gather, offsets = places(c.set_start, sets[~is_gate])
+    is_disjunction = attributes == DISJUNCTION
+    gather, offsets = gather_indices(c.set_start, sets[~is_disjunction])
     low, high = c.intervals[gather].T
-    of = at[attributes[~is_gate]][owners(offsets)]
+    of = at[attributes[~is_disjunction]][segment_ids(offsets)]
     held = offsets_of(row_counts[of + high + 1] - row_counts[of + low])[offsets]
     share = np.ones(len(sets))
-    share[~is_gate] = np.maximum(np.diff(held), 0.5) / max(1, codes.shape[1])
-    starts = c.start[int(c.gate_start[-1]) :] - begin
+    share[~is_disjunction] = np.maximum(np.diff(held), 0.5) / max(1, codes.shape[1])
+    starts = c.start[int(c.disjunction_start[-1]) :] - begin
     return np.multiply.reduceat(share, starts[:-1]) if len(starts) > 1 else np.empty(0)
 
 
-def _has_gate(parts: Parts) -> np.ndarray:
+def _has_disjunction(parts: Parts) -> np.ndarray:
     c = parts.rules
-    return counts(c.terms[:, 0] == GATE, c.start[int(c.gate_start[-1]) :]) > 0
+    return segment_counts(c.terms[:, 0] == DISJUNCTION, c.start[int(c.disjunction_start[-1]) :]) > 0
 
 
 def _only(c: Conjunctions, chosen: np.ndarray) -> Conjunctions:
-    """The gates and the chosen parts [parts] bool, which are numbered anew."""
+    """The shared disjunctions and the chosen parts [parts] bool, which are numbered anew."""
     if chosen.all():
         return c
-    first = int(c.gate_start[-1])
-    gather, start = places(c.start, np.concatenate([np.arange(first), first + np.flatnonzero(chosen)]))
+    first = int(c.disjunction_start[-1])
+    gather, start = gather_indices(c.start, np.concatenate([np.arange(first), first + np.flatnonzero(chosen)]))
     terms = c.terms[gather]
-    named = terms[:, 0] != GATE
+    named = terms[:, 0] != DISJUNCTION
     used = np.zeros(len(c.set_start) - 1, bool)
     used[terms[named, 1]] = True
     terms[named, 1] = (np.cumsum(used) - 1)[terms[named, 1]]
-    intervals, set_start = places(c.set_start, np.flatnonzero(used))
+    intervals, set_start = gather_indices(c.set_start, np.flatnonzero(used))
     target = np.concatenate([c.target[:first], np.arange(int(chosen.sum()))]).astype(np.int32)
-    return Conjunctions(c.sizes, set_start, c.intervals[intervals], start, terms, target, c.gate_start)
+    return Conjunctions(c.sizes, set_start, c.intervals[intervals], start, terms, target, c.disjunction_start)

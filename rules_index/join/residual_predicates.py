@@ -1,4 +1,5 @@
-"""What is tested on joined rows as a whole: values computed from several streams, and gates that name several."""
+"""What is tested on joined rows as a whole: values computed from several streams, and shared disjunctions that name
+several."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import places
+from rules_index.arrays import gather_indices
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.hybrid import Hybrid
 from rules_index.index.inputs import read_leaf, truth_values
@@ -53,7 +54,7 @@ class AcrossValues:
 
 
 class AcrossTests:
-    """The terms and gates of conjunctions that no stream alone decides."""
+    """The terms and shared disjunctions of conjunctions that no stream alone decides."""
 
     def __init__(self, split: Split, owners: Owners) -> None:
         self._split = split
@@ -62,12 +63,12 @@ class AcrossTests:
         self._place = np.zeros(len(owners.of), np.int64)
         for parts in split.parts:
             self._place[parts.attributes] = np.arange(len(parts.attributes))
-        self._gates = Hybrid.scanning(split.gates.rules) if len(split.gates) else None
+        self._disjunctions = Hybrid.scanning(split.disjunctions.rules) if len(split.disjunctions) else None
 
     @property
     def needed(self) -> bool:
         """Whether there are any."""
-        return self._gates is not None or len(self._split.across_terms) > 0
+        return self._disjunctions is not None or len(self._split.across_terms) > 0
 
     def hold(
         self,
@@ -85,11 +86,11 @@ class AcrossTests:
         """
         held = np.ones(len(conjunction), bool)
         self._test_terms(conjunction, number, positions, rows, values, held)
-        if self._gates is not None:
-            part = self._split.gates.number[conjunction]
+        if self._disjunctions is not None:
+            part = self._split.disjunctions.number[conjunction]
             left = np.flatnonzero(held & (part != NOTHING))
             joined, place = np.unique(number[left], return_inverse=True)
-            matched = self._gates.match(self._all_codes(rows, positions[:, joined], codes, values))
+            matched = self._disjunctions.match(self._all_codes(rows, positions[:, joined], codes, values))
             held[left] = _are_listed(place, part[left], *matched)
         return held
 
@@ -103,7 +104,7 @@ class AcrossTests:
         held: np.ndarray,
     ) -> None:
         """Unmarks the candidates [candidates] bool that fail a term."""
-        terms, offsets = places(self._split.across_start, conjunction)
+        terms, offsets = gather_indices(self._split.across_start, conjunction)
         candidate = np.repeat(np.arange(len(conjunction)), np.diff(offsets))
         attributes, sets = self._split.across_terms[terms].T
         order = radix_order(np.ascontiguousarray(attributes))
@@ -119,11 +120,11 @@ class AcrossTests:
     def _all_codes(
         self, rows: Rows, positions: np.ndarray, codes: Sequence[np.ndarray], values: AcrossValues
     ) -> np.ndarray:
-        """The code matrix of the gates' attributes on joined rows."""
-        attributes = self._split.gates.attributes
+        """The code matrix of the shared disjunctions' attributes on joined rows."""
+        attributes = self._split.disjunctions.attributes
         matrix = np.zeros((len(attributes), positions.shape[1]), np.int32)
         used = np.zeros(len(attributes), bool)
-        terms = self._split.gates.rules.terms
+        terms = self._split.disjunctions.rules.terms
         used[terms[terms[:, 0] >= 0, 0]] = True
         for at in np.flatnonzero(used).tolist():
             attribute = int(attributes[at])

@@ -1,4 +1,5 @@
-"""Row bitmaps of a block of rows: which rows have a coarse code in an interval, are in a set, pass a gate.
+"""Row bitmaps of a block of rows: which rows have a coarse code in an interval, are in a set, pass a shared
+disjunction.
 
 A code matrix comes as int32 or, where all codes of all attributes are below `COARSE_CODES`, as bytes; kernels are given
 both `codes` and `byte_codes` [attributes, rows], and that which is not used has no rows.
@@ -12,7 +13,7 @@ compared at once. All bitmaps of a block stand in one array `bits` [bitmaps * wo
 | `EMPTY` | none |
 | `ALL` | all rows of the block |
 | 2, 3, ... | whose coarse code is in one of the bitmap's intervals |
-| after these | that pass a gate |
+| after these | that pass a shared disjunction |
 
 Two bitmaps of codes below v and below w give the interval [v, w) as `bits[w] & ~bits[v]`.
 """

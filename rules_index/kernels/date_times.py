@@ -6,7 +6,7 @@ import numpy as np
 
 from rules_index.kernels.jit import jit
 
-UNREAD = np.iinfo(np.int64).min
+NOT_PARSED = np.iinfo(np.int64).min
 """In place of what is not in such a form, or is no date."""
 _LENGTHS = np.array([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], np.int64)
 
@@ -28,10 +28,10 @@ def _days(data, at):
     """Days since 1970-01-01 of `YYYY-MM-DD`, as `expressions.times.days_of`."""
     year, month, day = _digits(data, at, 4), _digits(data, at + 5, 2), _digits(data, at + 8, 2)
     if year < 0 or data[at + 4] != 0x2D or data[at + 7] != 0x2D or not 1 <= month <= 12:
-        return UNREAD
+        return NOT_PARSED
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if not 1 <= day <= _LENGTHS[month - 1] or (month == 2 and day == 29 and not leap):
-        return UNREAD
+        return NOT_PARSED
     shifted = year - (month <= 2)
     era = shifted // 400
     year_of_era = shifted - era * 400
@@ -45,28 +45,28 @@ def _micros(data, at, end):
     hour, minute, second = _digits(data, at + 1, 2), _digits(data, at + 4, 2), _digits(data, at + 7, 2)
     separated = (data[at] == 0x20 or data[at] == 0x54) and data[at + 3] == 0x3A and data[at + 6] == 0x3A
     if not separated or not 0 <= hour <= 23 or not 0 <= minute <= 59 or not 0 <= second <= 59:
-        return UNREAD
+        return NOT_PARSED
     fraction = np.int64(0)
     if end > at + 9:
         fraction = _digits(data, at + 10, end - at - 10)
         if data[at + 9] != 0x2E or fraction < 0:
-            return UNREAD
+            return NOT_PARSED
         for _ in range(end - at - 10, 6):
             fraction *= 10
     return ((hour * 60 + minute) * 60 + second) * 1000000 + fraction
 
 
 @jit
-def read_moments(data, spans, days, micros):
+def parse_date_times(data, spans, days, micros):
     """Reads texts `data[spans[i, 0]:spans[i, 1]]`: days since 1970-01-01, and microseconds of the day, 0 for a date
-    alone; both `UNREAD` where a text is in another form. All int64."""
+    alone; both `NOT_PARSED` where a text is in another form. All int64."""
     for i in range(len(spans)):
         start, end = spans[i]
         length = end - start
-        days[i] = micros[i] = UNREAD
+        days[i] = micros[i] = NOT_PARSED
         if length == 10 or length == 19 or 21 <= length <= 26:
             day = _days(data, start)
             micro = _micros(data, start + 10, end) if length > 10 else np.int64(0)
-            if day != UNREAD and micro != UNREAD:
+            if day != NOT_PARSED and micro != NOT_PARSED:
                 days[i] = day
                 micros[i] = micro

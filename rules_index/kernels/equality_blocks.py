@@ -1,17 +1,18 @@
-"""Panels: 64 conjunctions that name the same code, compared with a row at once.
+"""Equality blocks: 64 conjunctions that name the same code, compared with a row at once.
 
-Where very many conjunctions are scanned, each is filed under a code that few rows have, 64 of a code to a *panel*. A
-row meets only the panels of its own codes. A panel has, byte by byte, the attributes and the codes that its
-conjunctions name besides: the codes of a row, which stand side by side, are shuffled into the order of these attributes
-and compared in one step. So `NAMED` terms more are tested of 64 conjunctions; what these leave is looked at one by one.
+Where very many conjunctions are scanned, each is filed under a code that few rows have, 64 of a code to an *equality
+block*. A row meets only the equality blocks of its own codes. An equality block has, byte by byte, the attributes and
+the codes that its conjunctions name besides: the codes of a row, which stand side by side, are shuffled into the order
+of these attributes and compared in one step. So `NAMED` terms more are tested of 64 conjunctions; what these leave is
+looked at one by one.
 
-panel_attributes   [slots] int32, whose codes are tested
-panel_start        [256 * slots + 1] int32: the panels of code c of the attribute of slot s begin at 256 s + c
-panel_terms        [panels * 2 * NAMED * LANES] uint8: of each panel, for each of `NAMED` terms, the slots of `LANES`
-                   conjunctions and then their codes
-panel_conjunctions [panels * LANES] int32, the conjunctions, counted from the first that is scanned
-panel_next         [scanned] int64, the first term of each that the panels do not test, or -1; nothing where they test
-                   all
+equality_attributes   [slots] int32, whose codes are tested
+equality_start        [256 * slots + 1] int32: the blocks of code c of the attribute of slot s begin at 256 s + c
+equality_terms        [blocks * 2 * NAMED * LANES] uint8: of each block, for each of `NAMED` terms, the slots of `LANES`
+                      conjunctions and then their codes
+equality_conjunctions [blocks * LANES] int32, the conjunctions, counted from the first that is scanned
+equality_next         [scanned] int64, the first term of each that the blocks do not test, or -1; nothing where they
+                      test all
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ from rules_index.kernels.summaries import put_at
 from rules_index.kernels.vectors import trailing_zeros
 
 NAMED = 4
-"""Terms of a conjunction that a panel tests, besides the one that it is filed under."""
+"""Terms of a conjunction that an equality block tests, besides the one that it is filed under."""
 CODES = 256
 """Values of a byte."""
 WIDEST = LANES
 """Most attributes whose codes a row has side by side."""
 LISTING = 0.27
-"""How long it takes to list a row under its code of an attribute, to compare a row with a panel being 1, which is what
-it takes to skim a conjunction over the rows of a block, too (`kernels.summaries`)."""
+"""How long it takes to list a row under its code of an attribute, to compare a row with an equality block being 1,
+which is what it takes to scan by summaries a conjunction over the rows of a block, too (`kernels.summaries`)."""
 LOOKING = 1.2
-"""How long it then takes to look at a group of words in which a skimmed conjunction may have a row."""
+"""How long it then takes to look at a group of words in which a conjunction that is scanned by summaries may have a
+row."""
 HOLDING = 3.0
-"""How long it takes to look at a row and a conjunction that panels leave."""
+"""How long it takes to look at a row and a conjunction that equality blocks leave."""
 _BUFFER = 1 << 14
-"""Rows that have something in common with a panel, after which their conjunctions are looked at."""
+"""Rows that have something in common with an equality block, after which their conjunctions are looked at."""
 _GROUP = np.uint64(GROUP)
 _SHUFFLE = "llvm.x86.avx512.permvar.qi.512"
 
@@ -101,19 +103,22 @@ def add_compared(
     found: Any, count: Any,
 ) -> Any:  # fmt: skip
     """Compares the rows `listed[begin]`, ..., `length` of them, whose codes begin at `by_row[row * stride]`, with the
-    panel at `terms[at]`: of each that has a conjunction's terms writes the row to `rows` and the conjunctions, as bits,
-    to `found`, from `count` on. Returns the count behind them; one place more than is counted may be overwritten.
+    equality block at `terms[at]`: of each that has a conjunction's terms writes the row to `rows` and the conjunctions,
+    as bits, to `found`, from `count` on. Returns the count behind them; one place more than is counted may be
+    overwritten.
 
-    `LANES` bytes of a row are read. The panel is held in registers meanwhile."""
+    `LANES` bytes of a row are read. The equality block is held in registers meanwhile."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, at, _, stride, _, begin, length, _, _, count = arguments
         if not _has_shuffle(context):
             return count
-        panel = []
+        equality_block = []
         for k in range(2 * NAMED):
             place = builder.add(at, ir.Constant(LONG, k * LANES))
-            panel.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
+            equality_block.append(
+                builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1)
+            )
         kind = ir.FunctionType(BYTES, [BYTES, BYTES])
         shuffle = numba.core.cgutils.get_or_insert_function(builder.module, kind, _SHUFFLE)
         total = numba.core.cgutils.alloca_once_value(builder, count)
@@ -123,7 +128,7 @@ def add_compared(
             row = builder.mul(builder.zext(short, LONG), stride)
             codes = builder.load(pointer_to(context, builder, signature, arguments, 2, row, BYTES), align=1)
             equal = [
-                builder.icmp_unsigned("==", builder.call(shuffle, [codes, panel[k]]), panel[k + 1])
+                builder.icmp_unsigned("==", builder.call(shuffle, [codes, equality_block[k]]), equality_block[k + 1])
                 for k in range(0, 2 * NAMED, 2)
             ]
             held = builder.bitcast(reduce(builder.and_, equal), LONG)
@@ -156,46 +161,46 @@ def add_compared_one_by_one(terms, at, by_row, stride, listed, begin, length, ro
 
 
 @inner
-def match_panels(
-    begin, codes, first, coarse, start, rows, words, chunk_words, bits, gate_bits, order,
-    panel_attributes, panel_start, panel_terms, panel_conjunctions, panel_next,
+def match_equality_blocks(
+    begin, codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, order,
+    equality_attributes, equality_start, equality_terms, equality_conjunctions, equality_next,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the scanned conjunctions, which begin at `begin`, in a block of rows, as `kernels.scan.scan` has them but
     for their order."""
-    slots = len(panel_attributes)
+    slots = len(equality_attributes)
     # so that the codes of a row are in one line of the caches, or two rows in one
     stride = WIDEST >> 1 if slots <= WIDEST >> 1 else WIDEST
     places = np.empty((slots + 7) & -8, np.uint64)
     for slot in range(len(places)):
-        places[slot] = panel_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
+        places[slot] = equality_attributes[min(slot, slots - 1)] * (chunk_words << 6) + start
     by_row = np.empty((((rows + 7) & -8) + 1) * stride + LANES, np.uint8)
     _put_side_by_side(coarse, places, rows, stride, by_row)
     # not a power of two: that would have the lists of all codes in the same few places of the nearest cache
     room = rows + LANES
     listed = np.empty(CODES * room, np.uint16)
     length = np.empty(CODES, np.int32)
-    found_rows, found_panels = np.empty((2, _BUFFER + rows + 1), np.int32)
+    found_rows, found_blocks = np.empty((2, _BUFFER + rows + 1), np.int32)
     found = np.empty(_BUFFER + rows + 1, np.uint64)
     for slot in range(slots):
-        if panel_start[slot * CODES] == panel_start[(slot + 1) * CODES]:
+        if equality_start[slot * CODES] == equality_start[(slot + 1) * CODES]:
             continue
         _list_rows(coarse, places[slot], rows, room, listed, length)
         count = 0
         for code in range(CODES):
-            for panel in range(panel_start[slot * CODES + code], panel_start[slot * CODES + code + 1]):
+            for equality_block in range(equality_start[slot * CODES + code], equality_start[slot * CODES + code + 1]):
                 count = _compare(
-                    panel, panel_terms, by_row, stride, listed, code * room, length[code],
-                    found_rows, found_panels, found, count,
+                    equality_block, equality_terms, by_row, stride, listed, code * room, length[code],
+                    found_rows, found_blocks, found, count,
                 )  # fmt: skip
-                if count >= _BUFFER or (panel + 1 == panel_start[(slot + 1) * CODES]):
+                if count >= _BUFFER or (equality_block + 1 == equality_start[(slot + 1) * CODES]):
                     needed = hits + count_all(found, count)
                     if needed > len(hit_rows):
                         hit_rows, hit_rules = grown(hit_rows, needed), grown(hit_rules, needed)
                     hits = _add_held(
-                        begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, order, panel_conjunctions, panel_next, term_start, terms, check_start, checks,
-                        set_start, set_intervals, target, hit_rows, hit_rules, hits,
+                        begin, count, found_rows, found_blocks, found, codes, first, coarse, start, words, chunk_words,
+                        bits, disjunction_bits, order, equality_conjunctions, equality_next, term_start, terms,
+                        check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
                     )  # fmt: skip
                     count = 0
     return hit_rows, hit_rules, hits
@@ -222,60 +227,62 @@ def _list_rows(coarse, at, rows, room, listed, length):
 
 
 @bare
-def _compare(panel, panel_terms, by_row, stride, listed, begin, length, found_rows, found_panels, found, count):
-    """Compares listed rows with a panel as `add_compared` does, and writes the panel beside them."""
-    at, to = np.uint64(panel) * np.uint64(2 * NAMED * LANES), np.uint64(count)
+def _compare(
+    equality_block, equality_terms, by_row, stride, listed, begin, length, found_rows, found_blocks, found, count
+):
+    """Compares listed rows with an equality block as `add_compared` does, and writes its number beside them."""
+    at, to = np.uint64(equality_block) * np.uint64(2 * NAMED * LANES), np.uint64(count)
     begin, length = np.uint64(begin), np.uint64(length)
     if can_shuffle():
-        to = add_compared(panel_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to)
+        to = add_compared(equality_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to)
     else:
         to = add_compared_one_by_one(
-            panel_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to
+            equality_terms, at, by_row, np.uint64(stride), listed, begin, length, found_rows, found, to
         )
-    found_panels[count:to] = panel
+    found_blocks[count:to] = equality_block
     return np.int64(to)
 
 
 @bare
 def _add_held(
-    begin, count, found_rows, found_panels, found, codes, first, coarse, start, words, chunk_words, bits, gate_bits,
-    order, panel_conjunctions, panel_next, term_start, terms, check_start, checks, set_start, set_intervals, target,
-    hit_rows, hit_rules, hits,
+    begin, count, found_rows, found_blocks, found, codes, first, coarse, start, words, chunk_words, bits,
+    disjunction_bits, order, equality_conjunctions, equality_next, term_start, terms, check_start, checks, set_start,
+    set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of what panels have found whose other terms and checks are passed; there is room for all."""
+    """Hits of what equality blocks have found whose other terms and checks are passed; there is room for all."""
     to = np.uint64(hits)
     for i in range(np.uint64(count)):
         row, held = np.uint64(found_rows[i]), found[i]
-        panel = np.uint64(found_panels[i]) * np.uint64(LANES)
+        equality_block = np.uint64(found_blocks[i]) * np.uint64(LANES)
         while held != 0:
-            number = np.uint64(panel_conjunctions[panel + trailing_zeros(held)])
+            number = np.uint64(equality_conjunctions[equality_block + trailing_zeros(held)])
             held &= held - ONE
             conjunction = np.uint64(begin) + number
             hit_rows[to] = order[np.uint64(start) + row]
             hit_rules[to] = target[conjunction]
             passed = True
-            if len(panel_next) and panel_next[number] >= 0:
+            if len(equality_next) and equality_next[number] >= 0:
                 bit = ONE << (row & np.uint64(63))
                 stop = term_start[conjunction + ONE]
-                passed = word_of(row >> np.uint64(6), bit, panel_next[number], stop, words, bits, terms) != 0
+                passed = word_of(row >> np.uint64(6), bit, equality_next[number], stop, words, bits, terms) != 0
             if passed and check_start[conjunction] < check_start[conjunction + ONE]:
                 passed = passes(
-                    np.int64(conjunction), order[np.uint64(start) + row], codes, first, coarse, chunk_words, gate_bits,
-                    check_start, checks, set_start, set_intervals,
+                    np.int64(conjunction), order[np.uint64(start) + row], codes, first, coarse, chunk_words,
+                    disjunction_bits, check_start, checks, set_start, set_intervals,
                 )  # fmt: skip
             to += np.uint64(passed)
     return np.int64(to)
 
 
 @inner
-def in_panels(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals):
-    """`panel_attributes`, `panel_start`, `panel_terms`, `panel_conjunctions` and `panel_next` for the conjunctions
-    [begin, end), filed under the first of their terms that is of one code; nothing where some has none, or too many
-    attributes are named. The terms that panels test are put first, in place."""
+def equality_blocks_of(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals):
+    """`equality_attributes`, `equality_start`, `equality_terms`, `equality_conjunctions` and `equality_next` for the
+    conjunctions [begin, end), filed under the first of their terms that is of one code; nothing where some has none, or
+    too many attributes are named. The terms that equality blocks test are put first, in place."""
     slot_of = np.full(bitmap_attribute.max() + 1, -1, np.int32)
     slots = _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of)
     if slots == 0:
-        return no_panels()
+        return no_equality_blocks()
     attributes = np.empty(slots, np.int32)
     for attribute in range(len(slot_of)):
         if slot_of[attribute] >= 0:
@@ -283,20 +290,20 @@ def in_panels(begin, end, term_start, terms, bitmap_attribute, bitmap_start, bit
     filed = np.zeros(CODES * slots + 1, np.int32)
     for conjunction in range(begin, end):
         filed[_place(terms, term_start[conjunction], slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)] += 1
-    panel_start = np.zeros(CODES * slots + 1, np.int32)
+    equality_start = np.zeros(CODES * slots + 1, np.int32)
     for place in range(CODES * slots):
-        panel_start[place + 1] = panel_start[place] + (filed[place] + LANES - 1) // LANES
-    panels = panel_start[CODES * slots]
-    panel_terms = np.empty(panels * 2 * NAMED * LANES, np.uint8)
-    panel_conjunctions = np.zeros(panels * LANES, np.int32)
+        equality_start[place + 1] = equality_start[place] + (filed[place] + LANES - 1) // LANES
+    equality_blocks = equality_start[CODES * slots]
+    equality_terms = np.empty(equality_blocks * 2 * NAMED * LANES, np.uint8)
+    equality_conjunctions = np.zeros(equality_blocks * LANES, np.int32)
     following = np.empty(end - begin, np.int64)
     filed[:] = 0
-    _fill_panels(
-        begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, panel_start, filed,
-        panel_terms, panel_conjunctions, following,
+    _fill_equality_blocks(
+        begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, equality_start, filed,
+        equality_terms, equality_conjunctions, following,
     )  # fmt: skip
     some = following.max() >= 0
-    return attributes, panel_start, panel_terms, panel_conjunctions, following if some else following[:0]
+    return attributes, equality_start, equality_terms, equality_conjunctions, following if some else following[:0]
 
 
 @bare
@@ -321,22 +328,22 @@ def _put_codes_first(begin, end, term_start, terms, bitmap_attribute, bitmap_sta
 
 
 @bare
-def _fill_panels(
-    begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, panel_start, filed,
-    panel_terms, panel_conjunctions, following,
+def _fill_equality_blocks(
+    begin, end, term_start, terms, bitmap_attribute, bitmap_start, bitmap_intervals, slot_of, equality_start, filed,
+    equality_terms, equality_conjunctions, following,
 ):  # fmt: skip
-    """Writes the panels and, of each conjunction, the term that comes next or -1. filed: [len(panel_start)] int32, all
-    0; becomes the number of conjunctions of each code."""
-    # no row has the code: so nothing is found where a panel is not full
-    panel_terms[:] = NO_ROW
-    for at in range(0, len(panel_terms), 2 * LANES):
-        panel_terms[at : at + LANES] = 0
+    """Writes the equality blocks and, of each conjunction, the term that comes next or -1. filed: [len(equality_start)]
+    int32, all 0; becomes the number of conjunctions of each code."""
+    # no row has the code: so nothing is found where an equality block is not full
+    equality_terms[:] = NO_ROW
+    for at in range(0, len(equality_terms), 2 * LANES):
+        equality_terms[at : at + LANES] = 0
     for conjunction in range(begin, end):
         term, stop = term_start[conjunction], term_start[conjunction + 1]
         place = _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals)
-        panel, lane = panel_start[place] + filed[place] // LANES, filed[place] % LANES
+        equality_block, lane = equality_start[place] + filed[place] // LANES, filed[place] % LANES
         filed[place] += 1
-        panel_conjunctions[panel * LANES + lane] = conjunction - begin
+        equality_conjunctions[equality_block * LANES + lane] = conjunction - begin
         after = term + 1
         while after < min(stop, term + 1 + NAMED) and _is_code(terms, after, bitmap_start, bitmap_intervals):
             after += 1
@@ -344,14 +351,14 @@ def _fill_panels(
         for k in range(NAMED):
             # what lacks terms names its first one again
             bitmap = terms[term + k + 1 if term + k + 1 < after else term, 1]
-            at = (panel * NAMED + k) * 2 * LANES + lane
-            panel_terms[at] = slot_of[bitmap_attribute[bitmap]]
-            panel_terms[at + LANES] = bitmap_intervals[bitmap_start[bitmap], 0]
+            at = (equality_block * NAMED + k) * 2 * LANES + lane
+            equality_terms[at] = slot_of[bitmap_attribute[bitmap]]
+            equality_terms[at + LANES] = bitmap_intervals[bitmap_start[bitmap], 0]
 
 
 @inner
-def no_panels():
-    """What stands for panels where there are none."""
+def no_equality_blocks():
+    """What stands for equality blocks where there are none."""
     none = np.empty(0, np.int32)
     return none, none, np.empty(0, np.uint8), none, np.empty(0, np.int64)
 
@@ -368,21 +375,22 @@ def _is_code(terms, term, bitmap_start, bitmap_intervals):
 
 @bare
 def _place(terms, term, slot_of, bitmap_attribute, bitmap_start, bitmap_intervals):
-    """Where `panel_start` has the panels of a term of one code."""
+    """Where `equality_start` has the equality blocks of a term of one code."""
     bitmap = terms[term, 1]
     return slot_of[bitmap_attribute[bitmap]] * CODES + bitmap_intervals[bitmap_start[bitmap], 0]
 
 
 @bare
-def comparing(begin, end, term_start, terms, size_of, panels, coarse, stride, rows):
-    """How long panels take with a block, measured as `LISTING` is; `size_of` [bitmaps] rows of the block in each."""
-    attributes, panel_start, _, _, following = panels
+def comparing(begin, end, term_start, terms, size_of, equality_blocks, coarse, stride, rows):
+    """How long equality blocks take with a block, measured as `LISTING` is; `size_of` [bitmaps] rows of the block in
+    each."""
+    attributes, equality_start, _, _, following = equality_blocks
     met = np.int64(0)
     for slot in range(len(attributes)):
         at = attributes[slot] * stride
         for row in range(rows):
             place = slot * CODES + coarse[at + row]
-            met += panel_start[place + 1] - panel_start[place]
+            met += equality_start[place + 1] - equality_start[place]
     held = 0.0
     for conjunction in range(begin, end):
         stop = term_start[conjunction + 1]

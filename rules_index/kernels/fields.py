@@ -20,7 +20,7 @@ from rules_index.kernels.prefilter import MOST_PLANES
 @dataclass(frozen=True)
 class Field:
     """One stored array. A count is a number, the name of a field, whose length is meant, or one of "attributes",
-    "gates", "conjunctions", "bitmaps", "bitmaps_and_gates", "tables" and "rules_or_one".
+    "disjunctions", "conjunctions", "bitmaps", "bitmaps_and_disjunctions", "tables" and "rules_or_one".
 
     columns  of an array of two dimensions; 0 for one of a single dimension
     length   how many rows it has, `more` added; None where other fields tell
@@ -46,7 +46,7 @@ FIELDS = (
     Field("bitmap_start", np.int64, length="bitmaps", more=1, into="bitmap_intervals"),
     Field("bitmap_intervals", columns=2, low=0, high=COARSE_CODES),
     Field("term_start", np.int64, length="conjunctions", more=1, into="terms"),
-    Field("terms", columns=2, low=0, high="bitmaps_and_gates"),
+    Field("terms", columns=2, low=0, high="bitmaps_and_disjunctions"),
     Field("check_start", np.int64, length="conjunctions", more=1, into="checks"),
     Field("checks", columns=4),
     Field("target", length="conjunctions"),
@@ -60,18 +60,18 @@ FIELDS = (
     Field("filter_at", np.int64, length="tables"),
     Field("filter_bits", length="tables", low=0, high=32),
     Field("filter_words"),
-    Field("sign_at", np.int64, length="tables"),
-    Field("sign_planes", length="tables", low=0, high=MOST_PLANES + 1),
-    Field("signs", np.uint8),
+    Field("signature_at", np.int64, length="tables"),
+    Field("signature_planes", length="tables", low=0, high=MOST_PLANES + 1),
+    Field("signatures", np.uint8),
     Field("groups", columns=2),
     Field("group_codes"),
     Field("group_code_at", np.int64, length="tables"),
     Field("posted", columns=1 + QUICK),
     Field("plain", low=0, high="rules_or_one"),
-    Field("slice_attribute", low=0, high="attributes", coarse=True),
-    Field("slice_level_start", np.int64, length="slice_attribute", more=1, into="slice_reach"),
-    Field("slice_reach", low=1, high=2 * COARSE_CODES),
-    Field("slice_places", columns=COARSE_CODES + 2, length="slice_reach"),
+    Field("run_attribute", low=0, high="attributes", coarse=True),
+    Field("run_level_start", np.int64, length="run_attribute", more=1, into="level_width"),
+    Field("level_width", low=1, high=2 * COARSE_CODES),
+    Field("level_offsets", columns=COARSE_CODES + 2, length="level_width"),
     Field("tree_end"),
     Field("tree_test_start", np.int64, length="tree_end", more=1, into="tree_tests"),
     Field("tree_tests", columns=3, coarse=True),

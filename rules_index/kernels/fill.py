@@ -41,8 +41,8 @@ def _end_of_attribute(bitmap, bitmap_attribute):
 
 @inner
 def fill_bitmaps(coarse, stride, start, rows, words, bitmap_attribute, bitmap_start, bitmap_intervals, bits):
-    """All bitmaps but those of gates, for `rows` rows from `start` on, behind which there are codes of `NO_ROW` up to a
-    whole group of words."""
+    """All bitmaps but those of shared disjunctions, for `rows` rows from `start` on, behind which there are codes of
+    `NO_ROW` up to a whole group of words."""
     used = np.uint64((rows + STEP - 1) // STEP * GROUP)
     count = np.uint64(words)
     bits[: 2 * words] = 0

@@ -6,7 +6,7 @@ combination of codes has a slot of its own; in an *even* one each slot also has 
 are found without looking where they begin. In a *hashed* table combinations share slots: a slot has groups, each of one
 combination, which is compared first. Of a *plain* table's conjunctions there is nothing to check but their codes.
 
-Where most slots are empty, rows that need not look are sifted out first (`kernels.sift`).
+Where most slots are empty, rows that need not look are filtered out first (`kernels.prefilter`).
 
 key_start        [tables + 1] int64 into key_attributes and key_factors
 key_attributes   [.] int32
@@ -38,7 +38,7 @@ from rules_index.kernels.bitmaps import COARSE_CODES, code_of
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.lists import grown, with_room
 from rules_index.kernels.llvm import LOOKED_UP
-from rules_index.kernels.prefilter import WORD_ROWS, rows_to_look
+from rules_index.kernels.prefilter import WORD_ROWS, candidate_rows
 from rules_index.kernels.scan import passes
 from rules_index.kernels.vectors import SPILLED, copy_numbers, prefetch, spread_number
 
@@ -55,7 +55,9 @@ NEVER = COARSE_CODES << 8
 
 
 @inner
-def match_keyed(codes, first, rows, chunk_rows, chunk_words, coarse, gate_bits, index, hit_rows, hit_rules, hits):
+def match_keyed(
+    codes, first, rows, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
+):
     """Hits of the keyed conjunctions among the rows [first, first + rows) of a code matrix."""
     tables = len(index.key_bits)
     candidates = np.empty(chunk_rows + WORD_ROWS if tables else 0, np.uint16)
@@ -65,7 +67,7 @@ def match_keyed(codes, first, rows, chunk_rows, chunk_words, coarse, gate_bits, 
     for table in range(tables):
         begin, end = index.key_start[table], index.key_start[table + 1]
         attributes, factors = index.key_attributes[begin:end], index.key_factors[begin:end]
-        count = rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
+        count = candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidates)
         for start in range(0, count, AT_ONCE):
             met = _find(
                 codes, first, candidates[start : min(count, start + AT_ONCE)], attributes, factors, index, table,
@@ -80,7 +82,7 @@ def match_keyed(codes, first, rows, chunk_rows, chunk_words, coarse, gate_bits, 
                 hits = _copy_entries(scratch, met, index.plain, hit_rows, hit_rules, hits)
             else:
                 hit_rows, hit_rules, hits = _check_entries(
-                    codes, first, chunk_words, gate_bits, index.posted, coarse, chunk_rows, index.check_start,
+                    codes, first, chunk_words, disjunction_bits, index.posted, coarse, chunk_rows, index.check_start,
                     index.checks, index.set_start, index.set_intervals, index.target, scratch, met, kept,
                     hit_rows, hit_rules, hits,
                 )  # fmt: skip
@@ -96,7 +98,7 @@ def list_keyed(codes, first, rows, chunk_rows, coarse, index, offsets, ordinals)
     candidates = np.empty(chunk_rows + WORD_ROWS, np.uint16)
     scratch = np.empty((4, AT_ONCE + 1), np.int32)
     totals = np.empty(AT_ONCE, np.uint64)
-    count = rows_to_look(coarse, chunk_rows, index.key_attributes, index, 0, rows, candidates)
+    count = candidate_rows(coarse, chunk_rows, index.key_attributes, index, 0, rows, candidates)
     done = first
     for start in range(0, count, AT_ONCE):
         met = _find(
@@ -280,8 +282,8 @@ def _list_entries(scratch, count, plain, first, done, offsets, ordinals):
 
 @inner
 def _check_entries(
-    codes, first, chunk_words, gate_bits, posted, coarse, chunk_rows, check_start, checks, set_start, set_intervals,
-    target, scratch, count, kept, hit_rows, hit_rules, hits,
+    codes, first, chunk_words, disjunction_bits, posted, coarse, chunk_rows, check_start, checks, set_start,
+    set_intervals, target, scratch, count, kept, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits among the entries [begin, end) of each row of `scratch`, of which there is one. kept: [2, AT_ONCE] int32."""
     rows, begins, ends = scratch[0], scratch[1], scratch[2]
@@ -298,8 +300,8 @@ def _check_entries(
                 hit_rows, hit_rules = grown(hit_rows, hits + pairs), grown(hit_rules, hits + pairs)
             hits = _keep_quick(posted, coarse, chunk_rows, kept[0], kept[1], pairs, hit_rows, hit_rules, hits)
     hits = _check_rest(
-        codes, first, chunk_words, gate_bits, coarse, check_start, checks, set_start, set_intervals, target, hit_rows,
-        hit_rules, before, hits,
+        codes, first, chunk_words, disjunction_bits, coarse, check_start, checks, set_start, set_intervals, target,
+        hit_rows, hit_rules, before, hits,
     )  # fmt: skip
     return hit_rows, hit_rules, hits
 
@@ -344,8 +346,8 @@ def _keep_quick(posted, coarse, chunk_rows, rows, entries, pairs, hit_rows, hit_
 
 @bare
 def _check_rest(
-    codes, first, chunk_words, gate_bits, coarse, check_start, checks, set_start, set_intervals, target, hit_rows,
-    hit_rules, begin, end,
+    codes, first, chunk_words, disjunction_bits, coarse, check_start, checks, set_start, set_intervals, target,
+    hit_rows, hit_rules, begin, end,
 ):  # fmt: skip
     """Turns the hits [begin, end) of `_keep_quick` into those of rules, of conjunctions whose other checks are passed;
     returns the number of hits."""
@@ -357,7 +359,7 @@ def _check_rest(
             hit_rules[hits] = -1 - conjunction
             hits += 1
         elif passes(
-            conjunction, hit_rows[i], codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+            conjunction, hit_rows[i], codes, first, coarse, chunk_words, disjunction_bits, check_start, checks,
             set_start, set_intervals,
         ):  # fmt: skip
             hit_rules[hits] = target[conjunction]

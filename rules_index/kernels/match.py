@@ -2,13 +2,13 @@
 
 A chunk of rows passes through up to five steps, each over conjunctions of its own:
 
-1. gates, the disjunctions that rules share, as row bitmaps of a block;
+1. shared disjunctions as row bitmaps of a block;
 2. scanned conjunctions, block by block: the row bitmaps of their terms are intersected, or rows are compared with many
-   at once (`kernels.panels`);
-3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.keys`);
-4. sliced conjunctions: the chunk is sorted by one attribute, and a block of it meets only those whose interval of that
-   attribute it reaches; then as in 2 (`kernels.slices`);
-5. walked conjunctions: those in the nodes of a tree that a row of the block reaches (`kernels.walk`).
+   at once (`kernels.equality_blocks`);
+3. keyed conjunctions: a row meets only those filed under its own codes of a few attributes (`kernels.hash_tables`);
+4. conjunctions in sorted runs: the chunk is sorted by one attribute, and a block of it meets only those whose interval
+   of that attribute it reaches; then as in 2 (`kernels.sorted_runs`);
+5. walked conjunctions: those in the nodes of a tree that a row of the block reaches (`kernels.tree_descent`).
 
 What bitmaps cannot tell (codes that were rounded to coarse ones, sets without a bitmap) is checked on the rows left.
 """
@@ -20,17 +20,31 @@ from typing import NamedTuple
 import numpy as np
 
 from rules_index.kernels.bitmaps import STEP, add_rows, coarsen, count_rows
-from rules_index.kernels.equality_blocks import LOOKING, can_shuffle, comparing, in_panels, match_panels, no_panels
+from rules_index.kernels.equality_blocks import (
+    LOOKING,
+    can_shuffle,
+    comparing,
+    equality_blocks_of,
+    match_equality_blocks,
+    no_equality_blocks,
+)
 from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.hash_tables import list_keyed, match_keyed
 from rules_index.kernels.jit import inner, jit
 from rules_index.kernels.lists import row_lists, with_room
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.scan import arrange_terms, check_rows, rows_of, scan
-from rules_index.kernels.sorted_runs import match_sliced
-from rules_index.kernels.summaries import skimmed, summarise
-from rules_index.kernels.transposed_lists import DENSE, GROUP_BITS, dense_lists, groups_of, rows_found, scan_dense
-from rules_index.kernels.tree_descent import walk
+from rules_index.kernels.sorted_runs import match_sorted_runs
+from rules_index.kernels.summaries import choose_summary_terms, summarise
+from rules_index.kernels.transposed_lists import (
+    GROUP_BITS,
+    TRANSPOSED_HITS,
+    groups_of,
+    rows_found,
+    scan_transposed,
+    transposed_lists_of,
+)
+from rules_index.kernels.tree_descent import descend
 from rules_index.kernels.vectors import SPILLED
 
 
@@ -44,25 +58,30 @@ class Index(NamedTuple):
     set_start         [sets + 1] int64 into set_intervals
     set_intervals     [., 2] closed, ascending, disjoint intervals of codes
     term_start        [conjunctions + 1] int64 into terms
-    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a gate's is bitmaps + gate
+    terms             [., 2] bitmaps (low, high): the rows of high that are not in low; a shared disjunction's is
+                      bitmaps + its number
     check_start       [conjunctions + 1] int64 into checks
     checks            [., 4] (attribute, low, high, `scan.FAR` or `NEAR`): its code is in [low, high];
-                      (attribute, 0, 0, set): in the set; (-1, 0, 0, gate): the gate is passed
-    target            [conjunctions] the gate's number or the rule's ordinal
-    gate_start        [gates + 1] the conjunctions of each gate, which come first; a gate names only earlier ones
-    scanned           how many conjunctions after the gates' are scanned; then come the keyed, the sliced, the walked
+                      (attribute, 0, 0, set): in the set; (-1, 0, 0, shared disjunction): it is TRUE
+    target            [conjunctions] the shared disjunction's number or the rule's ordinal
+    disjunction_start [disjunctions + 1] the conjunctions of each shared disjunction, which come first; it names only
+                      earlier ones
+    scanned           how many conjunctions after the shared disjunctions' are scanned; then come those in hash tables,
+                      in sorted runs and in the tree
 
-    keys, slices, tree  as `kernels.keys`, `kernels.slices` and `kernels.walk` say
+    key_..., run_..., level_..., tree_...  as `kernels.hash_tables`, `kernels.sorted_runs` and `kernels.tree_descent`
+                                           say
 
     block_rows, chunk_rows  rows of a block and of a chunk, multiples of `STEP`
     ascending         1 where a row's matches come in ascending order
     distinct          1 where they come without repeats
     alone             1 where all conjunctions of rules are in one plain table, no two of a rule
-    dense             1 where lists are made by `kernels.dense`; all conjunctions of rules are scanned then
-    skims             [`SKIMMED` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a row
-                      (`kernels.summaries`); nothing where bitmaps alone are quicker
-    skim_next         [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
-    panel_...         as `kernels.panels` says, where the scanned conjunctions are compared with rows so; else nothing
+    transposed        1 where lists are made by `kernels.transposed_lists`; all conjunctions of rules are scanned then
+    summary_terms     [`SUMMARY_TERMS` * scanned] bitmaps whose summaries tell where a scanned conjunction may have a
+                      row (`kernels.summaries`); nothing where bitmaps alone are quicker
+    summary_next      [scanned] int64, the first of its terms that is not among them, or -1; nothing where all are
+    equality_...      as `kernels.equality_blocks` says, where the scanned conjunctions are compared with rows so; else
+                      nothing
     """
 
     shift: np.ndarray
@@ -76,7 +95,7 @@ class Index(NamedTuple):
     check_start: np.ndarray
     checks: np.ndarray
     target: np.ndarray
-    gate_start: np.ndarray
+    disjunction_start: np.ndarray
     key_start: np.ndarray
     key_attributes: np.ndarray
     key_factors: np.ndarray
@@ -87,18 +106,18 @@ class Index(NamedTuple):
     filter_at: np.ndarray
     filter_bits: np.ndarray
     filter_words: np.ndarray
-    sign_at: np.ndarray
-    sign_planes: np.ndarray
-    signs: np.ndarray
+    signature_at: np.ndarray
+    signature_planes: np.ndarray
+    signatures: np.ndarray
     groups: np.ndarray
     group_codes: np.ndarray
     group_code_at: np.ndarray
     posted: np.ndarray
     plain: np.ndarray
-    slice_attribute: np.ndarray
-    slice_level_start: np.ndarray
-    slice_reach: np.ndarray
-    slice_places: np.ndarray
+    run_attribute: np.ndarray
+    run_level_start: np.ndarray
+    level_width: np.ndarray
+    level_offsets: np.ndarray
     tree_end: np.ndarray
     tree_test_start: np.ndarray
     tree_tests: np.ndarray
@@ -111,14 +130,14 @@ class Index(NamedTuple):
     distinct: int
     tree_depth: int
     alone: int
-    dense: int
-    skims: np.ndarray
-    skim_next: np.ndarray
-    panel_attributes: np.ndarray
-    panel_start: np.ndarray
-    panel_terms: np.ndarray
-    panel_conjunctions: np.ndarray
-    panel_next: np.ndarray
+    transposed: int
+    summary_terms: np.ndarray
+    summary_next: np.ndarray
+    equality_attributes: np.ndarray
+    equality_start: np.ndarray
+    equality_terms: np.ndarray
+    equality_conjunctions: np.ndarray
+    equality_next: np.ndarray
 
 
 @jit
@@ -133,7 +152,7 @@ def match_codes(codes, byte_codes, index):
     ordinals = np.empty(max(SPILLED, rows), np.int32)
     if index.alone:
         ordinals = _copy_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
-    elif index.dense:
+    elif index.transposed:
         ordinals = _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
     else:
         ordinals = _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals)
@@ -159,12 +178,12 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
-    gates = len(index.gate_start) - 1
-    begin = index.gate_start[gates]
+    disjunctions = len(index.disjunction_start) - 1
+    begin = index.disjunction_start[disjunctions]
     end = begin + index.scanned
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((len(index.bitmap_attribute) + gates) * words, np.uint64)
-    gate_bits = np.zeros(gates * chunk_words, np.uint64)
+    bits = np.empty((len(index.bitmap_attribute) + disjunctions) * words, np.uint64)
+    disjunction_bits = np.zeros(disjunctions * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     groups = groups_of(begin, end, index.target)
     number = np.empty(groups, np.int32)
@@ -174,15 +193,15 @@ def _transpose_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
         for start in range(0, count, words << 6):
             block = min(words << 6, count - start)
-            _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits)
-            matches = scan_dense(
+            _fill_block(codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits)
+            matches = scan_transposed(
                 begin, end, codes, first, coarse, start, words, chunk_words,
-                bits, gate_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
+                bits, disjunction_bits, index.shift, index.term_start, index.terms, index.check_start, index.checks,
                 index.set_start, index.set_intervals, index.target, groups, number, masks,
             )  # fmt: skip
             at = first + start
             ordinals = with_room(ordinals, offsets[at] + matches + SPILLED, at + block, rows)
-            dense_lists(block, groups, number, masks, offsets[at:], ordinals)
+            transposed_lists_of(block, groups, number, masks, offsets[at:], ordinals)
     return ordinals
 
 
@@ -192,20 +211,20 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
     rows = len(offsets) - 1
     words = min(index.block_rows, chunk_rows) >> 6
     chunk_words = chunk_rows >> 6
-    gates = len(index.gate_start) - 1
-    begin = index.gate_start[gates]
+    disjunctions = len(index.disjunction_start) - 1
+    begin = index.disjunction_start[disjunctions]
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bitmaps = len(index.bitmap_attribute) + gates
+    bitmaps = len(index.bitmap_attribute) + disjunctions
     bits = np.empty(bitmaps * words, np.uint64)
-    gate_bits = np.zeros(gates * chunk_words, np.uint64)
+    disjunction_bits = np.zeros(disjunctions * chunk_words, np.uint64)
     in_order = np.arange(chunk_rows).astype(np.int32)
     at = np.empty(chunk_rows, np.int32)
     hit_rows = np.empty(4 * chunk_rows, np.int32)
     hit_rules = np.empty(4 * chunk_rows, np.int32)
-    summaries = np.zeros(bitmaps * GROUP if len(index.skims) else 0, np.uint64)
-    paneled = len(index.panel_terms) > 0
-    looked_at = not paneled or len(index.panel_next) > 0 or gates > 0 or len(index.tree_keys) > 0
-    ascending = index.ascending and not paneled
+    summaries = np.zeros(bitmaps * GROUP if len(index.summary_terms) else 0, np.uint64)
+    in_equality_blocks = len(index.equality_terms) > 0
+    looked_at = not in_equality_blocks or len(index.equality_next) > 0 or disjunctions > 0 or len(index.tree_keys) > 0
+    ascending = index.ascending and not in_equality_blocks
     for first in range(0, rows, chunk_rows):
         count = min(chunk_rows, rows - first)
         coarsen(codes, byte_codes, first, count, index.shift, chunk_rows, coarse)
@@ -215,35 +234,36 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
                 block = min(words << 6, count - start)
                 if looked_at:
                     _fill_block(
-                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, gate_bits
+                        codes, first, coarse, start, block, words, chunk_words, index, in_order, bits, disjunction_bits
                     )
-                if paneled:
-                    hit_rows, hit_rules, hits = match_panels(
-                        begin, codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order,
-                        index.panel_attributes, index.panel_start, index.panel_terms, index.panel_conjunctions,
-                        index.panel_next, index.term_start, index.terms, index.check_start, index.checks,
-                        index.set_start, index.set_intervals, index.target, hit_rows, hit_rules, hits,
+                if in_equality_blocks:
+                    hit_rows, hit_rules, hits = match_equality_blocks(
+                        begin, codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order,
+                        index.equality_attributes, index.equality_start, index.equality_terms,
+                        index.equality_conjunctions, index.equality_next, index.term_start, index.terms,
+                        index.check_start, index.checks, index.set_start, index.set_intervals, index.target, hit_rows,
+                        hit_rules, hits,
                     )  # fmt: skip
                 else:
-                    if len(index.skims):
+                    if len(index.summary_terms):
                         summarise(bitmaps, words, bits, summaries)
                     hit_rows, hit_rules, hits = scan(
                         begin, begin + index.scanned, codes, first, coarse, start, words, chunk_words,
-                        bits, gate_bits, in_order, index.skims, index.skim_next, summaries,
+                        bits, disjunction_bits, in_order, index.summary_terms, index.summary_next, summaries,
                         index.term_start, index.terms, index.check_start, index.checks,
                         index.set_start, index.set_intervals, index.target,
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
                 if len(index.tree_keys) > 0:
-                    hit_rows, hit_rules, hits = walk(
-                        codes, first, coarse, start, block, words, chunk_words, bits, gate_bits, in_order, index,
+                    hit_rows, hit_rules, hits = descend(
+                        codes, first, coarse, start, block, words, chunk_words, bits, disjunction_bits, in_order, index,
                         hit_rows, hit_rules, hits,
                     )  # fmt: skip
         hit_rows, hit_rules, hits = match_keyed(
-            codes, first, count, chunk_rows, chunk_words, coarse, gate_bits, index, hit_rows, hit_rules, hits
+            codes, first, count, chunk_rows, chunk_words, coarse, disjunction_bits, index, hit_rows, hit_rules, hits
         )
-        hit_rows, hit_rules, hits = match_sliced(
-            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
+        hit_rows, hit_rules, hits = match_sorted_runs(
+            codes, first, count, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
             hit_rows, hit_rules, hits,
         )  # fmt: skip
         ordinals = with_room(ordinals, offsets[first] + hits, first + count, rows)
@@ -252,78 +272,80 @@ def _sort_lists(codes, byte_codes, index, chunk_rows, offsets, ordinals):
 
 
 @inner
-def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
-    """All bitmaps of a block of rows, those of the gates at its place in the chunk too."""
+def _fill_block(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
+    """All bitmaps of a block of rows, those of the shared disjunctions at its place in the chunk too."""
     fill_bitmaps(
         coarse, chunk_words << 6, start, rows, words,
         index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals, bits,
     )  # fmt: skip
-    _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits)
+    _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits)
 
 
 @inner
-def _fill_gates(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, gate_bits):
-    """The bitmaps of all gates, for the block and at the block's place in the chunk."""
+def _fill_disjunctions(codes, first, coarse, start, rows, words, chunk_words, index, in_order, bits, disjunction_bits):
+    """The bitmaps of all shared disjunctions, for the block and at the block's place in the chunk."""
     bitmaps = len(index.bitmap_attribute)
     current = np.empty(words, np.uint64)
     collected = np.empty(words, np.uint64)
     scratch = np.empty(words << 6, np.int32)
-    for gate in range(len(index.gate_start) - 1):
+    for disjunction in range(len(index.disjunction_start) - 1):
         collected[:] = 0
-        for conjunction in range(index.gate_start[gate], index.gate_start[gate + 1]):
+        for conjunction in range(index.disjunction_start[disjunction], index.disjunction_start[disjunction + 1]):
             found = rows_of(conjunction, words, bits, index.term_start, index.terms, current, scratch)
             if index.check_start[conjunction] < index.check_start[conjunction + 1]:
                 found = check_rows(
                     conjunction, found, scratch, codes, first, coarse, start, chunk_words,
-                    gate_bits, in_order, index.check_start, index.checks, index.set_start, index.set_intervals,
+                    disjunction_bits, in_order, index.check_start, index.checks, index.set_start, index.set_intervals,
                 )  # fmt: skip
             add_rows(scratch, found, collected)
-        to = bitmaps + gate
+        to = bitmaps + disjunction
         bits[to * words : (to + 1) * words] = collected
-        at = gate * chunk_words + (start >> 6)
+        at = disjunction * chunk_words + (start >> 6)
         used = (rows + 63) >> 6
-        gate_bits[at : at + used] = collected[:used]
+        disjunction_bits[at : at + used] = collected[:used]
 
 
 @jit
 def arranged(sample, index):
     """What is measured on some rows, up to a block, of a code matrix [attributes, rows] int32: `index.terms` with the
-    terms of each conjunction by the number of rows that they hold, `index.dense`, and from `index.skims`
+    terms of each conjunction by the number of rows that they hold, `index.transposed`, and from `index.summary_terms`
     on all others."""
     count = sample.shape[1]
     words = index.block_rows >> 6
     chunk_rows = index.block_rows
-    gates = len(index.gate_start) - 1
+    disjunctions = len(index.disjunction_start) - 1
     bitmaps = len(index.bitmap_attribute)
     coarse = np.empty(len(index.shift) * chunk_rows, np.uint8)
-    bits = np.empty((bitmaps + gates) * words, np.uint64)
-    size_of = np.zeros(bitmaps + gates, np.int32)
-    gate_bits = np.zeros(gates * words, np.uint64)
+    bits = np.empty((bitmaps + disjunctions) * words, np.uint64)
+    size_of = np.zeros(bitmaps + disjunctions, np.int32)
+    disjunction_bits = np.zeros(disjunctions * words, np.uint64)
     order = np.arange(chunk_rows).astype(np.int32)
-    begin = index.gate_start[gates]
+    begin = index.disjunction_start[disjunctions]
     end = begin + index.scanned
     coarsen(sample, np.empty((0, 0), np.uint8), 0, count, index.shift, chunk_rows, coarse)
-    _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, gate_bits)
-    count_rows(bitmaps + gates, words, bits, size_of)
+    _fill_block(sample, 0, coarse, 0, count, words, words, index, order, bits, disjunction_bits)
+    count_rows(bitmaps + disjunctions, words, bits, size_of)
     terms = index.terms.copy()
     arrange_terms(0, len(index.target), index.term_start, terms, size_of)
-    dense = 0
+    transposed = 0
     if end == len(index.target):
         found = rows_found(begin, end, words, bits, index.term_start, terms)
-        dense = int(found > DENSE * groups_of(begin, end, index.target) * count)
-    last = begin if dense else end
-    skims, skim_next, shared = skimmed(begin, last, index.term_start, terms, bitmaps + gates, words, count, bits)
-    panels = no_panels()
-    if len(skims) and can_shuffle():
+        transposed = int(found > TRANSPOSED_HITS * groups_of(begin, end, index.target) * count)
+    last = begin if transposed else end
+    summary_terms, summary_next, shared = choose_summary_terms(
+        begin, last, index.term_start, terms, bitmaps + disjunctions, words, count, bits
+    )
+    equality_blocks = no_equality_blocks()
+    if len(summary_terms) and can_shuffle():
         own = terms.copy()
-        panels = in_panels(
+        equality_blocks = equality_blocks_of(
             begin, last, index.term_start, own, index.bitmap_attribute, index.bitmap_start, index.bitmap_intervals
         )
-        skimming = last - begin + LOOKING * shared
-        if len(panels[0]) and skimming > comparing(
-            begin, last, index.term_start, own, size_of, panels, coarse, chunk_rows, count
+        scan_by_summaries = last - begin + LOOKING * shared
+        if len(equality_blocks[0]) and scan_by_summaries > comparing(
+            begin, last, index.term_start, own, size_of, equality_blocks, coarse, chunk_rows, count
         ):
-            terms, skims, skim_next = own, skims[:0], skim_next[:0]
+            terms, summary_terms, summary_next = own, summary_terms[:0], summary_next[:0]
         else:
-            panels = no_panels()
-    return terms, dense, skims, skim_next, *panels
+            equality_blocks = no_equality_blocks()
+    return terms, transposed, summary_terms, summary_next, *equality_blocks

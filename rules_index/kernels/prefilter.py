@@ -1,17 +1,18 @@
-"""Rows that need not look into a table of `kernels.keys`, since no entry of it has their codes, are sifted out.
+"""Rows that need not look into a table of `kernels.hash_tables`, since no entry of it has their codes, are filtered
+out.
 
 Two things tell, both from the coarse codes of a table's first three attributes. A *filter* of bits, which fits the
-nearest caches, has one for every three codes. *Signs* are quicker and less exact: the entries of a table are parted
-into classes, eight to a plane, a bit of a byte for each; every code of an attribute has the byte of the plane's classes
-that name it, and a row whose bytes have no bit in common, in any plane, meets no entry. Rows that signs let pass meet
-the filter.
+nearest caches, has one for every three codes. *Signatures* are quicker and less exact: the entries of a table are
+parted into classes, eight to a plane, a bit of a byte for each; every code of an attribute has the byte of the plane's
+classes that name it, and a row whose bytes have no bit in common, in any plane, meets no entry. Rows that signatures
+let pass meet the filter.
 
 filter_at        [tables] int64, its first word in filter_words; -1 for none
 filter_bits      [tables] int32: the filter has 2 ** filter_bits bits
 filter_words     int32: bit b % 32 of word b // 32
-sign_at          [tables] int64, its first byte in signs
-sign_planes      [tables] int32, 0 where a table has no signs
-signs            uint8: of each plane of a table 256 bytes for each of its first three attributes
+signature_at          [tables] int64, its first byte in signatures
+signature_planes      [tables] int32, 0 where a table has no signatures
+signatures            uint8: of each plane of a table 256 bytes for each of its first three attributes
 """
 
 from __future__ import annotations
@@ -20,16 +21,24 @@ import numpy as np
 
 from rules_index.kernels.jit import bare
 from rules_index.kernels.llvm import LOOKED_UP
-from rules_index.kernels.vectors import SIGNS, compressed, looked_up, signed_one, signed_three, signed_two
+from rules_index.kernels.vectors import (
+    SIGNATURE_BYTES,
+    compressed,
+    looked_up,
+    signature_one,
+    signature_three,
+    signature_two,
+)
 
-SIFTED = 3
-"""Attributes of a table that filter and signs look at: the first ones; a filter of two looks at the second again."""
+PREFILTERED = 3
+"""Attributes of a table that filter and signatures look at: the first ones; a filter of two looks at the second
+again."""
 PLANE_CLASSES = 8
 MOST_PLANES = 4
 PAIR_BITS = 16
 """A filter of two codes has a bit for every combination."""
 WORD_ROWS = 64
-"""Rows that are sifted at once."""
+"""Rows that are prefiltered at once."""
 MOST_CHUNK_ROWS = 1 << 16
 """Rows of a chunk are numbered with 16 bits."""
 _PAIR = np.uint32(1 << 8)
@@ -38,21 +47,22 @@ _TRIPLE = np.uint32(0x9E3779B1)
 
 def filter_places(codes: np.ndarray, bits: int) -> np.ndarray:
     """The bits [.] that the filter of 2 ** bits bits has for codes [., attributes]."""
-    first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(SIFTED))
+    first, second, third = (codes[:, min(i, codes.shape[1] - 1)].astype(np.uint32) for i in range(PREFILTERED))
     number = first << np.uint32(16) | second << np.uint32(8) | third
     return (number * (_PAIR if codes.shape[1] == 2 else _TRIPLE)) >> np.uint32(32 - bits)
 
 
 @bare
-def rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates):
-    """Writes the rows that signs and filter of a table let pass, all where it has neither; returns their number."""
+def candidate_rows(coarse, chunk_rows, attributes, index, table, rows, candidates):
+    """Writes the rows that signatures and filter of a table let pass, all where it has neither; returns their
+    number."""
     has_filter = index.filter_at[table] >= 0
     words = index.filter_words[max(0, index.filter_at[table]) :]
     shift = np.uint32(32 - index.filter_bits[table])
-    if index.sign_planes[table] > 0:
-        count = _sift(
-            coarse, chunk_rows, attributes, index.signs, index.sign_at[table], index.sign_planes[table], rows,
-            candidates,
+    if index.signature_planes[table] > 0:
+        count = _match_signatures(
+            coarse, chunk_rows, attributes, index.signatures, index.signature_at[table], index.signature_planes[table],
+            rows, candidates,
         )  # fmt: skip
         # a direct table's slots tell as fast as its filter
         if has_filter and index.key_bits[table] > 0:
@@ -66,10 +76,10 @@ def rows_to_look(coarse, chunk_rows, attributes, index, table, rows, candidates)
 
 
 @bare
-def _sift(coarse, chunk_rows, attributes, signs, sign_at, planes, rows, candidates):
-    """Writes the rows that the signs of a table let pass; returns their number."""
-    begin = np.uint64(sign_at)
-    plane = np.uint64(SIGNS * min(SIFTED, len(attributes)))
+def _match_signatures(coarse, chunk_rows, attributes, signatures, signature_at, planes, rows, candidates):
+    """Writes the rows that the signatures of a table let pass; returns their number."""
+    begin = np.uint64(signature_at)
+    plane = np.uint64(SIGNATURE_BYTES * min(PREFILTERED, len(attributes)))
     end = begin + np.uint64(planes) * plane
     left, middle, right = _columns(attributes, chunk_rows)
     count = np.uint64(0)
@@ -77,11 +87,11 @@ def _sift(coarse, chunk_rows, attributes, signs, sign_at, planes, rows, candidat
         bits = np.uint64(0)
         for at in range(begin, end, plane):
             if len(attributes) == 2:
-                bits |= signed_two(signs, coarse, at, (left + row, middle + row))
+                bits |= signature_two(signatures, coarse, at, (left + row, middle + row))
             elif len(attributes) == 1:
-                bits |= signed_one(signs, coarse, at, (left + row,))
+                bits |= signature_one(signatures, coarse, at, (left + row,))
             else:
-                bits |= signed_three(signs, coarse, at, (left + row, middle + row, right + row))
+                bits |= signature_three(signatures, coarse, at, (left + row, middle + row, right + row))
         count = compressed(candidates, count, row, bits)
     return _within(rows, count, candidates)
 

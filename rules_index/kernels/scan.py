@@ -9,7 +9,7 @@ from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.lists import grown
 from rules_index.kernels.llvm import GROUP
 from rules_index.kernels.summaries import (
-    SKIMMED,
+    SUMMARY_TERMS,
     add_groups,
     add_words,
     share_summaries,
@@ -33,8 +33,9 @@ SMALL_WORDS = 8
 _GROUP = np.uint64(GROUP)
 AT_ONCE = 32
 """Conjunctions that are scanned together: what is left of them stays in the nearest cache."""
-SKIMMED_AT_ONCE = 512
-"""Conjunctions that are skimmed together: few of them leave anything, and what does is far from the last one."""
+SUMMARIES_AT_ONCE = 512
+"""Conjunctions that are scanned by summaries together: few of them leave anything, and what does is far from the last
+one."""
 WORD_BITS = 6
 """A block has up to 64 words."""
 FAR, NEAR = -1, -2
@@ -142,7 +143,7 @@ def _all_words_of(conjunction, words, bits, term_start, terms, current):
 
 @bare
 def passes(
-    conjunction, row, codes, first, coarse, chunk_words, gate_bits, check_start, checks, set_start, set_intervals
+    conjunction, row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks, set_start, set_intervals
 ):
     """Whether a row of the chunk passes a conjunction's checks. Codes are read as coarse ones, from nearer memory,
     where these are exact."""
@@ -150,7 +151,7 @@ def passes(
         attribute = checks[check, 0]
         which = checks[check, 3]
         if attribute < 0:
-            word = gate_bits[which * chunk_words + (row >> 6)]
+            word = disjunction_bits[which * chunk_words + (row >> 6)]
             if (word >> np.uint64(row & 63)) & ONE == 0:
                 return False
             continue
@@ -168,7 +169,7 @@ def passes(
 
 @bare
 def check_rows(
-    conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, order,
+    conjunction, found, scratch, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals,
 ):  # fmt: skip
     """Keeps of `scratch[:found]`, rows of the block at `start`, those that pass; returns their number."""
@@ -176,7 +177,7 @@ def check_rows(
     for i in range(found):
         scratch[kept] = scratch[i]
         kept += passes(
-            conjunction, order[start + scratch[i]], codes, first, coarse, chunk_words, gate_bits,
+            conjunction, order[start + scratch[i]], codes, first, coarse, chunk_words, disjunction_bits,
             check_start, checks, set_start, set_intervals,
         )  # fmt: skip
     return kept
@@ -184,31 +185,31 @@ def check_rows(
 
 @inner
 def scan(
-    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-    skims, skim_next, summaries,
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, order,
+    summary_terms, summary_next, summaries,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions [begin, end) in the block whose rows are order[start], order[start + 1], ... of the
     chunk. Arrays come one by one, not as an `Index`: taking them out of a tuple costs more than a conjunction does.
 
     Some conjunctions at once, step by step, so that no step waits for what the machine cannot foresee: their words
-    with a row left, what the other terms leave of each, and last the rows. Where there are `skims`, of the conjunctions
-    from `begin` on, summaries tell where they may have a row before any bitmap is looked at.
+    with a row left, what the other terms leave of each, and last the rows. Where there are `summary_terms`, of the
+    conjunctions from `begin` on, summaries tell where they may have a row before any bitmap is looked at.
     """
-    at_once = SKIMMED_AT_ONCE if len(skims) else AT_ONCE
+    at_once = SUMMARIES_AT_ONCE if len(summary_terms) else AT_ONCE
     current = np.empty((at_once << WORD_BITS) + GROUP, np.uint64)
     places = np.empty((at_once << WORD_BITS) + SPILLED, np.int32)
     next_term = np.empty(AT_ONCE, np.int64)
-    groups = np.empty(SKIMMED_AT_ONCE + (SKIMMED_AT_ONCE + 1) * GROUP if len(skims) else 0, np.int32)
+    groups = np.empty(SUMMARIES_AT_ONCE + (SUMMARIES_AT_ONCE + 1) * GROUP if len(summary_terms) else 0, np.int32)
     for batch in range(begin, end, at_once):
         stop = min(end, batch + at_once)
-        if len(skims):
+        if len(summary_terms):
             found, rows = _words_shared(
-                batch - begin, stop - begin, words, bits, skims, summaries, groups, current, places
+                batch - begin, stop - begin, words, bits, summary_terms, summaries, groups, current, places
             )  # fmt: skip
-            if len(skim_next):
+            if len(summary_next):
                 found, rows = _words_held(
-                    batch, found, True, words, bits, term_start, terms, skim_next[batch - begin :], current, places
+                    batch, found, True, words, bits, term_start, terms, summary_next[batch - begin :], current, places
                 )
         else:
             found = _words_left(batch, stop, words, bits, term_start, terms, current, next_term, places)
@@ -216,7 +217,7 @@ def scan(
         if hits + rows > len(hit_rows):
             hit_rows, hit_rules = grown(hit_rows, hits + rows), grown(hit_rules, hits + rows)
         hits = _add_hits(
-            batch, found, places, current, codes, first, coarse, start, chunk_words, gate_bits, order,
+            batch, found, places, current, codes, first, coarse, start, chunk_words, disjunction_bits, order,
             check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
         )  # fmt: skip
     return hit_rows, hit_rules, hits
@@ -242,8 +243,8 @@ def _words_left(begin, end, words, bits, term_start, terms, current, next_term, 
 
 
 @bare
-def _words_shared(begin, end, words, bits, skims, summaries, groups, current, places):
-    """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `skims` share to
+def _words_shared(begin, end, words, bits, summary_terms, summaries, groups, current, places):
+    """Writes the words with a row that the bitmaps of each of the conjunctions [begin, end) of `summary_terms` share to
     `current`, one behind the other, and their places as `_words_left` does; their number. groups: scratch.
 
     First, which conjunctions may have a row at all; then, in which groups of words; then, what is there.
@@ -252,26 +253,26 @@ def _words_shared(begin, end, words, bits, skims, summaries, groups, current, pl
     skip = np.uint64(begin)
     for i in range(np.uint64(end - begin)):
         groups[likely] = i
-        likely += share_summaries(summaries, skims, (skip + i) * np.uint64(SKIMMED))
-    some = groups[SKIMMED_AT_ONCE:]
+        likely += share_summaries(summaries, summary_terms, (skip + i) * np.uint64(SUMMARY_TERMS))
+    some = groups[SUMMARIES_AT_ONCE:]
     found = np.uint64(0)
     for each in range(likely):
         number = np.uint64(groups[each])
-        at = (skip + number) * np.uint64(SKIMMED)
-        found = add_groups(summaries, skims, at, some, found, np.int32(number * _GROUP))
+        at = (skip + number) * np.uint64(SUMMARY_TERMS)
+        found = add_groups(summaries, summary_terms, at, some, found, np.int32(number * _GROUP))
     count = np.uint64(0)
     for each in range(found):
         at, group, place = _place_of(skip, some[each])
-        count = add_words(bits, skims, at, np.uint64(words), group, current, places, count, place)
+        count = add_words(bits, summary_terms, at, np.uint64(words), group, current, places, count, place)
     return np.int64(count), count_all(current, count)
 
 
 @inlined
 def _place_of(skip, shared):
     """Of a group in which a conjunction may have a row, counted through the conjunctions behind the first `skip` of
-    `skims`: where these begin there, the group's first word, and the place of that word."""
+    `summary_terms`: where these begin there, the group's first word, and the place of that word."""
     number, group = np.uint64(shared) // _GROUP, np.uint64(shared) % _GROUP * _GROUP
-    return (skip + number) * np.uint64(SKIMMED), group, np.int32((number << np.uint64(WORD_BITS)) + group)
+    return (skip + number) * np.uint64(SUMMARY_TERMS), group, np.int32((number << np.uint64(WORD_BITS)) + group)
 
 
 @bare
@@ -299,7 +300,7 @@ def _words_held(begin, count, gathered, words, bits, term_start, terms, next_ter
 
 @bare
 def _add_hits(
-    begin, count, places, held, codes, first, coarse, start, chunk_words, gate_bits, order,
+    begin, count, places, held, codes, first, coarse, start, chunk_words, disjunction_bits, order,
     check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the rows in `held[:count]` that pass the checks of their conjunctions, of which there is room for all."""
@@ -318,7 +319,7 @@ def _add_hits(
             hit_rules[to] = rule
             to += ONE
             if checked and not passes(
-                np.int64(conjunction), row, codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+                np.int64(conjunction), row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks,
                 set_start, set_intervals,
             ):  # fmt: skip
                 to -= ONE

@@ -61,8 +61,8 @@ def find_repeats(offsets, attributes, common, seen, repeated, apart):
 def number_literals(offsets, terms, rank, number, count):
     """Numbers literals in the order in which conjunctions name them, and puts each conjunction's terms in that order.
 
-    terms: [offsets[-1]] int32, a literal or -1 - a gate; a conjunction's literals are met by ascending `rank`
-    [literals] int32 of their attribute. number: [literals] int32, -1 for one not met before. `terms` becomes the
+    terms: [offsets[-1]] int32, a literal or -1 - a shared disjunction; a conjunction's literals are met by ascending
+    `rank` [literals] int32 of their attribute. number: [literals] int32, -1 for one not met before. `terms` becomes the
     new numbers, ascending. Returns the next number, the first having been `count`.
     """
     longest = 0

@@ -1,15 +1,15 @@
-"""Sliced conjunctions: the chunk's rows are sorted by an attribute, so that a block of them spans few of its codes.
+"""Conjunctions in sorted runs: rows are sorted by an attribute, so that a block of them spans few of its codes.
 
-For each slicing attribute the chunk is sorted by its coarse code and cut into small blocks; the bitmaps of such a block
-are filled anew, and of the conjunctions sliced by the attribute only those are scanned whose interval may reach the
-codes of the block. They stand by *levels*: a level has those whose intervals have hardly fewer codes than its `reach`,
-and none more, by their lowest code; so those that may reach a block follow each other.
+For each sort attribute the chunk is sorted by its coarse code and cut into small blocks. The bitmaps of such a block
+are filled anew. Of the conjunctions sorted by the attribute only those are scanned whose interval may reach the codes
+of the block. They stand by *levels*: a level has those whose intervals have nearly as many codes as its width, and none
+more, ordered by their lowest code. So those that may reach a block follow each other.
 
-slice_attribute    [slicings] int32
-slice_level_start  [slicings + 1] int64 into the levels
-slice_reach        [levels] int32
-slice_places       [levels, `COARSE_CODES` + 2] int32: the first conjunction of the level whose lowest coarse code is at
-                   least so much, and where the level ends
+run_attribute    [runs] int32
+run_level_start  [runs + 1] int64 into the levels
+level_width      [levels] int32, codes
+level_offsets    [levels, `COARSE_CODES` + 2] int32: the first conjunction of the level whose lowest coarse code is at
+                 least so much, and where the level ends
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from rules_index.kernels.fill import fill_bitmaps
 from rules_index.kernels.jit import bare, inner
 from rules_index.kernels.scan import scan
 
-SLICE_WORDS = 8
+RUN_WORDS = 8
 """Words of a block of sorted rows, at most: so few that the rows have few codes, and that all terms of a conjunction
 are looked at in all of them without asking in between."""
 
 
 @inner
-def match_sliced(
-    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, gate_bits, index,
+def match_sorted_runs(
+    codes, first, rows, chunk_rows, words, chunk_words, coarse, bits, disjunction_bits, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
-    """Hits of the sliced conjunctions among the rows [first, first + rows) of a code matrix."""
-    slicings = len(index.slice_attribute)
+    """Hits of the conjunctions in sorted runs among the rows [first, first + rows) of a code matrix."""
+    runs = len(index.run_attribute)
     # sorted blocks are too short for summaries
-    skims, skim_next, summaries = index.skims[:0], index.skim_next[:0], bits[:0]
-    words = min(words, SLICE_WORDS)
+    summary_terms, summary_next, summaries = index.summary_terms[:0], index.summary_next[:0], bits[:0]
+    words = min(words, RUN_WORDS)
     block_rows = words << 6
-    order = np.empty(chunk_rows if slicings else 0, np.int32)
-    sorted_block = np.empty(len(index.shift) * block_rows if slicings else 0, np.uint8)
-    for slicing in range(slicings):
-        at = index.slice_attribute[slicing] * chunk_rows
+    order = np.empty(chunk_rows if runs else 0, np.int32)
+    sorted_block = np.empty(len(index.shift) * block_rows if runs else 0, np.uint8)
+    for run in range(runs):
+        at = index.run_attribute[run] * chunk_rows
         column = coarse[at : at + rows]
         _sort(column, order)
         for start in range(0, rows, block_rows):
@@ -52,12 +52,12 @@ def match_sliced(
             )  # fmt: skip
             least = column[order[start]]
             most = column[order[start + block - 1]]
-            for level in range(index.slice_level_start[slicing], index.slice_level_start[slicing + 1]):
-                lowest = max(0, np.int64(least) - index.slice_reach[level] + 1)
+            for level in range(index.run_level_start[run], index.run_level_start[run + 1]):
+                lowest = max(0, np.int64(least) - index.level_width[level] + 1)
                 hit_rows, hit_rules, hits = scan(
-                    index.slice_places[level, lowest], index.slice_places[level, np.int64(most) + 1],
-                    codes, first, coarse, start, words, chunk_words, bits, gate_bits, order,
-                    skims, skim_next, summaries,
+                    index.level_offsets[level, lowest], index.level_offsets[level, np.int64(most) + 1],
+                    codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, order,
+                    summary_terms, summary_next, summaries,
                     index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                     index.set_intervals, index.target, hit_rows, hit_rules, hits,
                 )  # fmt: skip

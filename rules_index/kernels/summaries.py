@@ -1,8 +1,8 @@
 """Summaries of row bitmaps: a few words that tell where a bitmap may have a row.
 
 Conjunctions of rare terms have a row in few places of a block, if in any. An AND of the summaries of a conjunction's
-rarest terms tells where: `SKIMMED` loads for 4,096 rows. Only there its bitmaps are looked at. A summary has `GROUP`
-words, a bit for eight rows: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7.
+rarest terms tells where: `SUMMARY_TERMS` loads for 4,096 rows. Only there its bitmaps are looked at. A summary has
+`GROUP` words, a bit for eight rows: bit b of word g for the rows 512 g + 8 b to 512 g + 8 b + 7.
 
 Rows that several bitmaps share are in what their summaries share. An interval that is given by the bitmaps of both its
 ends has no summary.
@@ -34,7 +34,7 @@ from rules_index.kernels.llvm import (
     spread,
 )
 
-SKIMMED = 5
+SUMMARY_TERMS = 5
 """Terms of a conjunction whose summaries are looked at."""
 RAREST = 4
 """How many of these are looked at first, and tell of most conjunctions that they have no row."""
@@ -64,8 +64,8 @@ def add_summary(typing_context: Any, bits: Any, at: Any, count: Any, summaries: 
 
 
 @intrinsic
-def share_summaries(typing_context: Any, summaries: Any, skims: Any, at: Any) -> Any:
-    """1 where the summaries of `skims[at]` to `skims[at + RAREST - 1]` share a bit, else 0."""
+def share_summaries(typing_context: Any, summaries: Any, summary_terms: Any, at: Any) -> Any:
+    """1 where the summaries of `summary_terms[at]` to `summary_terms[at + RAREST - 1]` share a bit, else 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         parts = _shared_parts(context, builder, signature, arguments, 0, arguments[2], *_SUMMARY, RAREST)
@@ -73,32 +73,34 @@ def share_summaries(typing_context: Any, summaries: Any, skims: Any, at: Any) ->
         some = builder.bitcast(some, ir.IntType(PART.count))
         return builder.zext(builder.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), LONG)
 
-    return U64(summaries, skims, U64), codegen
+    return U64(summaries, summary_terms, U64), codegen
 
 
 @intrinsic
-def add_groups(typing_context: Any, summaries: Any, skims: Any, at: Any, numbers: Any, count: Any, first: Any) -> Any:
-    """Writes `first` (int32) plus the number of each group of words in which the bitmaps `skims[at]` to
-    `skims[at + SKIMMED - 1]` may share a row, as their summaries tell, to `numbers` (int32) from `count` on. Returns
-    the count behind them; up to `GROUP` elements from `count` on are overwritten."""
+def add_groups(
+    typing_context: Any, summaries: Any, summary_terms: Any, at: Any, numbers: Any, count: Any, first: Any
+) -> Any:
+    """Writes `first` (int32) plus the number of each group of words in which the bitmaps `summary_terms[at]` to
+    `summary_terms[at + SUMMARY_TERMS - 1]` may share a row, as their summaries tell, to `numbers` (int32) from `count`
+    on. Returns the count behind them; up to `GROUP` elements from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         at, count, first = (arguments[i] for i in (2, 4, 5))
         shared = _shared(context, builder, signature, arguments, 0, at, *_SUMMARY)
         return _add(context, builder, signature, arguments, shared, [(3, _numbers(builder, first))], count)
 
-    return U64(summaries, skims, U64, numbers, U64, numba.types.int32), codegen
+    return U64(summaries, summary_terms, U64, numbers, U64, numba.types.int32), codegen
 
 
 @intrinsic
 def add_words(
-    typing_context: Any, bits: Any, skims: Any, at: Any, stride: Any, group: Any, words: Any, places: Any, count: Any,
-    first: Any,
+    typing_context: Any, bits: Any, summary_terms: Any, at: Any, stride: Any, group: Any, words: Any, places: Any,
+    count: Any, first: Any,
 ) -> Any:  # fmt: skip
-    """Writes what the bitmaps `skims[at]` to `skims[at + SKIMMED - 1]`, of `stride` words each, share of the `GROUP`
-    words from `group` on: the words that are not 0 to `words` (uint64) from `count` on, and `first` (int32) plus the
-    index of each to `places` (int32). Returns the count behind them; up to `GROUP` elements from `count` on are
-    overwritten."""
+    """Writes what the bitmaps `summary_terms[at]` to `summary_terms[at + SUMMARY_TERMS - 1]`, of `stride` words each,
+    share of the `GROUP` words from `group` on: the words that are not 0 to `words` (uint64) from `count` on, and
+    `first` (int32) plus the index of each to `places` (int32). Returns the count behind them; up to `GROUP` elements
+    from `count` on are overwritten."""
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         _, _, at, stride, group, _, _, count, first = arguments
@@ -106,12 +108,12 @@ def add_words(
         given = [(5, shared), (6, _numbers(builder, first))]
         return _add(context, builder, signature, arguments, shared, given, count)
 
-    return U64(bits, skims, U64, U64, U64, words, places, U64, numba.types.int32), codegen
+    return U64(bits, summary_terms, U64, U64, U64, words, places, U64, numba.types.int32), codegen
 
 
 def _shared(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
-    bitmaps: int = SKIMMED,
+    bitmaps: int = SUMMARY_TERMS,
 ) -> Any:  # fmt: skip
     """What the bitmaps of `stride` words each in an array share of a group of words, those whose numbers stand in the
     second argument from `at` on."""
@@ -122,7 +124,7 @@ def _shared(
 
 def _shared_parts(
     context: Any, builder: Any, signature: Any, arguments: Any, array: int, at: Any, stride: Any, group: Any,
-    bitmaps: int = SKIMMED,
+    bitmaps: int = SUMMARY_TERMS,
 ) -> list[Any]:  # fmt: skip
     """`_shared` in two parts: where loads are what takes time, two vectors of half the size come in two thirds of the
     time of one."""
@@ -180,44 +182,45 @@ def summarise(bitmaps, words, bits, summaries):
 
 
 @inner
-def skimmed(begin, end, term_start, terms, bitmaps, words, rows, bits):
-    """`skims` and `skim_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of a block of
-    some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker. If not,
-    terms with a summary are put first, in place.
+def choose_summary_terms(begin, end, term_start, terms, bitmaps, words, rows, bits):
+    """`summary_terms` and `summary_next` of `kernels.match.Index` for the conjunctions [begin, end), by the bitmaps of
+    a block of some rows, and in how many groups of words these may have a row; nothing where bitmaps alone are quicker.
+    If not, terms with a summary are put first, in place.
     """
-    skims = np.empty((end - begin) * SKIMMED, np.int32)
+    summary_terms = np.empty((end - begin) * SUMMARY_TERMS, np.int32)
     following = np.empty(end - begin, np.int64)
     # the summaries of all bitmaps take as long as a few conjunctions
-    if rows < STEP or len(skims) < bitmaps:
-        return skims[:0], following[:0], 0
+    if rows < STEP or len(summary_terms) < bitmaps:
+        return summary_terms[:0], following[:0], 0
     summaries = np.zeros(bitmaps * GROUP, np.uint64)
     summarise(bitmaps, words, bits, summaries)
     numbers = np.empty(2 * GROUP, np.int32)
     shared = np.uint64(0)
     for conjunction in range(begin, end):
         start, stop = term_start[conjunction], term_start[conjunction + 1]
-        at = (conjunction - begin) * SKIMMED
-        count = _rarest(start, stop, terms, skims[at : at + SKIMMED])
+        at = (conjunction - begin) * SUMMARY_TERMS
+        count = _rarest(start, stop, terms, summary_terms[at : at + SUMMARY_TERMS])
         following[conjunction - begin] = start + count if start + count < stop else -1
-        shared += add_groups(summaries, skims, np.uint64(at), numbers, np.uint64(0), np.int32(0))
+        shared += add_groups(summaries, summary_terms, np.uint64(at), numbers, np.uint64(0), np.int32(0))
     groups = (rows + STEP - 1) // STEP
     if np.int64(shared) * GROUP > FEW_SHARED * groups * (end - begin):
-        return skims[:0], following[:0], 0
+        return summary_terms[:0], following[:0], 0
     for conjunction in range(begin, end):
         _put_first(term_start[conjunction], term_start[conjunction + 1], terms)
     following = following if following.max() >= 0 else following[:0]
-    return skims, following, np.int64(shared)
+    return summary_terms, following, np.int64(shared)
 
 
 @bare
-def _rarest(start, stop, terms, skims):
-    """Writes the first `SKIMMED` of the terms [start, stop) with a summary, `ALL` where there are fewer; how many."""
+def _rarest(start, stop, terms, summary_terms):
+    """Writes the first `SUMMARY_TERMS` of the terms [start, stop) with a summary, `ALL` where there are fewer; how
+    many."""
     count = 0
     for term in range(start, stop):
-        if count < SKIMMED and terms[term, 0] == EMPTY:
-            skims[count] = terms[term, 1]
+        if count < SUMMARY_TERMS and terms[term, 0] == EMPTY:
+            summary_terms[count] = terms[term, 1]
             count += 1
-    skims[count:] = ALL
+    summary_terms[count:] = ALL
     return count
 
 

@@ -21,7 +21,7 @@ RULES = 1 << GROUP_BITS
 """Rules of a group."""
 SURE_CHECKS = 8
 """A conjunction of no more checks is looked at for rows of which coarse codes tell enough."""
-DENSE = 0.12
+TRANSPOSED_HITS = 0.12
 """Matches of a row in a group from which on lists are made from bitmaps."""
 
 
@@ -49,8 +49,8 @@ def rows_found(begin, end, words, bits, term_start, terms):
 
 
 @inner
-def scan_dense(
-    begin, end, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+def scan_transposed(
+    begin, end, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, target, groups, number, masks,
 ):  # fmt: skip
     """Scans the conjunctions [begin, end) in the block at `start` of the chunk; the number of matches.
@@ -66,8 +66,8 @@ def scan_dense(
     for conjunction in range(begin, end):
         rule = target[conjunction]
         _hold(
-            conjunction, rule & (RULES - 1), codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
-            term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
+            conjunction, rule & (RULES - 1), codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
+            shift, term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
         )  # fmt: skip
         if conjunction + 1 == end or target[conjunction + 1] >> GROUP_BITS != rule >> GROUP_BITS:
             number[place] = rule >> GROUP_BITS
@@ -81,7 +81,7 @@ def scan_dense(
 
 @inlined
 def _hold(
-    conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, gate_bits, shift,
+    conjunction, rule, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits, shift,
     term_start, terms, check_start, checks, set_start, set_intervals, current, sure, held,
 ):  # fmt: skip
     """Adds the rows of a conjunction to those that a rule of the group holds: `held` [words * 64]."""
@@ -102,8 +102,8 @@ def _hold(
                 bit = open_rows & (~open_rows + ONE)
                 open_rows ^= bit
                 if not passes(
-                    conjunction, at + np.int64(trailing_zeros(bit)), codes, first, coarse, chunk_words, gate_bits,
-                    check_start, checks, set_start, set_intervals,
+                    conjunction, at + np.int64(trailing_zeros(bit)), codes, first, coarse, chunk_words,
+                    disjunction_bits, check_start, checks, set_start, set_intervals,
                 ):  # fmt: skip
                     rows ^= bit
         held[(word << np.uint64(6)) + np.uint64(rule)] |= rows
@@ -142,7 +142,7 @@ def _sure_rows(checks, at, coarse, sure):
 
 
 @bare
-def dense_lists(rows, groups, number, masks, offsets, ordinals):
+def transposed_lists_of(rows, groups, number, masks, offsets, ordinals):
     """Writes the lists of a block's rows: offsets [rows + 1] int64 from offsets[0] on, and the ordinals, of which there
     are `SPILLED` more."""
     at = np.uint64(offsets[0])

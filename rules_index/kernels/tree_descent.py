@@ -24,8 +24,8 @@ FEW_ROWS = 64
 
 
 @inner
-def walk(
-    codes, first, coarse, start, rows, words, chunk_words, bits, gate_bits, in_order, index,
+def descend(
+    codes, first, coarse, start, rows, words, chunk_words, bits, disjunction_bits, in_order, index,
     hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of the conjunctions in the tree among the rows of the block at `start` of the chunk."""
@@ -58,7 +58,7 @@ def walk(
             _list_rows(bitmaps[level], live[level], listed)
             hits = _row_by_row(
                 index.tree_keys[begin:end], listed[:count], codes, first, coarse, start, words, chunk_words, bits,
-                gate_bits, index.term_start, index.terms, index.check_start, index.checks, index.set_start,
+                disjunction_bits, index.term_start, index.terms, index.check_start, index.checks, index.set_start,
                 index.set_intervals, index.target, hit_rows, hit_rules, hits,
             )  # fmt: skip
         else:
@@ -67,7 +67,7 @@ def walk(
                 found = rows_of(conjunction, words, bits, index.term_start, index.terms, current, scratch)
                 found = _within(scratch, found, bitmaps[level])
                 found = check_rows(
-                    conjunction, found, scratch, codes, first, coarse, start, chunk_words, gate_bits, in_order,
+                    conjunction, found, scratch, codes, first, coarse, start, chunk_words, disjunction_bits, in_order,
                     index.check_start, index.checks, index.set_start, index.set_intervals,
                 )  # fmt: skip
                 for i in range(found):
@@ -133,7 +133,7 @@ def _within(rows, count, bitmap):
 
 @bare
 def _row_by_row(
-    conjunctions, rows, codes, first, coarse, start, words, chunk_words, bits, gate_bits,
+    conjunctions, rows, codes, first, coarse, start, words, chunk_words, bits, disjunction_bits,
     term_start, terms, check_start, checks, set_start, set_intervals, target, hit_rows, hit_rules, hits,
 ):  # fmt: skip
     """Hits of every conjunction among a few rows of the block; there is room for all of them."""
@@ -146,7 +146,7 @@ def _row_by_row(
             if (held >> np.uint64(row & 63)) & ONE == 0:
                 continue
             if passes(
-                conjunction, start + row, codes, first, coarse, chunk_words, gate_bits, check_start, checks,
+                conjunction, start + row, codes, first, coarse, chunk_words, disjunction_bits, check_start, checks,
                 set_start, set_intervals,
             ):  # fmt: skip
                 hit_rows[hits] = start + row

@@ -24,8 +24,8 @@ from rules_index.kernels.llvm import (
     spread,
 )
 
-SIGNS = 256
-"""Bytes of a table of signs, one for every coarse code."""
+SIGNATURE_BYTES = 256
+"""Bytes of a table of signatures, one for every coarse code."""
 
 
 @intrinsic
@@ -183,31 +183,32 @@ def _gather(builder: Any, words: Any, places: Any) -> Any:
 
 
 def _signed(width: int) -> Any:
-    """An intrinsic (signs, codes, sign_at, at, ...) -> uint64 for rows whose codes (uint8) of `width` attributes begin
-    at `at`, ...: bit r is set where the bytes `signs[sign_at + 256 * k + codes[at_k + r]]`, k < width, share a bit."""
+    """An intrinsic (signatures, codes, signature_at, at, ...) -> uint64 for rows whose codes (uint8) of `width`
+    attributes begin at `at`, ...: bit r is set where the bytes `signatures[signature_at + 256 * k + codes[at_k + r]]`,
+    k < width, share a bit."""
 
     @intrinsic
-    def signed(typing_context: Any, signs: Any, codes: Any, sign_at: Any, places: Any) -> Any:
+    def signature_match(typing_context: Any, signatures: Any, codes: Any, signature_at: Any, places: Any) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             shared = ir.Constant(BYTES, [255] * LANES)
             for k in range(width):
                 at = builder.extract_value(arguments[3], k)
                 index = builder.load(pointer_to(context, builder, signature, arguments, 1, at, BYTES), align=1)
-                sign_at = builder.add(arguments[2], ir.Constant(LONG, k * SIGNS))
-                shared = builder.and_(shared, _sign(context, builder, signature, arguments, sign_at, index))
+                signature_at = builder.add(arguments[2], ir.Constant(LONG, k * SIGNATURE_BYTES))
+                shared = builder.and_(shared, _signature(context, builder, signature, arguments, signature_at, index))
             some = builder.icmp_unsigned("!=", shared, ir.Constant(BYTES, [0] * LANES))
             return builder.bitcast(some, ir.IntType(LANES))
 
-        return U64(signs, codes, U64, numba.types.UniTuple(U64, width)), codegen
+        return U64(signatures, codes, U64, numba.types.UniTuple(U64, width)), codegen
 
-    return signed
-
-
-signed_one, signed_two, signed_three = _signed(1), _signed(2), _signed(3)
+    return signature_match
 
 
-def _sign(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
-    """The bytes `signs[at + index]` for all lanes of an index."""
+signature_one, signature_two, signature_three = _signed(1), _signed(2), _signed(3)
+
+
+def _signature(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, index: Any) -> Any:
+    """The bytes `signatures[at + index]` for all lanes of an index."""
     if "+avx512vbmi," not in context.codegen()._tm_features + ",":
         found = ir.Constant(BYTES, ir.Undefined)
         for lane in (ir.Constant(WORD, i) for i in range(LANES)):
@@ -216,7 +217,7 @@ def _sign(context: Any, builder: Any, signature: Any, arguments: Any, at: Any, i
             found = builder.insert_element(found, byte, lane)
         return found
     parts = []
-    for offset in range(0, SIGNS, LANES):
+    for offset in range(0, SIGNATURE_BYTES, LANES):
         place = builder.add(at, ir.Constant(LONG, offset))
         parts.append(builder.load(pointer_to(context, builder, signature, arguments, 0, place, BYTES), align=1))
     kind = ir.FunctionType(BYTES, [BYTES] * 3)

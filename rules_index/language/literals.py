@@ -180,6 +180,11 @@ def _refuse_moving(kind: str, text: str, position: int) -> None:
         )
 
 
+def names_moment(text: str) -> bool:
+    """True for a text with a word that Spark takes for a moment where it casts a constant: `today`, `epoch`."""
+    return _MOVING.match(text) is not None or _is_epoch(text)
+
+
 def _is_epoch(text: str) -> bool:
     """True for the word that stands for the first day, with or without a zone."""
     found = _EPOCH.fullmatch(text)

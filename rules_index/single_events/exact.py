@@ -1,4 +1,4 @@
-"""Whether an event meets conjunctions, term by term: sets of several intervals, and gates."""
+"""Whether an event meets conjunctions, term by term: sets of several intervals, and shared disjunctions."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import numpy as np
 
 from rules_index.kernels.jit import inlined, jit
 
-GATE = -1
-"""In `terms`, the attribute of a term that names a gate."""
+DISJUNCTION = -1
+"""In `terms`, the attribute of a term that names a shared disjunction."""
 _UNKNOWN, _FAILED, _PASSED = 0, 1, 2
 
 
 class Terms(NamedTuple):
     """Of conjunctions, as `index.conjunction_arrays.Conjunctions` has them: start, terms, set_start, intervals and
-    gate_start."""
+    disjunction_start."""
 
     start: np.ndarray
     terms: np.ndarray
     set_start: np.ndarray
     intervals: np.ndarray
-    gate_start: np.ndarray
+    disjunction_start: np.ndarray
 
 
 @inlined
@@ -54,23 +54,23 @@ def meets(
     """Which conjunctions [.] bool an event meets, as `access_lists.search_event` has events. A row has its codes in
     `first` and in `last`, and nothing offered beside them."""
     met = np.zeros(len(conjunctions), np.bool_)
-    gates = np.zeros(len(of.gate_start) - 1, np.uint8)
-    waiting = np.empty(len(gates) + 1, np.int64)
+    disjunctions = np.zeros(len(of.disjunction_start) - 1, np.uint8)
+    waiting = np.empty(len(disjunctions) + 1, np.int64)
     for i in range(len(conjunctions)):
         while True:
-            gate = _blocked(conjunctions[i], of, first, last, start, offered, gates)
-            if gate < 0:
-                met[i] = gate == -1
+            disjunction = _blocked(conjunctions[i], of, first, last, start, offered, disjunctions)
+            if disjunction < 0:
+                met[i] = disjunction == -1
                 break
-            # a gate names only earlier ones, so that this ends
-            waiting[0] = gate
+            # a shared disjunction names only earlier ones, so that this ends
+            waiting[0] = disjunction
             depth = 1
             while depth > 0:
-                gate = waiting[depth - 1]
+                disjunction = waiting[depth - 1]
                 state = np.uint8(_FAILED)
                 needed = np.int64(-1)
-                for conjunction in range(of.gate_start[gate], of.gate_start[gate + 1]):
-                    needed = _blocked(conjunction, of, first, last, start, offered, gates)
+                for conjunction in range(of.disjunction_start[disjunction], of.disjunction_start[disjunction + 1]):
+                    needed = _blocked(conjunction, of, first, last, start, offered, disjunctions)
                     if needed >= 0:
                         break
                     if needed == -1:
@@ -80,7 +80,7 @@ def meets(
                     waiting[depth] = needed
                     depth += 1
                 else:
-                    gates[gate] = state
+                    disjunctions[disjunction] = state
                     depth -= 1
     return met
 
@@ -88,16 +88,17 @@ def meets(
 @jit
 def _blocked(
     conjunction: int, of: Terms, first: np.ndarray, last: np.ndarray, start: np.ndarray, offered: np.ndarray,
-    gates: np.ndarray,
+    disjunctions: np.ndarray,
 ) -> Any:  # fmt: skip
-    """-1 where the event meets the conjunction, -2 where it does not, else a gate that must be known first."""
+    """-1 where the event meets the conjunction, -2 where it does not, else a shared disjunction that must be known
+    first."""
     needed = np.int64(-1)
     for term in range(of.start[conjunction], of.start[conjunction + 1]):
         attribute, which = of.terms[term, 0], of.terms[term, 1]
-        if attribute == GATE:
-            if gates[which] == _FAILED:
+        if attribute == DISJUNCTION:
+            if disjunctions[which] == _FAILED:
                 return -2
-            if gates[which] == _UNKNOWN:
+            if disjunctions[which] == _UNKNOWN:
                 needed = np.int64(which)
             continue
         if last[attribute] < 0:

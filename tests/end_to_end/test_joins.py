@@ -63,7 +63,9 @@ def rules_over(tables: dict[str, pl.DataFrame], seed: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "keys", "windows", "known"), JOINS + LARGE * (os.environ.get("DELTATAG_JOINS") == "all")
+    ("first", "second", "keys", "windows", "known"),
+    [JOINS[0], *(pytest.param(*join, marks=pytest.mark.soak) for join in JOINS[1:])]
+    + LARGE * (os.environ.get("DELTATAG_JOINS") == "all"),
 )
 def test_joins_of_real_tables(
     new_workspace, add_rules, data_folder: Path, first: str, second: str, keys: list[str], windows: Any, known: int

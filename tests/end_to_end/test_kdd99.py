@@ -118,22 +118,24 @@ def trees(connections: pl.DataFrame) -> tuple[list[tuple[str, str]], list[np.nda
     return rules, leaves
 
 
+@pytest.mark.parametrize("runner", ["local", pytest.param("spark", marks=pytest.mark.soak)])
 def test_every_row_gets_the_leaves_of_the_trees(
     connections: pl.DataFrame,
     trees: tuple[list[tuple[str, str]], list[np.ndarray]],
     new_workspace: Callable[..., Workspace],
     add_rules: Callable[..., None],
+    runner: str,
 ) -> None:
     rules, leaves = trees
-    workspace = new_workspace({"connections": {"source": "lake/connections"}})
+    workspace = new_workspace({"connections": {"source": "lake/connections"}}, runner=runner, spark=runner == "spark")
     write_deltalake(workspace.configuration.streams["connections"].source, connections.to_arrow())
     add_rules(workspace, *((rule_id, "connections", text) for rule_id, text in rules))
     (compiled,) = compile_scopes(workspace)
     assert (compiled.error, compiled.rejects, compiled.rules) == (None, 0, len(rules))
     result = tag_stream(workspace, "connections")
     assert (result.rows, result.matches, result.errors) == (connections.height, len(TREES) * connections.height, {})
-    tagged = workspace.spark.read.format("delta").load(workspace.lake.uri("connections_tagged"))
-    found = pl.DataFrame(pl.from_arrow(tagged.select("row_id", "rule_ids").toArrow())).sort("row_id")
+    tagged = workspace.lake.arrow("connections_tagged", ["row_id", "rule_ids"])
+    found = pl.DataFrame(pl.from_arrow(tagged)).sort("row_id")
     assert found["row_id"].to_list() == list(range(connections.height))
     assert (found["rule_ids"].list.len() == len(TREES)).all()
     given = np.stack(found["rule_ids"].explode().to_numpy().reshape(-1, len(TREES)), axis=0)

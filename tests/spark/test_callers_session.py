@@ -31,8 +31,14 @@ from tests.spark_oracle import Oracle, Tally
 SEED = int(os.environ.get("DELTATAG_TAGGED_SEED", "1"))
 COUNT = int(os.environ.get("DELTATAG_TAGGED_RULES", "24"))
 """Random rules in each zone; many are interpreted, since Spark would take its time to compile code for each."""
-ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")[COUNT < 100 :]
-"""With few rules the zone that most machines have anyway is left out."""
+ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")
+
+
+def zones(now: str) -> list[Any]:
+    """One zone, and in `make soak` all."""
+    return [zone if zone == now else pytest.param(zone, marks=pytest.mark.soak) for zone in ZONES]
+
+
 IN_ONE_SET = 400
 """Rules in one rule set."""
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
@@ -84,7 +90,7 @@ def frame(spark: SparkSession, table: pa.Table, tmp_path_factory: pytest.TempPat
     return table, str(path)
 
 
-@pytest.fixture(params=ZONES)
+@pytest.fixture
 def oracle(request: pytest.FixtureRequest, spark: SparkSession, frame: Any) -> Iterator[tuple[str, Oracle, pa.Table]]:
     """A zone, what Spark says there, interpreting the rules, and the rows."""
     table, path = frame
@@ -99,6 +105,7 @@ def assert_same(tally: Tally) -> None:
     assert "\n".join(map(str, tally.differences[:20])) == ""
 
 
+@pytest.mark.parametrize("oracle", zones("America/St_Johns"), indirect=True)
 def test_every_kind_of_text_through_tag(oracle: Any, spark: SparkSession, tmp_path: Path) -> None:
     zone, spark_says, table = oracle
     tally = Tally()
@@ -108,6 +115,7 @@ def test_every_kind_of_text_through_tag(oracle: Any, spark: SparkSession, tmp_pa
     assert tally.compared > 0.9 * len(TEXTS)
 
 
+@pytest.mark.parametrize("oracle", zones("Europe/Berlin"), indirect=True)
 def test_random_rules_through_tag(oracle: Any, spark: SparkSession, tmp_path: Path) -> None:
     """DELTATAG_TAGGED_RULES=1000 DELTATAG_TAGGED_SEED=7 compares a thousand rules of that seed in each zone."""
     zone, spark_says, table = oracle
@@ -127,7 +135,7 @@ JOINED = [
 ]
 
 
-@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("zone", zones("America/St_Johns"))
 def test_joins_and_checks(spark: SparkSession, tmp_path: Path, zone: str) -> None:
     """Texts that belong to one stream, texts across streams, and a stream's checks."""
     moments = [f"2024-02-{day} {hour:02}:30:00+00:00" for day in (28, 29) for hour in range(24)]

@@ -15,6 +15,7 @@ from pipelines.lake.runs import OF_ATTEMPTS, batches
 from pipelines.runners import spark_runner
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.tables import rows_of
 
 STREAM = {"source": "lake/source", "key": ["id"]}
 
@@ -41,10 +42,6 @@ def append(workspace, start: int, stop: int) -> None:
     rows.write.format("delta").mode("append").save(workspace.configuration.streams["s"].source)
 
 
-def read(workspace, name: str):
-    return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
-
-
 @pytest.fixture
 def writer(request) -> Iterator[str]:
     """Who writes the rows: "workers", or "spark" as where workers may not."""
@@ -61,8 +58,15 @@ STEPS = [
 
 
 @pytest.mark.usefixtures("writer")
-@pytest.mark.parametrize(("writer", "step"), STEPS, indirect=["writer"])
-@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize(
+    ("writer", "step", "edited"),
+    [
+        *((*each, True) for each in STEPS),
+        ("workers", "planned", False),
+        *(pytest.param(*each, False, marks=pytest.mark.soak) for each in STEPS[1:]),
+    ],
+    indirect=["writer"],
+)
 def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: str, edited: bool) -> None:
     workspace = new_workspace({"s": STREAM})
     append(workspace, 0, 40)
@@ -95,14 +99,14 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
     assert (first.rows, first.matches, first.quarantined) == (40, 36 if anew else 27, 4)
     assert first.fingerprint != planned.fingerprint if anew else dict(first.plan) == dict(planned.plan)
     assert result.batches == 1 + len(rest) == 1 + edited
-    tagged = {row["seq"]: (row["rule_ids"], row["tagged_at"]) for row in read(workspace, "s_tagged").collect()}
-    refused = [row["seq"] for row in read(workspace, "quarantine_s").collect()]
-    seen = Counter([*(row["seq"] for row in read(workspace, "s_tagged").select("seq").collect()), *refused])
+    tagged = {row["seq"]: (row["rule_ids"], row["tagged_at"]) for row in rows_of(workspace, "s_tagged")}
+    refused = [row["seq"] for row in rows_of(workspace, "quarantine_s")]
+    seen = Counter([*(row["seq"] for row in rows_of(workspace, "s_tagged")), *refused])
     assert seen == Counter(range(60 if edited else 40))
     for seq in range(40):
         if seq % 10 != 3:
             assert tagged[seq][0] == (["low"] if seq < 30 else ["high"] if anew else [])
-    pairs = Counter((row["rule_id"], row["id"]) for row in read(workspace, "s_matches").collect())
+    pairs = Counter((row["rule_id"], row["id"]) for row in rows_of(workspace, "s_matches"))
     of_high = range(30, 40) if anew else ()
     assert pairs == Counter(
         (name, n) for name, of in (("low", range(30)), ("high", of_high)) for n in of if n % 10 != 3
@@ -112,8 +116,15 @@ def test_a_death_after_each_write(new_workspace, add_rules, monkeypatch, step: s
         assert [seq for seq in sorted(refused) if seq >= 40] == [n for n in range(40, 60) if n % 2]
 
 
-@pytest.mark.parametrize("writer", ["workers", "spark"], indirect=True)
-@pytest.mark.parametrize("until", ["nothing", "quarantine_s", "s_matches", "s_tagged"])
+@pytest.mark.parametrize(
+    ("writer", "until"),
+    [
+        *(("workers", until) for until in ("nothing", "quarantine_s", "s_matches", "s_tagged")),
+        ("spark", "s_matches"),
+        *(pytest.param("spark", until, marks=pytest.mark.soak) for until in ("nothing", "quarantine_s", "s_tagged")),
+    ],
+    indirect=["writer"],
+)
 @pytest.mark.usefixtures("writer")
 def test_a_zombie_of_a_plan_that_was_planned_anew(new_workspace, add_rules, monkeypatch, until: str) -> None:
     """The run that planned first is stopped between two writes; another run plans the micro-batch anew while it has
@@ -156,17 +167,27 @@ def test_a_zombie_of_a_plan_that_was_planned_anew(new_workspace, add_rules, monk
         tag_stream(workspace, "s")
     (batch,) = batches(workspace.lake, "s")
     names = {"low", "high"} if until == "nothing" else {"low"}
-    tagged = read(workspace, "s_tagged").collect()
+    tagged = rows_of(workspace, "s_tagged")
     assert sorted(row["seq"] for row in tagged) == [seq for seq in range(40) if seq % 10 != 3]
     assert {name for row in tagged for name in row["rule_ids"]} == names
     assert {row["index_fingerprint"] for row in tagged} == {batch.fingerprint}
-    assert sorted(row["seq"] for row in read(workspace, "quarantine_s").collect()) == [3, 13, 23, 33]
-    assert batch.matches == read(workspace, "s_matches").count() == (36 if until == "nothing" else 27)
+    assert sorted(row["seq"] for row in rows_of(workspace, "quarantine_s")) == [3, 13, 23, 33]
+    assert batch.matches == len(rows_of(workspace, "s_matches")) == (36 if until == "nothing" else 27)
     assert OF_ATTEMPTS[0] not in batch.plan
 
 
-@pytest.mark.parametrize("held", [[], ["quarantine_s"], ["quarantine_s", "s_matches"]])
-@pytest.mark.parametrize("dies_after", ["intent", "fences", "plan"])
+HELD = ([], ["quarantine_s"], ["quarantine_s", "s_matches"])
+DEATHS = ("intent", "fences", "plan")
+
+
+@pytest.mark.parametrize(
+    ("held", "dies_after"),
+    [
+        pytest.param(held, death, marks=[] if i == j or (i, j) == (2, 0) else pytest.mark.soak)
+        for i, held in enumerate(HELD)
+        for j, death in enumerate(DEATHS)
+    ],
+)
 def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held: list[str], dies_after: str) -> None:
     """Between any two steps of planning anew the run ends, and what another run had written by then counts once."""
     workspace = new_workspace({"s": STREAM})
@@ -198,11 +219,11 @@ def test_a_death_while_planning_anew(new_workspace, add_rules, monkeypatch, held
     tag_stream(new_workspace({"s": STREAM}), "s")
     (batch,) = batches(workspace.lake, "s")
     names = {"low"} if "s_matches" in held else {"low", "high"}
-    tagged = read(workspace, "s_tagged").collect()
+    tagged = rows_of(workspace, "s_tagged")
     assert sorted(row["seq"] for row in tagged) == [seq for seq in range(40) if seq % 10 != 3]
     assert {name for row in tagged for name in row["rule_ids"]} == names
-    assert sorted(row["seq"] for row in read(workspace, "quarantine_s").collect()) == [3, 13, 23, 33]
-    assert batch.matches == read(workspace, "s_matches").count() == (27 if len(names) == 1 else 36)
+    assert sorted(row["seq"] for row in rows_of(workspace, "quarantine_s")) == [3, 13, 23, 33]
+    assert batch.matches == len(rows_of(workspace, "s_matches")) == (27 if len(names) == 1 else 36)
 
 
 def _die(*_arguments, **_named):
@@ -225,7 +246,7 @@ def test_files_that_were_removed_before_they_were_tagged(new_workspace, add_rule
         with pytest.raises(SourceError, match=r"1 of the 3 files.*Version 1 .*40 rows.*--skip-changes.*--restart"):
             tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s")
     tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s", skip_changes=True)
-    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in read(workspace, name).collect()]
+    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in rows_of(workspace, name)]
     assert sorted(seqs) == [*range(40), *range(80, 120)]
     append(workspace, 120, 130)
     assert tag_stream(new_workspace({"s": {**STREAM, "start": 0}}), "s").rows == 10
@@ -242,9 +263,9 @@ def test_two_runs_at_once_write_each_row_once(new_workspace, add_rules) -> None:
     both = [new_workspace({"s": {**STREAM, "max_bytes_per_batch": 1}}) for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda one: tag_stream(one, "s"), both))
-    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in read(workspace, name).collect()]
+    seqs = [row["seq"] for name in ("s_tagged", "quarantine_s") for row in rows_of(workspace, name)]
     assert sorted(seqs) == list(range(80))
-    assert read(workspace, "s_matches").count() == 27
+    assert len(rows_of(workspace, "s_matches")) == 27
     assert [(batch.batch, batch.rows) for batch in batches(workspace.lake, "s")] == [(0, 40), (1, 40)]
 
 
@@ -255,5 +276,5 @@ def test_nothing_stays_set_that_would_skip_later_writes(new_workspace, add_rules
     tag_stream(workspace, "s")
     tag_stream(workspace, "s", restart=True)
     tag_stream(workspace, "s", restart=True)
-    assert read(workspace, "s_tagged").count() == 9
-    assert read(workspace, "quarantine_s").count() == 1
+    assert len(rows_of(workspace, "s_tagged")) == 9
+    assert len(rows_of(workspace, "quarantine_s")) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from pipelines.joining import joiner
 from pipelines.lake.runs import batches
 from pipelines.tag import tag_stream
 from pipelines.writing import output
+from tests.tables import columns_of, rows_of
 
 STREAM = {"source": "lake/source", "max_bytes_per_batch": 1}
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
@@ -54,22 +56,34 @@ def alter(workspace, stream: str, change: str) -> None:
     workspace.spark.sql(f"ALTER TABLE delta.`{workspace.configuration.streams[stream].source}` {change}")
 
 
-def read(workspace, name: str):
-    return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
-
-
 def tagged(workspace) -> list[int]:
-    return sorted(row["x"] for row in read(workspace, "s_tagged").collect())
+    return sorted(row["x"] for row in rows_of(workspace, "s_tagged"))
 
 
 def joined(workspace) -> list[tuple[int, int]]:
-    return sorted((row[0], row[1]) for row in read(workspace, "j_tagged").select("a.v", "b.v").collect())
+    return sorted(columns_of(workspace, "j_tagged", "a.v", "b.v"))
+
+
+EITHER = pytest.mark.parametrize("runner", ["local", pytest.param("auto", marks=pytest.mark.soak)], indirect=True)
+"""What is planned is the same for both runners: here through this process, and in `make soak` through Spark too."""
 
 
 @pytest.fixture
-def workspace(new_workspace, add_rules):
+def runner(request) -> str:
+    """Who tags: "local", this process, or Spark."""
+    return getattr(request, "param", "auto")
+
+
+@pytest.fixture
+def make(new_workspace, runner: str):
+    """Makes a workspace with that runner, and no session where it needs none."""
+    return functools.partial(new_workspace, runner=runner, spark=runner != "local")
+
+
+@pytest.fixture
+def workspace(make, add_rules):
     """A stream whose micro-batches have a file each, with a rule."""
-    found = new_workspace({"s": STREAM})
+    found = make({"s": STREAM})
     numbers(found, 0, 1, 2)
     add_rules(found, ("all", "s", "TRUE"))
     compile_scopes(found)
@@ -123,6 +137,7 @@ def test_row_tracking_switched_on_later_hides_no_earlier_row_from_a_join(sides, 
     assert joined(workspace) == [(a, b) for a in (1, 3) for b in (2, 4)]
 
 
+@EITHER
 def test_restored_rows_are_not_taken_for_new_ones(workspace) -> None:
     source = DeltaTable(workspace.configuration.streams["s"].source)
     tag_stream(workspace, "s")
@@ -135,9 +150,17 @@ def test_restored_rows_are_not_taken_for_new_ones(workspace) -> None:
     assert tagged(workspace) == [0, 1, 2, 7]
 
 
-@pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85", "\n", "\r"])
-def test_no_character_of_a_text_ends_a_line_of_the_log(new_workspace, add_rules, character: str) -> None:
-    workspace = new_workspace({"s": STREAM})
+@pytest.mark.parametrize(
+    ("runner", "character"),
+    [
+        *(("local", each) for each in ("\u2028", "\u2029", "\x85", "\n", "\r")),
+        ("auto", "\u2028"),
+        *(pytest.param("auto", each, marks=pytest.mark.soak) for each in ("\u2029", "\x85", "\n", "\r")),
+    ],
+    indirect=["runner"],
+)
+def test_no_character_of_a_text_ends_a_line_of_the_log(make, add_rules, character: str) -> None:
+    workspace = make({"s": STREAM})
     append(workspace, "s", x=pa.array([1]), name=[f"a{character}b"])
     add_rules(workspace, ("all", "s", "TRUE"))
     compile_scopes(workspace)
@@ -147,8 +170,9 @@ def test_no_character_of_a_text_ends_a_line_of_the_log(new_workspace, add_rules,
     assert tagged(workspace) == [1, 2]
 
 
-def test_a_file_that_is_gone_is_the_failure_of_its_stream(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {**STREAM, "key": ["x"]}})
+@EITHER
+def test_a_file_that_is_gone_is_the_failure_of_its_stream(make, add_rules) -> None:
+    workspace = make({"s": {**STREAM, "key": ["x"]}})
     numbers(workspace, 0)
     add_rules(workspace, ("all", "s", "TRUE"))
     compile_scopes(workspace)
@@ -189,8 +213,9 @@ def test_a_join_with_a_start_goes_on_behind_a_change_that_it_passed_over(sides) 
     assert {(1, 2), (1, 4)} <= set(joined(workspace))
 
 
-def test_a_start_that_the_log_no_longer_holds_is_told(new_workspace, add_rules) -> None:
-    workspace = new_workspace({"s": {**STREAM, "start": 0}})
+@EITHER
+def test_a_start_that_the_log_no_longer_holds_is_told(make, add_rules) -> None:
+    workspace = make({"s": {**STREAM, "start": 0}})
     for number in range(3):
         numbers(workspace, number)
     table = DeltaTable(workspace.configuration.streams["s"].source)
@@ -251,12 +276,12 @@ def test_rules_keep_the_time_zone_that_they_were_compiled_with(new_workspace, ad
     compile_scopes(workspace)
     elsewhere = new_workspace({"s": {"source": "lake/source"}}, rules={"time_zone": "America/New_York"})
     tag_stream(elsewhere, "s")
-    assert [sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()] == [["function", "literal"]]
+    assert [sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")] == [["function", "literal"]]
     assert elsewhere.spark.conf.get("spark.sql.session.timeZone") == "America/New_York"
     compile_scopes(elsewhere)
     append(workspace, "s", t=pa.array([NEW_YEAR], pa.timestamp("us", "UTC")))
     tag_stream(elsewhere, "s")
-    assert sorted(sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()) == [
+    assert sorted(sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")) == [
         [],
         ["function", "literal"],
     ]
@@ -277,7 +302,11 @@ def test_a_join_of_dates_refuses_another_time_zone(new_workspace, add_rules) -> 
         join_streams(elsewhere, "j")
 
 
-@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    ("runner", "written"),
+    [("local", False), ("auto", True), pytest.param("auto", False, marks=pytest.mark.soak)],
+    indirect=["runner"],
+)
 def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
     workspace, add_rules, monkeypatch, written: bool
 ) -> None:
@@ -294,7 +323,7 @@ def test_compiling_by_force_keeps_what_an_unfinished_run_needs(
     compile_scopes(workspace, force=True)
     numbers(workspace, 3)
     tag_stream(workspace, "s")
-    ids = {row["x"]: sorted(row["rule_ids"]) for row in read(workspace, "s_tagged").collect()}
+    ids = {row["x"]: sorted(row["rule_ids"]) for row in rows_of(workspace, "s_tagged")}
     both = ["all", "more"]
     assert ids == (
         {0: ["all"], 1: ["all"], 2: ["all"], 3: both} if written else {0: ["all"], 1: both, 2: both, 3: both}

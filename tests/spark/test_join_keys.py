@@ -12,7 +12,7 @@ from pipelines.compile import compile_scopes
 from pipelines.join import join_streams
 from pipelines.joining.sides import _compared_keys
 from pipelines.joining.statistics import Reach, Reaches, reach_of
-from pipelines.spark.delta_internals import TableLog, snapshot_schema
+from pipelines.spark.delta_internals import TableLog
 
 LONG = "'" + "x" * 40
 LONG_DECIMALS = ("decimal(38,18)", "decimal(25,5)")
@@ -63,7 +63,7 @@ def test_no_file_with_an_equal_key_is_passed_over(spark, tmp_path, kind: str) ->
     rows: dict[str, DataFrame] = {}
     for data_type, path in tables(session, tmp_path, *VALUES[kind]):
         log = TableLog(session, path)
-        keys = _compared_keys(["k"], snapshot_schema(log.latest()))
+        keys = _compared_keys(["k"], log.fields(log.latest()))
         for add in log.files(log.latest()):
             name = unquote(add["path"]).rsplit("/", 1)[-1]
             files.setdefault(data_type, {})[name] = reach_of(add, "t", keys, "Europe/Berlin")
@@ -113,7 +113,7 @@ def joined(new_workspace, add_rules, spark):
     return join
 
 
-@pytest.mark.parametrize("method", ["batch", "pdfa"])
+@pytest.mark.parametrize("method", ["batch", pytest.param("pdfa", marks=pytest.mark.soak)])
 @pytest.mark.parametrize(
     ("types", "values", "partitioned", "pairs"),
     [

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from pipelines.join import join_streams
 from pipelines.maintain import maintain
 from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
@@ -19,10 +18,7 @@ SANE = {"sane": "x IS NULL OR x > 1"}
 READING: dict[str, Any] = {
     "s": {**BASE, "source": "lake/source", "checks": SANE},
     "late": {**BASE, "source_stream": "s", "checks": SANE},
-    "path": {**BASE, "source": "lake/s_tagged"},
-    "other": {**BASE, "source": "lake/other"},
 }
-JOINS = {"both": {"streams": ["path", "other"], "on": ["id"], "window": "1 hour"}}
 ROWS = (
     "id",
     "IF(id % 13 = 5, double('NaN'), double(id % 97)) AS x",
@@ -89,51 +85,23 @@ def test_spark_reads_what_was_merged_and_goes_on(new_workspace, add_rules, parti
     assert ids(workspace, "s_tagged") == list(range(140))
 
 
-@pytest.fixture
-def read_by_others(new_workspace, add_rules):
-    """Makes a lake of which a stream and a join read what `s` has tagged; all have taken the first 20 rows."""
-
-    def make(**path: Any):
-        streams = {**READING, "path": {**READING["path"], **path}}
-        workspace = new_workspace(streams, joins=JOINS)
-        add_rules(workspace, *RULES, ("l", "late", "x < 20"), ("same", "both", "path.id = other.id"))
-        for stream in ("s", "other"):
-            append(workspace, 0, 20, stream=stream)
-        run_due(workspace, OpenGates())  # what the join reads comes to be
-        assert not run_due(workspace, OpenGates()).failures
-        return workspace
-
-    return make
-
-
-def test_readers_go_on_over_merged_files(read_by_others) -> None:
-    """A stream and a join that read `s_tagged` find each row once, however far behind they are."""
-    workspace, done = read_by_others(), 20
+def test_a_stream_that_reads_what_another_has_tagged_goes_on_over_merged_files(new_workspace, add_rules) -> None:
+    """It finds each row once, however far behind it is."""
+    workspace, done = new_workspace(READING), 20
+    add_rules(workspace, *RULES, ("l", "late", "x < 20"))
+    append(workspace, 0, done)
+    assert not run_due(workspace, OpenGates()).failures
     for behind in (1, 4, 2):
-        # the readers stay behind for some commits, which are then merged into one file
+        # the reader stays behind for some commits, which are then merged into one file
         for _ in range(behind):
             append(workspace, done, done + 5)
             tag_stream(workspace, "s")
             done += 5
         assert not [each for each in maintain(workspace) if each.error or each.notes]
         assert files(workspace, "s_tagged") == 1
-        append(workspace, done - 5 * behind, done, stream="other")
         assert tag_stream(workspace, "late").rows
-        join_streams(workspace, "both")
         sane = [i for i in range(done) if i % 13 == 5 or i % 97 > 1]
         assert ids(workspace, "s_tagged") == ids(workspace, "late_tagged") == sane
-        assert ids(workspace, "both_tagged", "path.id") == sane
-
-
-def test_a_join_that_finds_rows_in_the_files_of_each_commit_keeps_them(read_by_others) -> None:
-    workspace = read_by_others(start=0)
-    for number in range(2, 5):
-        append(workspace, number * 10, number * 10 + 10)
-        tag_stream(workspace, "s")
-    before = files(workspace, "s_tagged")
-    done = {each.table: each for each in maintain(workspace)}
-    assert files(workspace, "s_tagged") == before and done["s_tagged"].merged == 0
-    assert done["s_matches"].merged > 1
 
 
 def test_old_rows_leave_quarantine_where_it_is_configured(new_workspace, add_rules, tmp_path: Path) -> None:

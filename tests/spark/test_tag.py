@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from datetime import UTC, datetime
 from functools import reduce
@@ -28,6 +29,7 @@ from pipelines.status import status
 from pipelines.tag import tag_is_due, tag_stream
 from pipelines.writing.files import layout_of
 from rules_index.workers.delta_files import Layout
+from tests.tables import columns_of, spark_columns
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 RULES = [
@@ -41,14 +43,23 @@ RULES = [
 ]
 
 
-BOTH = pytest.mark.parametrize("way", ["workers", "spark"], indirect=True)
+def _ways(*now: str, soak: str) -> pytest.MarkDecorator:
+    values = [*now, *(pytest.param(way, marks=pytest.mark.soak) for way in soak.split())]
+    return pytest.mark.parametrize("way", values, indirect=True)
+
+
+BOTH = _ways("workers", "spark", soak="")
 """Once with tables whose files the workers write, once with a column that leaves the writing to Spark."""
+WORKERS = _ways("workers", soak="spark")
+"""What differs little by who writes."""
+LOCALLY = _ways("local", soak="workers")
+"""What lies before and behind the way that rows take through an index, here through this process."""
 _with_variant = False
 
 
 @pytest.fixture(autouse=True)
 def way(request, monkeypatch) -> str:
-    """Who writes the tagged rows: "workers", or "spark", which alone can write a VARIANT."""
+    """Who tags and writes: "workers", "spark", which alone can write a VARIANT, or "local", this process."""
     chosen = getattr(request, "param", "workers")
     monkeypatch.setitem(globals(), "_with_variant", chosen == "spark")
     return chosen
@@ -70,19 +81,38 @@ def source_rows(spark, start: int, stop: int):
     return rows if _with_variant else rows.withColumn("doc", functions.expr("to_json(doc)"))
 
 
-def append(spark, workspace, start: int, stop: int, **options: Any) -> None:
-    writer = source_rows(spark, start, stop).coalesce(2).write.format("delta").mode("append")
-    writer.options(**options).save(workspace.configuration.streams["s"].source)
+def append(spark, workspace, start: int, stop: int) -> None:
+    append_to(spark, workspace.configuration.streams["s"].source, start, stop)
+
+
+def append_to(spark, path: str, start: int, stop: int) -> None:
+    source_rows(spark, start, stop).coalesce(2).write.format("delta").mode("append").save(path)
+
+
+@pytest.fixture(scope="module")
+def two_versions(spark, tmp_path_factory):
+    """The folder of a source of 200 rows in two versions, written once for each way and copied from then on."""
+
+    made: dict[bool, str] = {}
+
+    def folder() -> str:
+        if _with_variant not in made:
+            made[_with_variant] = str(tmp_path_factory.mktemp("sources") / "source")
+            append_to(spark, made[_with_variant], 0, 120)
+            append_to(spark, made[_with_variant], 120, 200)
+        return made[_with_variant]
+
+    return folder
 
 
 @pytest.fixture
-def prepared(new_workspace, add_rules, spark):
+def prepared(new_workspace, add_rules, two_versions, way):
     """A workspace with a source of 200 rows in two versions and compiled rules."""
 
     def prepare(rules=RULES, id_type: str = "string", **settings: Any):
-        workspace = new_workspace({"s": {**STREAM, **settings}}, id_type=id_type)
-        append(spark, workspace, 0, 120)
-        append(spark, workspace, 120, 200)
+        runner = "local" if way == "local" else "auto"
+        workspace = new_workspace({"s": {**STREAM, **settings}}, id_type=id_type, runner=runner)
+        shutil.copytree(two_versions(), workspace.configuration.streams["s"].source)
         add_rules(workspace, *rules)
         failed = [r.error for r in compile_scopes(workspace) if r.error]
         assert not failed
@@ -95,30 +125,53 @@ def read(workspace, name: str):
     return workspace.spark.read.format("delta").load(workspace.lake.uri(name))
 
 
+def columns(workspace, name: str, *names: str) -> list[tuple]:
+    """Rows as tuples, read by delta-rs where it knows the table's types."""
+    return spark_columns(read(workspace, name), *names) if _with_variant else columns_of(workspace, name, *names)
+
+
+def source_of(workspace):
+    return workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+
+
+def expected_of(workspace, rules, where: str) -> tuple[Counter, Counter]:
+    """The rows' times, and what Spark says of those that `where` keeps, in one job: (row's t, rule) for every match."""
+    kept = [
+        functions.expr(f"IF(({where}) AND ({text}), true, false)").alias(f"_{n}")
+        for n, (_, _, text) in enumerate(rules)
+    ]
+    found = spark_columns(source_of(workspace).select("t", *kept), "t", *(f"_{n}" for n in range(len(rules))))
+    pairs = [(t, rule[0]) for t, *truths in found for rule, truth in zip(rules, truths, strict=True) if truth]
+    return Counter(t for t, *_ in found), Counter(pairs)
+
+
 def expected_ids(workspace, rules=RULES, where: str = "id IS NOT NULL") -> Counter:
-    """What Spark's own WHERE says: (row's t, rule) for every match."""
-    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source).filter(where)
-    kept = [source.filter(expression).select("t", functions.lit(rule_id)) for rule_id, _, expression in rules]
-    return Counter((row[0], row[1]) for row in reduce(DataFrame.unionAll, kept).collect()) if kept else Counter()
+    return expected_of(workspace, rules, where)[1]
+
+
+def kept_ids(workspace, rules=RULES) -> Counter:
+    """The same by Spark's own WHERE, a query for each rule."""
+    source = source_of(workspace).filter("id IS NOT NULL")
+    kept = [
+        source.filter(expression).select("t", functions.lit(rule_id).alias("r")) for rule_id, _, expression in rules
+    ]
+    return Counter(spark_columns(reduce(DataFrame.unionAll, kept), "t", "r"))
 
 
 def tagged_ids(workspace) -> Counter:
-    rows = read(workspace, "s_tagged").select("t", "rule_ids").collect()
-    assert all(row["rule_ids"] == sorted(row["rule_ids"]) for row in rows)
-    return Counter((row["t"], rule_id) for row in rows for rule_id in row["rule_ids"])
+    rows = columns(workspace, "s_tagged", "t", "rule_ids")
+    assert all(ids == sorted(ids) for _, ids in rows)
+    return Counter((t, rule_id) for t, ids in rows for rule_id in ids)
 
 
 def assert_exact(workspace, rules=RULES) -> None:
-    """Every source row is tagged or in quarantine, once; tags, matches and Spark's WHERE agree."""
-    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
-    times = Counter(row["t"] for row in source.select("t").collect())
-    tagged = Counter(row["t"] for row in read(workspace, "s_tagged").select("t").collect())
-    refused = Counter(row["t"] for row in read(workspace, "quarantine_s").select("t").collect())
-    assert tagged + refused == times
-    expected = expected_ids(workspace, rules)
+    """Every source row is tagged or in quarantine, once; tags, matches and what Spark says of the rows agree."""
+    times, expected = expected_of(workspace, rules, "id IS NOT NULL")
+    tagged = columns(workspace, "s_tagged", "t", "rule_ids")
+    refused = columns(workspace, "quarantine_s", "t")
+    assert Counter(t for t, *_ in [*tagged, *refused]) == times
     assert tagged_ids(workspace) == expected
-    pairs = read(workspace, "s_matches").select("t", "rule_id").collect()
-    assert Counter((row["t"], row["rule_id"]) for row in pairs) == expected
+    assert Counter(columns(workspace, "s_matches", "t", "rule_id")) == expected
 
 
 @BOTH
@@ -126,6 +179,7 @@ def test_tags_matches_and_quarantine_agree_with_spark(prepared, way: str) -> Non
     workspace = prepared()
     result = tag_stream(workspace, "s")
     assert_exact(workspace)
+    assert kept_ids(workspace) == expected_ids(workspace)
     makers = {"workers": "parquet-cpp-arrow", "spark": "parquet-mr"}
     for name in ("s_tagged", "s_matches"):
         files = read(workspace, name).inputFiles()
@@ -133,14 +187,14 @@ def test_tags_matches_and_quarantine_agree_with_spark(prepared, way: str) -> Non
         assert made == {makers[way]}
     assert (result.batches, result.rows, result.quarantined) == (1, 200, 10)
     assert result.matches == sum(expected_ids(workspace).values())
-    reasons = {row["reason"] for row in read(workspace, "quarantine_s").collect()}
+    reasons = {reason for (reason,) in columns(workspace, "quarantine_s", "reason")}
     assert reasons == {"the key id is NULL"}
     (batch,) = batches(workspace.lake, "s")
     assert (batch.state, batch.rows, batch.matches, batch.quarantined) == ("done", 200, result.matches, 10)
     assert (batch.rules_version, batch.source_version, dict(batch.errors)) == (1, 1, {})
 
 
-@BOTH
+@WORKERS
 def test_lambdas_within_lambdas(new_workspace, add_rules) -> None:
     """Three levels, beside a part that Spark evaluates as well, and over an array that Spark makes once."""
     workspace = new_workspace({"flights": {"source": "lake/flights"}})
@@ -155,7 +209,7 @@ def test_lambdas_within_lambdas(new_workspace, add_rules) -> None:
     )
     compile_scopes(workspace)
     tag_stream(workspace, "flights")
-    tagged = {row["id"]: row["rule_ids"] for row in read(workspace, "flights_tagged").collect()}
+    tagged = dict(columns_of(workspace, "flights_tagged", "id", "rule_ids"))
     assert tagged == {
         id: ["text", "within"] * (id == 0) + ["within"] * (id == 1) + ["beside"] * (id == 7) for id in range(10)
     }
@@ -164,7 +218,7 @@ def test_lambdas_within_lambdas(new_workspace, add_rules) -> None:
 def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
-    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    source = source_of(workspace)
     tagged = read(workspace, "s_tagged")
     added = ["rule_ids", "rules_version", "index_fingerprint", "source_version", "tagged_at"]
     assert tagged.columns == [*source.columns, *added]
@@ -181,6 +235,7 @@ def test_other_columns_pass_unchanged_and_ours_come_last(prepared) -> None:
     assert (stamp[0], stamp[1], stamp[2].astimezone(UTC)) == (1, batch.fingerprint, batch.started_at)
 
 
+@LOCALLY
 def test_only_what_is_new_is_tagged_and_with_the_newest_rules(prepared, add_rules, spark) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
@@ -192,13 +247,12 @@ def test_only_what_is_new_is_tagged_and_with_the_newest_rules(prepared, add_rule
     assert tag_is_due(workspace, "s")
     result = tag_stream(workspace, "s")
     assert (result.rows, result.rules_version) == (60, 2)
-    tagged = read(workspace, "s_tagged")
-    late = tagged.filter("array_contains(rule_ids, 'late')")
-    assert late.agg(functions.min("id"), functions.countDistinct("rules_version")).first()[0] == 200
-    assert tagged.filter("id < 200 AND rules_version <> 1").count() == 0
+    tagged = columns(workspace, "s_tagged", "id", "rule_ids", "rules_version")
+    assert min(id for id, ids, _ in tagged if "late" in ids) == 200
+    assert {(id >= 200, version) for id, _, version in tagged} == {(False, 1), (True, 2)}
 
 
-@pytest.mark.parametrize("max_bytes", ["1", "1g"])
+@pytest.mark.parametrize("max_bytes", ["1", pytest.param("1g", marks=pytest.mark.soak)])
 def test_micro_batches_are_bounded(prepared, max_bytes: str) -> None:
     workspace = prepared(max_bytes_per_batch=max_bytes)
     result = tag_stream(workspace, "s")
@@ -207,6 +261,7 @@ def test_micro_batches_are_bounded(prepared, max_bytes: str) -> None:
     assert_exact(workspace)
 
 
+@LOCALLY
 def test_optimize_between_runs_adds_no_row(prepared, spark) -> None:
     workspace = prepared()
     tag_stream(workspace, "s")
@@ -217,7 +272,15 @@ def test_optimize_between_runs_adds_no_row(prepared, spark) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["UPDATE {0} SET x = 1 WHERE id = 5", "DELETE FROM {0} WHERE id = 5", "DELETE FROM {0} WHERE id > 150"]
+    ("way", "statement"),
+    [
+        ("workers", "UPDATE {0} SET x = 1 WHERE id = 5"),
+        ("local", "DELETE FROM {0} WHERE id = 5"),
+        pytest.param("workers", "DELETE FROM {0} WHERE id = 5", marks=pytest.mark.soak),
+        ("local", "DELETE FROM {0} WHERE id > 150"),
+        pytest.param("workers", "DELETE FROM {0} WHERE id > 150", marks=pytest.mark.soak),
+    ],
+    indirect=["way"],
 )
 def test_a_changed_source_stops_the_stream_and_says_the_way_out(prepared, spark, statement: str) -> None:
     workspace = prepared()
@@ -233,9 +296,8 @@ def test_a_changed_source_stops_the_stream_and_says_the_way_out(prepared, spark,
     assert not tag_is_due(workspace, "s")
 
 
+@LOCALLY
 def test_a_source_made_again_stops_the_stream(prepared, spark) -> None:
-    import shutil
-
     workspace = prepared()
     tag_stream(workspace, "s")
     shutil.rmtree(workspace.configuration.streams["s"].source)
@@ -272,6 +334,7 @@ def test_a_new_source_column_appears_and_a_changed_type_is_an_error(prepared, sp
     assert tag_stream(workspace, "s", restart=True).rows == 220
 
 
+@LOCALLY
 @pytest.mark.parametrize(("start", "rows"), [("earliest", 200), (1, 80), (5, 0), ("2001-01-01", 200)])
 def test_start(prepared, start: Any, rows: int) -> None:
     workspace = prepared(start=start)
@@ -285,7 +348,7 @@ def test_output_matched_writes_only_rows_with_a_rule(prepared) -> None:
     result = tag_stream(workspace, "s")
     expected = expected_ids(workspace, rules)
     assert tagged_ids(workspace) == expected
-    assert read(workspace, "s_tagged").count() == len({t for t, _ in expected})
+    assert len(columns(workspace, "s_tagged", "t")) == len({t for t, _ in expected})
     assert (result.rows, result.matches) == (200, sum(expected.values()))
 
 
@@ -299,9 +362,28 @@ def test_bigint_ids(prepared) -> None:
     assert read(workspace, "s_tagged").schema["rule_ids"].dataType.simpleString() == "array<bigint>"
 
 
-@BOTH
-@pytest.mark.parametrize("rules", [[], [("t", "s", "TRUE"), ("u", "s", "1 = 1")], [("f", "s", "FALSE")]])
-@pytest.mark.parametrize("id_type", ["string", "bigint"])
+ALL = [("t", "s", "TRUE"), ("u", "s", "1 = 1")]
+NONE = [("f", "s", "FALSE")]
+
+
+@pytest.mark.parametrize(
+    ("way", "rules", "id_type"),
+    [
+        ("workers", ALL, "string"),
+        ("workers", [], "bigint"),
+        ("spark", NONE, "bigint"),
+        ("spark", [], "string"),
+        *(
+            pytest.param(way, rules, id_type, marks=pytest.mark.soak)
+            for way, rules, id_type in (
+                *(("workers", [], "string"), ("workers", ALL, "bigint"), ("spark", ALL, "string")),
+                *(("workers", NONE, "string"), ("workers", NONE, "bigint"), ("spark", ALL, "bigint")),
+                *(("spark", [], "bigint"), ("spark", NONE, "string")),
+            )
+        ),
+    ],
+    indirect=["way"],
+)
 def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
     if id_type == "bigint":
         rules = [(number, *rest) for number, (_, *rest) in enumerate(rules)]
@@ -311,14 +393,14 @@ def test_rules_that_read_no_column(prepared, rules, id_type: str) -> None:
     assert (result.rows, result.matches) == (200, sum(expected_ids(workspace, rules).values()))
 
 
-@BOTH
+@WORKERS
 def test_validity_is_half_open_on_the_event_time(prepared) -> None:
     first, last = datetime(2024, 1, 1, 0, 10, tzinfo=UTC), datetime(2024, 1, 1, 0, 20, tzinfo=UTC)
     rule = {"rule_id": "r", "scope": "s", "expression": "x >= 0", "valid_from": first, "valid_to": last}
     workspace = prepared([rule])
     tag_stream(workspace, "s")
-    ids = read(workspace, "s_tagged").filter("size(rule_ids) > 0").agg(functions.min("id"), functions.max("id")).first()
-    assert tuple(ids) == (10, 19)
+    ids = {id for id, rules in columns(workspace, "s_tagged", "id", "rule_ids") if rules}
+    assert ids == set(range(10, 20))
 
 
 def test_no_key_keeps_no_matches_and_no_quarantine(prepared) -> None:
@@ -334,10 +416,12 @@ def test_checks_send_rows_to_quarantine_with_the_reason(prepared) -> None:
     checks = {"small": "x < 95", "named": "name <> 'n2'", "sound": "100 / (x - 50) < 1000"}
     workspace = prepared(checks=checks)
     result = tag_stream(workspace, "s")
-    source = workspace.spark.read.format("delta").load(workspace.configuration.streams["s"].source)
+    source = source_of(workspace)
     good = "id IS NOT NULL AND x < 95 AND name <> 'n2' AND x <> 50"
-    assert read(workspace, "s_tagged").count() == source.filter(good).count() == 200 - result.quarantined
-    reasons = {row["id"]: row["reason"] for row in read(workspace, "quarantine_s").collect()}
+    found = {id for (id,) in columns(workspace, "s_tagged", "id")}
+    assert found == {row["id"] for row in source.filter(good).select("id").collect()}
+    assert len(found) == 200 - result.quarantined
+    reasons = dict(columns(workspace, "quarantine_s", "id", "reason"))
     assert reasons[50] == "the check sound raised an error"
     assert reasons[97] == "the check small is FALSE; the check named is FALSE"
     assert reasons[11] == "the check named is NULL"
@@ -465,8 +549,15 @@ def test_statistics_of_written_files_hide_no_row(new_workspace, add_rules, spark
     assert {c: found[i] for i, c in enumerate(compared)} == dict(zip(compared, whole, strict=True))
 
 
-@BOTH
-@pytest.mark.parametrize("versions", [1, 2])
+@pytest.mark.parametrize(
+    ("way", "versions"),
+    [
+        ("workers", 2),
+        ("spark", 1),
+        *(pytest.param(*each, marks=pytest.mark.soak) for each in (("workers", 1), ("spark", 2))),
+    ],
+    indirect=["way"],
+)
 def test_hours_and_literals_are_those_of_the_rules_time_zone(new_workspace, add_rules, spark, versions: int) -> None:
     zone = {"time_zone": "America/New_York"}
     workspace = new_workspace({"s": STREAM}, zone)
@@ -500,9 +591,10 @@ def test_a_partitioned_source_with_deletion_vectors_and_char_columns(new_workspa
         assert found == expected, rule
 
 
-def test_every_engine_tags_alike(spark, new_workspace, add_rules) -> None:
+@LOCALLY
+def test_every_engine_tags_alike(spark, new_workspace, add_rules, way: str) -> None:
     streams = {f"s_{name}": STREAM | {"engine": name} for name in ENGINES}
-    workspace = new_workspace(streams)
+    workspace = new_workspace(streams, runner="local" if way == "local" else "auto")
     source = workspace.configuration.streams["s_auto"].source
     source_rows(spark, 0, 3_000).write.format("delta").save(source)
     texts = [text for _, _, text in RULES] + [f"x BETWEEN {low} AND {low + 6} AND id > {low}" for low in range(90)]

@@ -126,3 +126,25 @@ def test_a_time_zone_that_the_jvm_does_not_know_is_told(spark: SparkSession, tmp
     assert "\n" not in str(caught.value)
     with pytest.raises(SessionError, match=zone), in_time_zone(reference_session(spark, "UTC"), zone):
         pass
+
+
+def test_texts_that_spark_reads_as_a_moment_of_the_clock_are_refused(lake: Lake) -> None:
+    """Spark replaces them where it plans a job, so that the same rows would get other rules on another day."""
+    moving = [
+        *("ts < 'yesterday'", "dt IN ('2024-02-29', ' Today ')", "nt < 'now'", "year('tomorrow') = 2024"),
+        *("dt > CAST(concat('to', 'day') AS DATE)", "coalesce(dt, 'today') = dt", "exists(array(dt), d -> d < 'now')"),
+    ]
+    fixed = [
+        "ts < 'epoch'",
+        "dt = CAST('epoch' AS DATE)",
+        "s = 'today'",
+        "s2 LIKE 'now%' AND log2(i) > 3",
+        "dt < 'then'",
+    ]
+    lake._write([*moving, *fixed])
+    (result,) = compile_scopes(lake.workspace)
+    assert (result.error, result.rejects) == (None, len(moving))
+    rejects = DeltaTable(lake.workspace.lake.uri("rule_rejects")).to_pyarrow_table().to_pylist()
+    assert {each["rule_id"]: each["error"] for each in rejects} == {
+        str(i): "NOT_REPEATABLE" for i in range(len(moving))
+    }

@@ -92,7 +92,7 @@ def test_the_witness_files_sets_of_many_intervals_once_a_bucket() -> None:
         start=np.array([0, 1]),
         terms=np.array([[0, 0]], np.int32),
         target=np.zeros(1, np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
     codes = np.arange(2_000, dtype=np.int32)[None]
     witness = Witness.build(conjunctions, codes)

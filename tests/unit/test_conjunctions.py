@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from rules_index.compiling.conjunctions import Conjunction, Expansion, Gate
+from rules_index.compiling.conjunctions import Conjunction, Expansion, SharedDisjunction
 from rules_index.domains.values import interval, points
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.typed import Leaf
@@ -30,7 +30,7 @@ def random_formula(depth: int) -> Formula:
 
 def holds(conjunctions: tuple[Conjunction, ...], expansion: Expansion, row: dict[Leaf, object]) -> bool:
     def term_holds(term: object) -> bool:
-        if isinstance(term, Gate):
+        if isinstance(term, SharedDisjunction):
             return holds(term.conjunctions, expansion, row)
         key = row[expansion.attributes[term.attribute]]  # type: ignore[attr-defined, index]
         if key is RAISED:
@@ -57,12 +57,12 @@ def equals(column: int, value: int) -> Predicate:
     return Predicate(Leaf(f"c{column}", pa.int32()), points([value]), ~points([value]), Truth.NULL)
 
 
-def size_of(conjunctions: tuple[Conjunction, ...], seen: set[Gate]) -> int:
+def size_of(conjunctions: tuple[Conjunction, ...], seen: set[SharedDisjunction]) -> int:
     total = 0
     for conjunction in conjunctions:
         total += len(conjunction)
         for term in conjunction:
-            if isinstance(term, Gate) and term not in seen:
+            if isinstance(term, SharedDisjunction) and term not in seen:
                 seen.add(term)
                 total += size_of(term.conjunctions, seen)
     return total

@@ -154,7 +154,7 @@ def outcome(rules: pa.Table, together: bool, zone: str, event_time: str | None, 
 
 def check_equal(one: Flattened, other: Flattened) -> None:
     assert one.attributes == other.attributes
-    for name in ("sizes", "set_start", "intervals", "start", "terms", "target", "gate_start"):
+    for name in ("sizes", "set_start", "intervals", "start", "terms", "target", "disjunction_start"):
         first, second = getattr(one.conjunctions, name), getattr(other.conjunctions, name)
         assert first.dtype == second.dtype and np.array_equal(first, second), name
     for region, twin in zip(one.regions, other.regions, strict=True):
@@ -227,4 +227,4 @@ def test_a_frame_reads_as_the_parser_reads_it(seed: int) -> None:
     found = Skeleton(squeezed.encode()).conjunctions(parts, lambda i, wanted: parts.conjunctions_of(clauses[i], wanted))
     assert found == expected
     assert parts.attributes == whole.attributes
-    assert parts.gates == whole.gates
+    assert parts.disjunctions == whole.disjunctions

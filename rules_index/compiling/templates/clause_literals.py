@@ -9,7 +9,7 @@ from rules_index.compiling.conjunctions import NEVER as NO_ROW
 from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal, predicates_of
 from rules_index.compiling.literal_sets import ALWAYS, NEVER, LiteralSets
 from rules_index.compiling.templates.clause_templates import Batch, instantiate
-from rules_index.compiling.templates.clauses import Texts, shaped
+from rules_index.compiling.templates.clauses import StringPool, grouped_by_shape
 from rules_index.domains.value_sets import SetArrays
 from rules_index.domains.values import EVERYTHING
 from rules_index.language import Compiler
@@ -32,7 +32,7 @@ class ClauseLiterals:
     """
 
     def __init__(
-        self, clauses: Texts, negated: np.ndarray, compiler: Compiler, expansion: Expansion, literals: LiteralSets
+        self, clauses: StringPool, negated: np.ndarray, compiler: Compiler, expansion: Expansion, literals: LiteralSets
     ) -> None:
         """Compiles clauses, of which those that are `negated` [clauses] bool are asked for FALSE too; numbers their
         attributes and literals in `expansion` and `literals`."""
@@ -41,7 +41,7 @@ class ClauseLiterals:
         self._compiler, self._expansion, self._literals = compiler, expansion, literals
         self._several: dict[int, Formula] = {}
         self._known: dict[tuple[int, bool], tuple[Conjunction, ...]] = {}
-        for alike in shaped(clauses):
+        for alike in grouped_by_shape(clauses):
             batch = instantiate(alike, clauses, compiler)
             rest = alike.clauses
             if batch is not None:

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.arrays import owners, places
-from rules_index.compiling.templates.clauses import Shaped, Texts
+from rules_index.arrays import gather_indices, segment_ids
+from rules_index.compiling.templates.clauses import ClausesOfShape, StringPool
 from rules_index.compiling.templates.literal_cuts import Bounds, bounds
 from rules_index.domains.interned_constants import ByteKeys, keys_of
 from rules_index.domains.value_sets import SetArrays, ranges, rays
@@ -101,15 +101,17 @@ def _literal(word: bytes | None, kind: bytes) -> tuple[str, int]:
     return (word or b"").decode().upper(), kind[0]
 
 
-def instantiate(shaped: Shaped, clauses: Texts, compiler: Compiler) -> Batch | None:
+def instantiate(grouped_by_shape: ClausesOfShape, clauses: StringPool, compiler: Compiler) -> Batch | None:
     """The clauses of one shape as predicates; None where only each for itself can be compiled."""
-    template = template_of(shaped.shape) if len(shaped.clauses) >= LEAST else None
+    template = template_of(grouped_by_shape.shape) if len(grouped_by_shape.clauses) >= LEAST else None
     leaf = _column(template.column, compiler) if template is not None else None
-    batch = _batch(template, shaped, leaf, compiler.scope.time_zone) if template is not None and leaf else None
+    batch = (
+        _batch(template, grouped_by_shape, leaf, compiler.scope.time_zone) if template is not None and leaf else None
+    )
     if batch is None or not batch.known.any():
         return None
     values = batch.value_set(0)
-    first = clauses[int(shaped.clauses[batch.known][0])].decode()
+    first = clauses[int(grouped_by_shape.clauses[batch.known][0])].decode()
     try:
         agrees = compiler.compile_clause(first) == Predicate(batch.leaf, values, ~values, Truth.NULL)
     except MemoryError:
@@ -131,8 +133,8 @@ def _column(name: str, compiler: Compiler) -> Leaf | None:
     return leaf if isinstance(leaf, Leaf) and leaf.text is None else None
 
 
-def _batch(template: Template, shaped: Shaped, leaf: Leaf, zone: str) -> Batch | None:
-    literals, offsets = shaped.literals, shaped.offsets
+def _batch(template: Template, grouped_by_shape: ClausesOfShape, leaf: Leaf, zone: str) -> Batch | None:
+    literals, offsets = grouped_by_shape.literals, grouped_by_shape.offsets
     if template.form == "IN":
         word, kind = template.literals[0]
         found = bounds(literals, kind, word, leaf.type, zone)
@@ -180,10 +182,10 @@ def _ranges(template: Template, low: Bounds, high: Bounds, leaf: Leaf) -> Batch:
 
 
 def _lists(template: Template, found: Bounds, offsets: np.ndarray, leaf: Leaf) -> Batch:
-    owner = owners(offsets)
+    owner = segment_ids(offsets)
     unknown = np.bincount(owner[~found.known], minlength=len(offsets) - 1)
     known = unknown == 0
-    gather, kept = places(offsets, np.flatnonzero(known))
+    gather, kept = gather_indices(offsets, np.flatnonzero(known))
     low, high, strings = found.low[gather], found.high[gather], found.strings
     if strings is not None:
         # references in the order of the strings, so that lists can be sorted by them

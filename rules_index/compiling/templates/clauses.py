@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from rules_index.arrays import distinct, offsets_of, places
+from rules_index.arrays import distinct, gather_indices, offsets_of
 from rules_index.kernels.rule_texts import Pool, cut_rules, fill_table, shape_clauses
 
 LONGEST = 1 << 16
@@ -19,7 +19,7 @@ _BLOCK_CLAUSES = 1 << 18
 """Clauses whose literals are read at a time."""
 
 
-class Texts:
+class StringPool:
     """A growing collection of distinct byte strings, by number."""
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class Cut:
     clause           [.] int32
     """
 
-    skeletons: Texts
-    clauses: Texts
+    skeletons: StringPool
+    clauses: StringPool
     skeleton: np.ndarray
     start: np.ndarray
     clause: np.ndarray
 
 
-def cut(texts: pa.LargeStringArray) -> Cut:
+def split_clauses(texts: pa.LargeStringArray) -> Cut:
     """Cuts the texts of rules, none of which is NULL."""
     count = len(texts)
     offsets = np.frombuffer(texts.buffers()[1], np.int64)[texts.offset :][: count + 1] if count else np.zeros(1, int)
@@ -82,7 +82,7 @@ def cut(texts: pa.LargeStringArray) -> Cut:
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0, where=lengths <= LONGEST))
     spans, scratch = np.empty((longest + 1, 2), np.int64), np.empty(longest + 1, np.uint8)
-    skeletons, clauses = Texts(), Texts()
+    skeletons, clauses = StringPool(), StringPool()
     skeleton = np.full(count, -1, np.int32)
     start = np.zeros(count + 1, np.int64)
     found: list[np.ndarray] = []
@@ -142,7 +142,7 @@ class Literals:
 
 
 @dataclass(frozen=True)
-class Shaped:
+class ClausesOfShape:
     """Clauses of one shape: their numbers [clauses], and the literals of clause i at offsets[i] to offsets[i + 1]."""
 
     shape: bytes
@@ -151,10 +151,10 @@ class Shaped:
     offsets: np.ndarray
 
 
-def shaped(clauses: Texts) -> Iterator[Shaped]:
+def grouped_by_shape(clauses: StringPool) -> Iterator[ClausesOfShape]:
     """All clauses, those that are made alike together (but no more than a block of them at a time)."""
     pool = clauses.pool
-    shapes = Texts()
+    shapes = StringPool()
     for first in range(0, len(clauses), _BLOCK_CLAUSES):
         last = min(first + _BLOCK_CLAUSES, len(clauses))
         lengths = np.diff(pool.offsets[first : last + 1])
@@ -171,5 +171,5 @@ def shaped(clauses: Texts) -> Iterator[Shaped]:
         bounds = offsets_of(np.bincount(shape_of, minlength=len(shapes)))
         for shape in distinct(shape_of).tolist():
             chosen = order[bounds[shape] : bounds[shape + 1]]
-            gather, offsets = places(start, chosen)
-            yield Shaped(shapes[shape], first + chosen, literals.take(gather), offsets)
+            gather, offsets = gather_indices(start, chosen)
+            yield ClausesOfShape(shapes[shape], first + chosen, literals.take(gather), offsets)

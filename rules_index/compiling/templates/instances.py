@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
 from rules_index.compiling.literal_sets import LiteralSets
 from rules_index.compiling.templates.clause_literals import SEVERAL, ClauseLiterals
 from rules_index.compiling.templates.skeletons import Patterns
@@ -63,11 +63,11 @@ def instances(
         chosen, repeated = _candidates(rules, patterns, clauses, first)
         found = _expanded(rules, patterns, clauses, chosen)
         special = (found.literals < 0) & ~found.common
-        kept = np.bincount(found.owner[owners(found.start)[special]], minlength=len(chosen)) == 0
+        kept = np.bincount(found.owner[segment_ids(found.start)[special]], minlength=len(chosen)) == 0
         found = found.only(kept[found.owner])
         if repeated.any():
             found = _intersected(found, repeated[found.owner], clauses, into)
-        gather, named = places(rules.start, chosen[kept])
+        gather, named = gather_indices(rules.start, chosen[kept])
         attributes = clauses.attribute[rules.clause[gather]]
         target = chosen[found.owner].astype(np.int32)
         yield Instances(chosen[kept], attributes, named, target, found.start, found.literals)
@@ -79,14 +79,14 @@ def _candidates(
     """Of a block the rules [.] with a pattern that holds for their attributes, and which [.] bool name one twice."""
     chosen = first + np.flatnonzero(rules.skeleton[first : first + _BLOCK] >= 0)
     chosen = chosen[np.diff(patterns.conjunctions)[rules.skeleton[chosen]] > 0]
-    gather, named = places(rules.start, chosen)
+    gather, named = gather_indices(rules.start, chosen)
     clause = rules.clause[gather]
-    common = patterns.common[places(patterns.slots, rules.skeleton[chosen])[0]]
+    common = patterns.common[gather_indices(patterns.slots, rules.skeleton[chosen])[0]]
     # what is no literal has attribute -1, which is the last place
     seen = np.full((int(clauses.attribute.max(initial=-1)) + 2, 2), -1, np.int64)
     repeated, apart = np.zeros((2, len(chosen)), bool)
     find_repeats(named, clauses.attribute[clause], common, seen, repeated, apart)
-    holds = ~apart & (counts(clauses.literal[1, clause] <= SEVERAL, named) == 0)
+    holds = ~apart & (segment_counts(clauses.literal[1, clause] <= SEVERAL, named) == 0)
     return chosen[holds], repeated[holds]
 
 
@@ -105,15 +105,15 @@ class _Expanded:
         """Some [conjunctions] bool of the conjunctions."""
         if kept.all():
             return self
-        gather, start = places(self.start, np.flatnonzero(kept))
+        gather, start = gather_indices(self.start, np.flatnonzero(kept))
         return _Expanded(self.owner[kept], start, self.clauses[gather], self.literals[gather], self.common[gather])
 
 
 def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, chosen: np.ndarray) -> _Expanded:
     """Each chosen rule's pattern with the rule's clauses in it."""
-    conjunctions, by_rule = places(patterns.conjunctions, rules.skeleton[chosen])
-    owner = owners(by_rule)
-    terms, start = places(patterns.terms, conjunctions)
+    conjunctions, by_rule = gather_indices(patterns.conjunctions, rules.skeleton[chosen])
+    owner = segment_ids(by_rule)
+    terms, start = gather_indices(patterns.terms, conjunctions)
     rule = np.repeat(chosen[owner], np.diff(start))
     named = rules.clause[rules.start[rule] + patterns.place[terms]]
     common = patterns.common[patterns.slots[rules.skeleton[rule]] + patterns.place[terms]]
@@ -122,7 +122,7 @@ def _expanded(rules: RuleClauses, patterns: Patterns, clauses: ClauseLiterals, c
 
 def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, into: LiteralSets) -> _Expanded:
     """The conjunctions, in the chosen ones [conjunctions] bool all literals on one attribute being one."""
-    owner = owners(found.start)
+    owner = segment_ids(found.start)
     joined = np.flatnonzero(chosen[owner] & (found.literals >= 0))
     attribute = clauses.attribute[found.clauses]
     joined = joined[np.lexsort((attribute[joined], owner[joined]))]
@@ -130,10 +130,10 @@ def _intersected(found: _Expanded, chosen: np.ndarray, clauses: ClauseLiterals, 
     begins[1:] = (owner[joined][1:] != owner[joined][:-1]) | (attribute[joined][1:] != attribute[joined][:-1])
     lengths = np.diff(np.flatnonzero(np.append(begins, True)))
     groups = np.flatnonzero(lengths > 1)
-    gather, offsets = places(offsets_of(lengths), groups)
+    gather, offsets = gather_indices(offsets_of(lengths), groups)
     literals, first = found.literals.copy(), joined[begins]
     literals[first[groups]] = into.intersect(attribute[first[groups]], literals[joined[gather]], offsets)
     kept = np.ones(len(literals), bool)
     kept[joined[~begins]] = False
-    start = offsets_of(counts(kept, found.start))
+    start = offsets_of(segment_counts(kept, found.start))
     return _Expanded(found.owner, start, found.clauses[kept], literals[kept], found.common[kept])

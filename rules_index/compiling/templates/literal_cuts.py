@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.templates.clauses import Literals
 from rules_index.domains.values import WIDE_DECIMAL
-from rules_index.kernels.date_times import UNREAD, read_moments
+from rules_index.kernels.date_times import NOT_PARSED, parse_date_times
 from rules_index.kernels.encode import float_keys
 from rules_index.kernels.rule_texts import DOUBLE, MOST_EXACT, TEXT
 from rules_index.language.coercion import BINARY, DATE, STRING, is_decimal, is_float, is_integer
@@ -78,8 +78,8 @@ def _of_texts(literals: Literals, word: str, column: pa.DataType, zone: str) -> 
     if column in (STRING, BINARY) and not word:
         return _of_strings(literals)
     if column == DATE and word in ("", "DATE"):
-        days, _ = _moments(literals)
-        known = (days != UNREAD) & (np.diff(literals.spans)[:, 0] == len("2024-12-31"))
+        days, _ = _date_times(literals)
+        known = (days != NOT_PARSED) & (np.diff(literals.spans)[:, 0] == len("2024-12-31"))
         return Bounds(days, days + 1, known)
     if column == TIMESTAMP_NTZ and word in ("", "TIMESTAMP_NTZ"):
         local, known = _local(literals)
@@ -98,16 +98,16 @@ def _of_strings(literals: Literals) -> Bounds:
     return Bounds(low, low + 1, known, strings)
 
 
-def _moments(literals: Literals) -> tuple[np.ndarray, np.ndarray]:
+def _date_times(literals: Literals) -> tuple[np.ndarray, np.ndarray]:
     days, micros = np.empty(len(literals), np.int64), np.empty(len(literals), np.int64)
-    read_moments(literals.data, np.ascontiguousarray(literals.spans), days, micros)
+    parse_date_times(literals.data, np.ascontiguousarray(literals.spans), days, micros)
     return days, micros
 
 
 def _local(literals: Literals) -> tuple[np.ndarray, np.ndarray]:
     """Microseconds since 1970-01-01 on a local clock, and where they are known."""
-    days, micros = _moments(literals)
-    known = days != UNREAD
+    days, micros = _date_times(literals)
+    known = days != NOT_PARSED
     return np.where(known, days, 0) * times.DAY + np.where(known, micros, 0), known
 
 

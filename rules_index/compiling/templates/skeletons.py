@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.arrays import counts, offsets_of
+from rules_index.arrays import offsets_of, segment_counts
 from rules_index.compiling.conjunctions import Conjunction, Expansion, Literal
 from rules_index.domains.values import points
 from rules_index.kernels.rule_texts import AND, CLAUSE, NOT, OPENING, OR
@@ -99,7 +99,7 @@ class Patterns:
     def negated(self) -> tuple[np.ndarray, np.ndarray]:
         """The places of clauses that are to be FALSE, by skeleton, and offsets [skeletons + 1] into them."""
         chosen = self.wanted == 0
-        return self.place[chosen], offsets_of(counts(chosen, self.terms[self.conjunctions]))
+        return self.place[chosen], offsets_of(segment_counts(chosen, self.terms[self.conjunctions]))
 
 
 def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
@@ -133,7 +133,8 @@ def patterns_of(skeletons: Iterable[tuple[bytes, bool]]) -> Patterns:
 
 
 def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
-    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs gates."""
+    """The conjunctions of a skeleton whose attributes are numbered as its clauses are; none where it needs shared
+    disjunctions."""
 
     def literal(place: int, wanted: bool) -> tuple[Conjunction, ...]:
         return (frozenset((Literal(place, _ONE if wanted else ~_ONE, False),)),)
@@ -142,4 +143,4 @@ def _pattern(skeleton: Skeleton, bounded: bool) -> tuple[Conjunction, ...]:
     found = skeleton.conjunctions(expansion, literal)
     if bounded:
         found = expansion.all_of([found, literal(skeleton.clauses, True)])
-    return () if expansion.gates else found
+    return () if expansion.disjunctions else found

@@ -21,7 +21,7 @@ import numpy as np
 from rules_index.engines.asc.bitmaps import bits_of, candidate_arrows, set_codes, words_of
 from rules_index.engines.asc.evaluate import COSTS, Bitmaps, Order, evaluate_rows
 from rules_index.errors import RulesIndexError
-from rules_index.index.conjunction_arrays import GATE, Conjunctions, require, require_range
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, require, require_range
 from rules_index.index.events import NO_INTERVALS, Event, offered_by
 
 MAX_BYTES = 1 << 30
@@ -53,12 +53,12 @@ class SelectionConstructs:
     def build(cls, conjunctions: Conjunctions) -> Self:
         """The constructs of all conjunctions, each under its place as key.
 
-        Gates are not evaluated: a conjunction is taken without them, and the caller checks them on what it finds.
-        Raises `ConstructsTooLargeError`.
+        Shared disjunctions are not evaluated: a conjunction is taken without them, and the caller checks them on what
+        it finds. Raises `ConstructsTooLargeError`.
         """
         c = conjunctions
         constructs = cls(c.sizes)
-        plain = c.terms[:, 0] != GATE
+        plain = c.terms[:, 0] != DISJUNCTION
         attribute, which = c.terms[plain].T
         owner = np.repeat(np.arange(len(c.start) - 1), np.diff(c.start))[plain]
         uses = np.zeros(len(c.start) - 1, bool)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from rules_index.engines.paper import PaperEngine
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.layout import Placement, scan_all
+from rules_index.index.layout import AccessPlan, scan_all
 
 if TYPE_CHECKING:
     from rules_index.engines.asc.constructs import SelectionConstructs
@@ -29,25 +29,25 @@ class Asc(PaperEngine):
     structure_class: ClassVar[str] = "rules_index.engines.asc.constructs:SelectionConstructs"
     searches_events: ClassVar[bool] = True
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
         return scan_all(conjunctions)
 
     @classmethod
     def _build_structure(cls, conjunctions: Conjunctions) -> SelectionConstructs:
         from rules_index.engines.asc.constructs import SelectionConstructs
 
-        c, first = conjunctions, int(conjunctions.gate_start[-1])
+        c, first = conjunctions, int(conjunctions.disjunction_start[-1])
         of_rules = replace(
             c,
             start=c.start[first:] - c.start[first],
             terms=c.terms[c.start[first] :],
             target=c.target[first:],
-            gate_start=c.gate_start[:1],
+            disjunction_start=c.disjunction_start[:1],
         )
         return SelectionConstructs.build(of_rules)
 
     @staticmethod
     def _insert_into(structure: SelectionConstructs, key: int, terms: Sequence[Term]) -> None:
-        named = sorted((term for term in terms if term[0] != GATE), key=lambda term: term[0])
+        named = sorted((term for term in terms if term[0] != DISJUNCTION), key=lambda term: term[0])
         attributes = np.array([attribute for attribute, _ in named], np.int32)
         structure.insert(key, attributes, [np.asarray(intervals, np.int32) for _, intervals in named])

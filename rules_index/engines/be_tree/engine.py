@@ -29,8 +29,9 @@ class BETree(BoxEngine):
         return BETree.build(boxes_of(conjunctions), **{"max_cap": max_cap_for(share)} | cls.parameters)
 
     def search_event(self, event: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, dict[str, int]]:
-        """As `KernelEngine.search_event`; the structure finds the conjunctions whose gates are left to check."""
+        """As `KernelEngine.search_event`; the structure finds the conjunctions whose shared disjunctions are left to
+        check."""
         keys, counters = self.structure.search_event(event, sets=self._conjunctions.sets)
         self._require_known(keys)
-        held = keys[self._conjunctions.meets_gates(keys, offered_by(event))]
+        held = keys[self._conjunctions.meets_disjunctions(keys, offered_by(event))]
         return np.unique(self._conjunctions.rules(held)), counters | {"matches": len(held)}

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from rules_index.arrays import owners
+from rules_index.arrays import segment_ids
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, relation
-from rules_index.implication.matching.streams import BESIDE, Stream, Streams
+from rules_index.implication.matching.streams import ADDED, Stream, Streams
 from rules_index.kernels.jit import bare, inlined, inner
 from rules_index.kernels.vectors import trailing_zeros
 
@@ -40,7 +40,7 @@ class BoxBitmaps(NamedTuple):
         """The bitmaps of boxes [boxes, d, 2] int32 of codes below `codes`; order, start: as in `streams.Streams`."""
         words = (int(np.diff(start).max(initial=0)) + 63) // 64
         bits = np.zeros((len(start) - 1, boxes.shape[1], codes, 2, words), np.uint64)
-        owner = owners(start)
+        owner = segment_ids(start)
         place = np.arange(len(order)) - start[owner]
         bit = np.uint64(1) << (place % 64).astype(np.uint64)
         for d in range(boxes.shape[1]):
@@ -112,8 +112,8 @@ def look_up(
             return IMPLIED, -1
         if first < 0 and near:
             first = 64 * word + np.int64(trailing_zeros(near))
-    for i in range(stream.counts[BESIDE]):
-        how = relation(parts, part, given.boxes, stream.beside[i], given.rank)
+    for i in range(stream.counts[ADDED]):
+        how = relation(parts, part, given.boxes, stream.added_boxes[i], given.rank)
         if how == IMPLIED:
             return IMPLIED, -1
         if how == OVERLAPS and first < 0:
@@ -137,8 +137,8 @@ def _is_held(
                 break
         if held:
             return True
-    for i in range(stream.counts[BESIDE]):
-        if _has_corner(parts, part, end, stream.given.boxes, stream.beside[i]):
+    for i in range(stream.counts[ADDED]):
+        if _has_corner(parts, part, end, stream.given.boxes, stream.added_boxes[i]):
             return True
     return False
 
@@ -158,4 +158,4 @@ def box_at(place: int, stream: Stream, streams: Streams, at: int) -> int:
     """The box at a place that `look_up` told."""
     begin = streams.start[at]
     count = streams.start[at + 1] - begin
-    return streams.order[begin + place] if place < count else stream.beside[place - count]
+    return streams.order[begin + place] if place < count else stream.added_boxes[place - count]

@@ -12,7 +12,7 @@ import numpy as np
 
 from rules_index.arrays import offsets_of
 from rules_index.implication.dimensions import APART, IMPLIED, OVERLAPS, relation
-from rules_index.implication.matching.streams import BESIDE, Stream, Streams
+from rules_index.implication.matching.streams import ADDED, Stream, Streams
 from rules_index.index.boxes import Tree
 from rules_index.kernels.jit import bare
 
@@ -79,8 +79,8 @@ def overlapping(
             if how == OVERLAPS:
                 count = _put(box, near, count, streams.place)
         node += 1
-    for i in range(stream.counts[BESIDE]):
-        box = stream.beside[i]
+    for i in range(stream.counts[ADDED]):
+        box = stream.added_boxes[i]
         how = relation(parts, part, boxes, box, rank)
         if how == IMPLIED:
             return IMPLIED, 0

@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     boxes     [., d, 2] int32
     position  [.] int32, the place in the order of work of the box that each is compared with next
     first     [.] int32, the place of the first of those that were cut off together
-    taken     [2 d + 1, d, 2] int32, those that are compared now
+    current   [2 d + 1, d, 2] int32, those that are compared now
     next      [2 d + 1] int32, the position of each of these
     state     [5] int64: head, tail, comparisons, most parts that lived at once, where the rest begins
     """
@@ -35,7 +35,7 @@ class Parts(NamedTuple):
     boxes: np.ndarray
     position: np.ndarray
     first: np.ndarray
-    taken: np.ndarray
+    current: np.ndarray
     next: np.ndarray
     state: np.ndarray
 
@@ -44,9 +44,9 @@ def make_parts(dimensions: int) -> Parts:
     """No parts, with room for a few."""
     room = 4 * dimensions**2 + 16
     position, first = np.zeros((2, room), np.int32)
-    taken = np.empty((2 * dimensions + 1, dimensions, 2), np.int32)
-    next_ = np.empty(len(taken), np.int32)
-    return Parts(np.empty((room, dimensions, 2), np.int32), position, first, taken, next_, np.zeros(5, np.int64))
+    current = np.empty((2 * dimensions + 1, dimensions, 2), np.int32)
+    next_ = np.empty(len(current), np.int32)
+    return Parts(np.empty((room, dimensions, 2), np.int32), position, first, current, next_, np.zeros(5, np.int64))
 
 
 def with_room(parts: Parts) -> Parts:
@@ -78,17 +78,17 @@ def _next(strategy: int, state: np.ndarray) -> int:
 
 @inlined
 def _take(strategy: int, parts: Parts) -> int:
-    """Moves the next parts to `taken` (algorithm 12: all that were cut off together last); how many, or -1 where there
-    might be no room for what is cut off them."""
+    """Moves the next parts to `current` (algorithm 12: all that were cut off together last); how many, or -1 where
+    there might be no room for what is cut off them."""
     state = parts.state
     begin = _next(strategy, state)
     if strategy == MIX:
         begin = np.int64(parts.first[begin])
     count = 1 if strategy == BFS else state[TAIL] - begin
-    if state[TAIL] + count * 2 * parts.taken.shape[1] > len(parts.boxes):
+    if state[TAIL] + count * 2 * parts.current.shape[1] > len(parts.boxes):
         return -1
     for i in range(count):
-        copy_box(parts.boxes, begin + i, parts.taken, i)
+        copy_box(parts.boxes, begin + i, parts.current, i)
         parts.next[i] = parts.position[begin + i]
     if strategy == BFS:
         state[HEAD] += 1
@@ -114,7 +114,7 @@ def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count
     A part is compared with one box after the other. Where it `skips`, it goes on to the next one that it shares a row
     with, and is rest at once where there is none.
     """
-    state, taken, boxes, rank = parts.state, parts.taken, given.boxes, given.rank
+    state, current, boxes, rank = parts.state, parts.current, given.boxes, given.rank
     last = state[SPLITS] + steps
     while state[HEAD] < state[TAIL]:
         if state[SPLITS] >= last:
@@ -131,16 +131,16 @@ def compare(strategy: int, parts: Parts, given: Sorted, order: np.ndarray, count
             return FULL
         for i in range(several):
             position = begin
-            while position < count and relation(taken, i, boxes, order[position], rank) == APART:
+            while position < count and relation(current, i, boxes, order[position], rank) == APART:
                 position += 1
                 if not skips:
                     break
             at = state[TAIL]
             if position == begin or (skips and position < count):
-                made = cut(boxes, order[position], rank, taken, i, parts.boxes, at)
+                made = cut(boxes, order[position], rank, current, i, parts.boxes, at)
                 _add(made, position + 1, parts)
                 continue
-            copy_box(taken, i, parts.boxes, at)
+            copy_box(current, i, parts.boxes, at)
             _add(1, position, parts)
             if skips:
                 state[REST_BEGIN] = at
@@ -180,7 +180,7 @@ def compare_found(
             tail = kept = state[TAIL]
             box = box_at(parts.next[i], stream, streams, at)
             for side in range(2 * rank.shape[1]):
-                if not cut_off(given, box, rank[box, side >> 1], side & 1, parts.taken, i, boxes, kept):
+                if not cut_off(given, box, rank[box, side >> 1], side & 1, parts.current, i, boxes, kept):
                     continue
                 how, first = look_up(boxes, kept, stream, streams, at, bitmaps, corners)
                 if how == APART:

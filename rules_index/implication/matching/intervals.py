@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners
+from rules_index.arrays import offsets_of, segment_ids
 from rules_index.implication.dimensions import Lines, Sorted, measured
 from rules_index.implication.matching.box_bitmaps import BoxBitmaps
 from rules_index.implication.matching.streams import Streams
@@ -252,7 +252,7 @@ class Predicates:
         """The subpredicates [.] int64 of each predicate by decreasing volume (6.1): one with more infinite ends is
         larger, then by volume."""
         measures = self.subpredicates.measures
-        return np.lexsort((-measures.volume, -measures.unbounded, owners(self.start)))
+        return np.lexsort((-measures.volume, -measures.unbounded, segment_ids(self.start)))
 
     @cached_property
     def streams(self) -> Streams:

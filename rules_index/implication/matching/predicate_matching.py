@@ -34,7 +34,7 @@ from rules_index.implication.matching.sequence import (
     Index,
     match_in_turn,
 )
-from rules_index.implication.matching.streams import BESIDE, no_stream
+from rules_index.implication.matching.streams import ADDED, no_stream
 from rules_index.index.boxes import Tree
 
 Method = Literal["hsr", "hcr", "em_bfs", "em_dfs", "em_mix"]
@@ -110,7 +110,7 @@ def match(
     given = stream.alone
     over_all = BoxTrees.of([index], given.start) if isinstance(index, Tree) else index
     run = _Run(query.alone, given, method, quick_check, over_all, keeps=True)
-    rest = list(run.rests(budget))
+    rest = list(run.uncovered_parts(budget))
     found = run.found
     return Matching(
         found.implied[0],
@@ -136,7 +136,7 @@ def match_each(
     bitmaps may answer by a corner of a part that no box holds, without a comparison.
     """
     run = _Run(queries, streams, method, quick_check, index, keeps=False)
-    for _ in run.rests(budget):
+    for _ in run.uncovered_parts(budget):
         pass
     return run.found
 
@@ -184,12 +184,12 @@ class _Run:
         """The only stream predicate as the last query relaxed it."""
         if self.found.implied[-1] is True:
             return self._given
-        boxes, beside = self._stream.given.boxes, self._stream.beside[: self._stream.counts[BESIDE]]
+        boxes, added_boxes = self._stream.given.boxes, self._stream.added_boxes[: self._stream.counts[ADDED]]
         count = len(self._given)
-        added = boxes[beside[beside >= count]]
+        added = boxes[added_boxes[added_boxes >= count]]
         return Disjunction(self._given.space, np.concatenate([boxes[:count], added]))
 
-    def rests(self, budget: Budget) -> Iterator[np.ndarray]:
+    def uncovered_parts(self, budget: Budget) -> Iterator[np.ndarray]:
         """Goes through all subpredicates; what stays uncovered of each, if that is kept."""
         watched, ends = [-1, -1], 0.0
         while (how := self._go_on(budget.splits)) != DONE:

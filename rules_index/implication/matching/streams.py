@@ -13,7 +13,7 @@ import numpy as np
 from rules_index.implication.dimensions import Lines, Sorted, copy_box, measure
 from rules_index.kernels.jit import bare, inlined
 
-ORDERED, BESIDE, NEAR = range(3)
+ORDERED, ADDED, NEAR = range(3)
 """Places in `Stream.counts`."""
 
 
@@ -38,14 +38,14 @@ class Stream(NamedTuple):
     given   the boxes of all stream predicates, of which those of this one may be widened, and behind them those of all
             queries, which may be added
     order   [.] int64, this one's boxes in the order of work, unless an index makes that needless
-    beside  [.] int64, the boxes that the index does not have as they are; they come last then
+    added_boxes [.] int64, the boxes that the index does not have as they are; they come last then
     near    [.] int64, those that share a row with what is matched, in the order of work, as an R-tree finds them
-    counts  [3] int64, number of boxes in the order of work, beside and near
+    counts  [3] int64, number of boxes in the order of work, added and near
     """
 
     given: Sorted
     order: np.ndarray
-    beside: np.ndarray
+    added_boxes: np.ndarray
     near: np.ndarray
     counts: np.ndarray
 
@@ -54,15 +54,15 @@ def no_stream(streams: Streams, queries: Sorted, most: int) -> Stream:
     """No predicate at hand yet, with room for so many boxes of one."""
     given = Sorted(*map(np.concatenate, zip(streams.given, queries, strict=True)))
     # a tree may have a widened box, too
-    order, beside, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
-    return Stream(given, order, beside, near, np.zeros(3, np.int64))
+    order, added_boxes, near = (np.empty(room, np.int64) for room in (most, most, 2 * most))
+    return Stream(given, order, added_boxes, near, np.zeros(3, np.int64))
 
 
 @inlined
 def reset(stream: Stream, streams: Streams, at: int, ordered: bool, widened: bool) -> None:
     """Makes the stream predicate what the one at `at` was."""
     begin, count = streams.start[at], streams.start[at + 1] - streams.start[at]
-    stream.counts[ORDERED], stream.counts[BESIDE] = count, 0
+    stream.counts[ORDERED], stream.counts[ADDED] = count, 0
     if ordered:
         for i in range(count):
             stream.order[i] = streams.order[begin + i]
@@ -84,8 +84,8 @@ def copy(source: Sorted, place: int, out: Sorted, at: int) -> None:
 def add(stream: Stream, box: int, ordered: bool) -> None:
     """Adds a box to the stream predicate."""
     counts = stream.counts
-    stream.beside[counts[BESIDE]] = box
-    counts[BESIDE] += 1
+    stream.added_boxes[counts[ADDED]] = box
+    counts[ADDED] += 1
     if ordered:
         _put_in_order(stream, box, counts[ORDERED])
         counts[ORDERED] += 1
@@ -103,11 +103,11 @@ def replace(stream: Stream, box: int, wide: np.ndarray, lines: Lines) -> None:
     for behind in range(place + 1, counts[ORDERED]):
         order[behind - 1] = order[behind]
     _put_in_order(stream, box, counts[ORDERED] - 1)
-    for i in range(counts[BESIDE]):
-        if stream.beside[i] == box:
+    for i in range(counts[ADDED]):
+        if stream.added_boxes[i] == box:
             return
-    stream.beside[counts[BESIDE]] = box
-    counts[BESIDE] += 1
+    stream.added_boxes[counts[ADDED]] = box
+    counts[ADDED] += 1
 
 
 @bare

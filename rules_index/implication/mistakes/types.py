@@ -32,6 +32,7 @@ from rules_index.language.coercion import (
 from rules_index.language.domains_of_functions import LEAST_AND_GREATEST
 from rules_index.language.evaluation import times
 from rules_index.language.formula import Predicate
+from rules_index.language.literals import names_moment
 from rules_index.language.nodes import Node, inside
 from rules_index.language.tokens import words
 from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
@@ -86,6 +87,8 @@ def _is_refused(text: str, data_type: pa.DataType) -> bool:
     if is_number(data_type):
         return not _PERHAPS_NUMBER.fullmatch(text) or (is_integer(data_type) and "." in text)
     if constants.cast(Constant(text, STRING), data_type, "UTC") is not None:
+        return False
+    if data_type in _TIMES and names_moment(text):
         return False
     if data_type in (TIMESTAMP, TIMESTAMP_NTZ):
         return times.parse_timestamp(text) is None and not times.is_time_of_day(text)

@@ -11,32 +11,32 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.index.boxes import Tree
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.bitmaps import bitmaps, coarse_shift
-from rules_index.index.layout.hash_tables import in_tables, sifted_attributes, tables, with_quick_checks
-from rules_index.index.layout.term_columns import BLOCK_ROWS, Placement, Terms, terms_of
+from rules_index.index.layout.hash_tables import in_tables, prefiltered_attributes, tables, with_quick_checks
+from rules_index.index.layout.term_columns import BLOCK_ROWS, AccessPlan, Terms, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES, STEP
 from rules_index.kernels.scan import FAR, NEAR
 
 SCRATCH_BYTES = 64 << 20
-"""Most memory for the row bitmaps of a block, and for those of gates in a chunk."""
+"""Most memory for the row bitmaps of a block, and for those of shared disjunctions in a chunk."""
 
 
 @dataclass(frozen=True)
 class _Order:
     """The conjunctions of rules by what becomes of them, each [.] int64. The kernel has them in this order, behind
-    those of the gates, whose number is `first`."""
+    those of the shared disjunctions, whose number is `first`."""
 
     first: int
     scanned: np.ndarray
     keyed: np.ndarray
-    sliced: np.ndarray
-    walked: np.ndarray
+    in_runs: np.ndarray
+    in_tree: np.ndarray
 
     @property
     def all(self) -> np.ndarray:
         """The conjunctions [conjunctions] in the kernel's order."""
-        parts = (self.scanned, self.keyed, self.sliced, self.walked)
+        parts = (self.scanned, self.keyed, self.in_runs, self.in_tree)
         return np.concatenate([np.arange(self.first), *(self.first + part for part in parts)])
 
     @property
@@ -46,28 +46,28 @@ class _Order:
         return slice(begin, begin + len(self.keyed))
 
     @property
-    def of_sliced(self) -> slice:
-        """Where the sliced ones stand."""
-        return slice(self.of_keyed.stop, self.of_keyed.stop + len(self.sliced))
+    def of_runs(self) -> slice:
+        """Where the in sorted runs ones stand."""
+        return slice(self.of_keyed.stop, self.of_keyed.stop + len(self.in_runs))
 
 
-def lay_out(c: Conjunctions, placement: Placement) -> dict[str, np.ndarray]:
+def lay_out(c: Conjunctions, access_plan: AccessPlan) -> dict[str, np.ndarray]:
     """The arrays of `kernels.match.Index`; the scalars under that name."""
     shift = coarse_shift(c.sizes)
-    order, filed, slices = _in_order(c, placement, shift)
+    order, filed, runs = _in_order(c, access_plan, shift)
     numbers = order.all
     terms = terms_of(c, numbers)
     is_keyed = (terms.owner >= order.of_keyed.start) & (terms.owner < order.of_keyed.stop)
-    maps, pairs, has_bitmap, exact = bitmaps(c, terms, is_keyed, order.of_sliced, shift)
+    maps, pairs, has_bitmap, exact = bitmaps(c, terms, is_keyed, order.of_runs, shift)
     in_key = np.zeros(len(terms.owner), bool)
-    table = placement.table[order.keyed][terms.owner[is_keyed] - order.of_keyed.start]
-    in_key[is_keyed] = in_tables(placement.tables, table, terms.attribute[is_keyed], len(c.sizes))
-    tree, depth = _tree(placement.tree, order.walked, order.of_sliced.stop, shift)
+    table = access_plan.table[order.keyed][terms.owner[is_keyed] - order.of_keyed.start]
+    in_key[is_keyed] = in_tables(access_plan.tables, table, terms.attribute[is_keyed], len(c.sizes))
+    tree, depth = _tree(access_plan.tree, order.in_tree, order.of_runs.stop, shift)
     needed = np.zeros(len(shift), bool)
-    for attributes in (maps["bitmap_attribute"][2:], slices["slice_attribute"], tree["tree_tests"][:, 0]):
+    for attributes in (maps["bitmap_attribute"][2:], runs["run_attribute"], tree["tree_tests"][:, 0]):
         needed[attributes] = True
     needed[filed["key_attributes"]] |= shift[filed["key_attributes"]] == 0
-    needed[sifted_attributes(filed)] = True
+    needed[prefiltered_attributes(filed)] = True
     filed["posted"], complete = with_quick_checks(
         filed["posted"], terms, ~in_key & is_keyed, shift, needed, c.target[numbers].astype(np.int64)
     )
@@ -81,46 +81,48 @@ def lay_out(c: Conjunctions, placement: Placement) -> dict[str, np.ndarray]:
         **checks,
         "target": c.target[numbers].astype(np.int32),
         **filed,
-        **slices,
+        **runs,
         **tree,
-        "scalars": _scalars(c, placement, order, len(maps["bitmap_attribute"]), filed, depth),
+        "scalars": _scalars(c, access_plan, order, len(maps["bitmap_attribute"]), filed, depth),
     }
 
 
 def _in_order(
-    c: Conjunctions, placement: Placement, shift: np.ndarray
+    c: Conjunctions, access_plan: AccessPlan, shift: np.ndarray
 ) -> tuple[_Order, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The order of the conjunctions, the arrays of the tables and those of the slices."""
-    first = int(c.gate_start[-1])
-    walked = np.unique(placement.tree.keys).astype(np.int64) if placement.tree is not None else np.empty(0, np.int64)
-    elsewhere = np.ones(len(placement.table), bool)
-    elsewhere[walked] = False
-    in_table, by_slice = elsewhere & (placement.table >= 0), elsewhere & (placement.table < 0)
-    scanned = np.flatnonzero(by_slice & (placement.slicing < 0))
-    keyed, filed = tables(c, placement, np.flatnonzero(in_table), first, first + len(scanned), shift)
-    sliced = np.flatnonzero(by_slice & (placement.slicing >= 0))
-    sliced, slices = _slices(c, placement, sliced, shift, first, first + len(scanned) + len(keyed))
-    order = _Order(first, scanned, keyed, sliced, walked)
-    return order, filed, slices
+    """The order of the conjunctions, the arrays of the tables and those of the sorted runs."""
+    first = int(c.disjunction_start[-1])
+    in_tree = (
+        np.unique(access_plan.tree.keys).astype(np.int64) if access_plan.tree is not None else np.empty(0, np.int64)
+    )
+    elsewhere = np.ones(len(access_plan.table), bool)
+    elsewhere[in_tree] = False
+    in_table, not_in_table = elsewhere & (access_plan.table >= 0), elsewhere & (access_plan.table < 0)
+    scanned = np.flatnonzero(not_in_table & (access_plan.sorted_by < 0))
+    keyed, filed = tables(c, access_plan, np.flatnonzero(in_table), first, first + len(scanned), shift)
+    in_runs = np.flatnonzero(not_in_table & (access_plan.sorted_by >= 0))
+    in_runs, runs = _sorted_runs(c, access_plan, in_runs, shift, first, first + len(scanned) + len(keyed))
+    order = _Order(first, scanned, keyed, in_runs, in_tree)
+    return order, filed, runs
 
 
 def _scalars(
-    c: Conjunctions, placement: Placement, order: _Order, bitmaps: int, filed: dict[str, np.ndarray], depth: int
+    c: Conjunctions, access_plan: AccessPlan, order: _Order, bitmaps: int, filed: dict[str, np.ndarray], depth: int
 ) -> np.ndarray:
     """scanned, block_rows, chunk_rows, ascending, distinct, tree_depth, alone."""
     per_rule = np.bincount(c.target[order.first :]) if len(c.target) > order.first else np.zeros(1, np.int64)
     # the tests of two nodes may overlap once their codes are coarse
-    met_once = placement.tree is None or len(placement.tree.keys) == len(order.walked)
-    ascending, distinct = len(order.scanned) == len(placement.table), per_rule.max() <= 1 and met_once
-    chunk_rows = placement.chunk_rows if len(order.sliced) else _chunk_rows(placement, filed)
-    block_rows, chunk_rows = _rows(bitmaps, c.gates, chunk_rows)
-    alone = distinct and filed["key_plain"].tolist() == [1] and len(order.keyed) == len(placement.table)
+    met_once = access_plan.tree is None or len(access_plan.tree.keys) == len(order.in_tree)
+    ascending, distinct = len(order.scanned) == len(access_plan.table), per_rule.max() <= 1 and met_once
+    chunk_rows = access_plan.chunk_rows if len(order.in_runs) else _chunk_rows(access_plan, filed)
+    block_rows, chunk_rows = _rows(bitmaps, c.disjunctions, chunk_rows)
+    alone = distinct and filed["key_plain"].tolist() == [1] and len(order.keyed) == len(access_plan.table)
     scalars = (len(order.scanned), block_rows, chunk_rows, ascending, distinct, depth, alone)
     return np.array(scalars, np.int64)
 
 
-def _tree(tree: Tree | None, walked: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
-    """The arrays of `kernels.walk` and the depth of the tree."""
+def _tree(tree: Tree | None, in_tree: np.ndarray, first: int, shift: np.ndarray) -> tuple[dict[str, np.ndarray], int]:
+    """The arrays of `kernels.tree_descent` and the depth of the tree."""
     if tree is None:
         nothing, starts = np.empty(0, np.int32), np.zeros(1, np.int64)
         tree = Tree(nothing, starts, nothing.reshape(-1, 3), starts, nothing)
@@ -131,7 +133,7 @@ def _tree(tree: Tree | None, walked: np.ndarray, first: int, shift: np.ndarray) 
         "tree_test_start": tree.test_start.astype(np.int64),
         "tree_tests": tests,
         "tree_key_start": tree.key_start.astype(np.int64),
-        "tree_keys": (first + np.searchsorted(walked, tree.keys)).astype(np.int32),
+        "tree_keys": (first + np.searchsorted(in_tree, tree.keys)).astype(np.int32),
     }, depth_of(tree.end)
 
 
@@ -143,22 +145,22 @@ def depth_of(end: np.ndarray) -> int:
     return int(np.cumsum(changes).max(initial=0))
 
 
-def _rows(bitmaps: int, gates: int, chunk_rows: int) -> tuple[int, int]:
+def _rows(bitmaps: int, disjunctions: int, chunk_rows: int) -> tuple[int, int]:
     """Rows of a block and of a chunk, so that the bitmaps fit the scratch memory."""
-    block = rows_of_block(bitmaps, gates)
-    chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, gates)) // block * block)
+    block = rows_of_block(bitmaps, disjunctions)
+    chunk = max(block, min(chunk_rows, SCRATCH_BYTES * 8 // max(1, disjunctions)) // block * block)
     return block, chunk
 
 
-def rows_of_block(bitmaps: int, gates: int) -> int:
-    """Rows of a block with so many bitmaps, those of gates counted apart."""
-    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + gates) // STEP * STEP))
+def rows_of_block(bitmaps: int, disjunctions: int) -> int:
+    """Rows of a block with so many bitmaps, those of shared disjunctions counted apart."""
+    return max(STEP, min(BLOCK_ROWS, SCRATCH_BYTES * 8 // max(1, bitmaps + disjunctions) // STEP * STEP))
 
 
-def _chunk_rows(placement: Placement, tables: dict[str, np.ndarray]) -> int:
+def _chunk_rows(access_plan: AccessPlan, tables: dict[str, np.ndarray]) -> int:
     """Enough rows to be worth bringing the tables into the near caches, and few enough to stay there with them."""
     touched = sum(array.nbytes for array in tables.values())
-    return min(placement.chunk_rows, max(2 * BLOCK_ROWS, 1 << (touched // 64).bit_length()))
+    return min(access_plan.chunk_rows, max(2 * BLOCK_ROWS, 1 << (touched // 64).bit_length()))
 
 
 def _starts(owner: np.ndarray, count: int) -> np.ndarray:
@@ -174,32 +176,32 @@ def _checks(
     need."""
     at = np.flatnonzero(checked)
     at = at[np.lexsort((terms.share[at], terms.owner[at]))]
-    gate, single = terms.attribute[at] == GATE, terms.pieces[at] == 1
+    disjunction, single = terms.attribute[at] == DISJUNCTION, terms.pieces[at] == 1
     checks = np.zeros((len(at), 4), np.int32)
-    checks[:, 0] = np.where(gate, -1, terms.attribute[at])
+    checks[:, 0] = np.where(disjunction, -1, terms.attribute[at])
     checks[:, 1] = np.where(single, terms.low[at], 0)
     checks[:, 2] = np.where(single, terms.high[at], 0)
-    near = shift[np.where(gate, 0, terms.attribute[at])] == 0
+    near = shift[np.where(disjunction, 0, terms.attribute[at])] == 0
     checks[:, 3] = np.where(single, np.where(near, NEAR, FAR), terms.which[at])
     needed[terms.attribute[at[single & near]]] = True
     return {"check_start": _starts(terms.owner[at], conjunctions), "checks": checks}
 
 
-def _slices(
-    c: Conjunctions, placement: Placement, sliced: np.ndarray, shift: np.ndarray, gates_end: int, first: int
+def _sorted_runs(
+    c: Conjunctions, access_plan: AccessPlan, in_runs: np.ndarray, shift: np.ndarray, disjunctions_end: int, first: int
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The sliced conjunctions in the order of the kernel, and the arrays of `kernels.slices`."""
-    attribute = placement.slicing[sliced]
-    terms = terms_of(c, gates_end + sliced)
+    """The conjunctions in sorted runs in the order of the kernel, and the arrays of `kernels.sorted_runs`."""
+    attribute = access_plan.sorted_by[in_runs]
+    terms = terms_of(c, disjunctions_end + in_runs)
     of = np.flatnonzero(terms.attribute == attribute[terms.owner])
-    low, high = (np.zeros(len(sliced), np.int64) for _ in range(2))
+    low, high = (np.zeros(len(in_runs), np.int64) for _ in range(2))
     low[terms.owner[of]], high[terms.owner[of]] = terms.low[of], terms.high[of]
     low, high = low >> shift[attribute], high >> shift[attribute]
     reach = high - low + 1
     # to the next of four steps from one power of two to the next
     step = 1 << np.maximum(0, np.floor(np.log2(reach)).astype(np.int64) - 2)
     reach = -(-reach // step) * step
-    rank = np.searchsorted(placement.slicings, attribute) if len(placement.slicings) else attribute
+    rank = np.searchsorted(access_plan.sort_attributes, attribute) if len(access_plan.sort_attributes) else attribute
     order = np.lexsort((low, reach, rank))
     levels, begins = np.unique(np.stack([rank, reach], 1)[order], axis=0, return_index=True)
     ends = np.append(begins, len(order))[1:]
@@ -207,9 +209,11 @@ def _slices(
         first + begin + np.searchsorted(low[order[begin:end]], np.arange(COARSE_CODES + 2))
         for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
     ]
-    return sliced[order], {
-        "slice_attribute": np.array(placement.slicings, np.int32),
-        "slice_level_start": np.searchsorted(levels[:, 0], np.arange(len(placement.slicings) + 1)).astype(np.int64),
-        "slice_reach": levels[:, 1].astype(np.int32),
-        "slice_places": np.array(places, np.int32).reshape(-1, COARSE_CODES + 2),
+    return in_runs[order], {
+        "run_attribute": np.array(access_plan.sort_attributes, np.int32),
+        "run_level_start": np.searchsorted(levels[:, 0], np.arange(len(access_plan.sort_attributes) + 1)).astype(
+            np.int64
+        ),
+        "level_width": levels[:, 1].astype(np.int32),
+        "level_offsets": np.array(places, np.int32).reshape(-1, COARSE_CODES + 2),
     }

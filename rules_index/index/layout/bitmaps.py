@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout.term_columns import Terms, within
 from rules_index.kernels.bitmaps import ALL, COARSE_CODES, EMPTY
 
@@ -23,17 +23,17 @@ def coarse_shift(sizes: np.ndarray) -> np.ndarray:
 
 
 def bitmaps(
-    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, sliced: slice, shift: np.ndarray
+    c: Conjunctions, terms: Terms, is_keyed: np.ndarray, in_runs: slice, shift: np.ndarray
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
     """The bitmaps; and per term its pair of them [terms, 2], whether it has one, and whether the pair says it all."""
-    gate = terms.attribute == GATE
-    at = np.where(gate, 0, terms.attribute)
+    disjunction = terms.attribute == DISJUNCTION
+    at = np.where(disjunction, 0, terms.attribute)
     by = shift[at]
     last = (c.sizes[at] - 1) >> by
     low, high = terms.low >> by, terms.high >> by
-    single = ~gate & (terms.pieces == 1)
+    single = ~disjunction & (terms.pieces == 1)
     has_bitmap = single & ~is_keyed & ((low > 0) | (high < last))
-    several = ~gate & ~single & ~is_keyed
+    several = ~disjunction & ~single & ~is_keyed
     equal = has_bitmap & (low == high)
     edges = _edges(at, low, high, last, has_bitmap & ~equal)
     own = _own_bitmaps(at, low, last, equal, edges)
@@ -49,12 +49,12 @@ def bitmaps(
     pairs[upper, 1] = _by_key(edges, number_of_edge)[_keys(at, high, upper) + 1]
     pairs[own, 1] = _by_key(singles, number_of_single)[_keys(at, low, own)]
     pairs[chosen, 1] = number_of_set[set_of]
-    # where rows are sorted anew, the bitmaps of gates do not stand in their order: gates are checked there
-    scanned_gate = gate & ~is_keyed & ((terms.owner < sliced.start) | (terms.owner >= sliced.stop))
-    pairs[scanned_gate, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_gate]
-    exact = scanned_gate | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
+    # where rows are sorted anew, the bitmaps of shared disjunctions do not stand in their order: they are checked there
+    scanned_disjunction = disjunction & ~is_keyed & ((terms.owner < in_runs.start) | (terms.owner >= in_runs.stop))
+    pairs[scanned_disjunction, 1] = len(bitmaps["bitmap_attribute"]) + terms.which[scanned_disjunction]
+    exact = scanned_disjunction | (single & ~is_keyed & _aligned(terms, c.sizes[at], by))
     exact[chosen] = (shift[at] == 0)[chosen]
-    return bitmaps, pairs, has_bitmap | chosen | scanned_gate, exact
+    return bitmaps, pairs, has_bitmap | chosen | scanned_disjunction, exact
 
 
 def _aligned(terms: Terms, size: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -116,7 +116,7 @@ def _number(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Numbers the bitmaps by attribute, so that its codes are read while they are near; their arrays."""
     owner_of_set = np.zeros(len(c.set_start) - 1, np.int64)
-    named = c.terms[:, 0] != GATE
+    named = c.terms[:, 0] != DISJUNCTION
     owner_of_set[c.terms[named, 1]] = c.terms[named, 0]
     pieces = np.diff(c.set_start)[sets]
     attribute = np.concatenate([edges // 512, singles // 512, owner_of_set[sets]])

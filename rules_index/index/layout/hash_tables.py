@@ -1,4 +1,4 @@
-"""The tables that keyed conjunctions stand in, as `kernels.keys` reads them."""
+"""The tables that keyed conjunctions stand in, as `kernels.hash_tables` reads them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
-from rules_index.index.layout.term_columns import Placement, Terms, set_widths, terms_of, within
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
+from rules_index.index.layout.term_columns import AccessPlan, Terms, set_widths, terms_of, within
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.fields import DTYPES
 from rules_index.kernels.hash_tables import NEVER, NOTHING, PACKED, QUICK
 from rules_index.kernels.llvm import LOOKED_UP as PADDING
-from rules_index.kernels.prefilter import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, SIFTED, filter_places
-from rules_index.kernels.vectors import SIGNS
+from rules_index.kernels.prefilter import MOST_PLANES, PAIR_BITS, PLANE_CLASSES, PREFILTERED, filter_places
+from rules_index.kernels.vectors import SIGNATURE_BYTES
 
 DIRECT_SLOTS = 1 << 16
 """Most slots of a table with a slot for every combination of codes, unless it has half as many entries."""
@@ -33,28 +33,28 @@ LARGEST_FILTER = 20
 """Most bits of a filter, as a power of two: more would not stay in the caches."""
 COLLECTED = (
     "key_attributes", "key_factors", "key_bits", "key_plain", "slot_at", "plain", "slot_start", "filter_at",
-    "filter_bits", "filter_words", "sign_at", "sign_planes", "signs", "groups", "group_codes", "group_code_at",
-    "posted",
+    "filter_bits", "filter_words", "signature_at", "signature_planes", "signatures", "groups", "group_codes",
+    "group_code_at", "posted",
 )  # fmt: skip
 """The fields that tables are written to one after the other."""
 PASSED, LOOKED_UP, LOOKED = 12.0, 3.0, 30.0
-"""What a row costs that signs let pass to a filter, that only a filter looks at, and that looks into a slot, each in
-planes of signs."""
+"""What a row costs that signatures let pass to a filter, that only a filter looks at, and that looks into a slot, each
+in planes of signatures."""
 
 
 def tables(
-    c: Conjunctions, placement: Placement, keyed: np.ndarray, gates_end: int, first: int, shift: np.ndarray
+    c: Conjunctions, access_plan: AccessPlan, keyed: np.ndarray, disjunctions_end: int, first: int, shift: np.ndarray
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.keys`."""
-    keyed = keyed[np.argsort(placement.table[keyed], kind="stable")]
-    bounds = np.searchsorted(placement.table[keyed], np.arange(len(placement.tables) + 1))
-    collected = _Tables(c.sizes, shift, placement.shares)
+    """The keyed conjunctions in the order of the kernel, and the arrays of `kernels.hash_tables`."""
+    keyed = keyed[np.argsort(access_plan.table[keyed], kind="stable")]
+    bounds = np.searchsorted(access_plan.table[keyed], np.arange(len(access_plan.tables) + 1))
+    collected = _Tables(c.sizes, shift, access_plan.shares)
     lengths = np.diff(c.start)
     ordered: list[np.ndarray] = []
     at = first
-    for number, attributes in enumerate(placement.tables):
+    for number, attributes in enumerate(access_plan.tables):
         members = keyed[bounds[number] : bounds[number + 1]]
-        conjunction, codes = _keys(c, gates_end + members, attributes)
+        conjunction, codes = _keys(c, disjunctions_end + members, attributes)
         # filed in the order of their codes, so that a row's candidates stand together
         place = np.full(len(members), len(codes), np.int64)
         rank = np.lexsort(codes.T[::-1]) if len(codes) else np.empty(0, np.int64)
@@ -64,8 +64,8 @@ def tables(
         renumbered[new_order] = np.arange(len(members))
         ordered.append(members[new_order])
         entries = at + renumbered[conjunction[rank]]
-        if len(members) and bool((lengths[gates_end + members] == len(attributes)).all()):
-            collected.add(attributes, codes[rank], c.target[gates_end + members[conjunction[rank]]], plain=True)
+        if len(members) and bool((lengths[disjunctions_end + members] == len(attributes)).all()):
+            collected.add(attributes, codes[rank], c.target[disjunctions_end + members[conjunction[rank]]], plain=True)
         else:
             collected.add(attributes, codes[rank], entries, plain=False)
         at += len(members)
@@ -97,7 +97,7 @@ def _keys(c: Conjunctions, conjunctions: np.ndarray, attributes: tuple[int, ...]
 
 
 class _Tables:
-    """Growing arrays of `kernels.keys`."""
+    """Growing arrays of `kernels.hash_tables`."""
 
     def __init__(self, sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | None) -> None:
         self._sizes, self._shift = sizes, shift
@@ -115,16 +115,18 @@ class _Tables:
         self._put("key_attributes", attributes)
         direct = slots <= max(DIRECT_SLOTS, 2 * len(entries))
         packed = len(attributes) <= PACKED and bool((sizes <= COARSE_CODES).all())
-        sifted = list(attributes[:SIFTED])
-        combinations = int(np.prod(sizes[:SIFTED].astype(object)))
-        near = bool((sizes[:SIFTED] <= COARSE_CODES).all())
-        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :SIFTED])
+        prefiltered = list(attributes[:PREFILTERED])
+        combinations = int(np.prod(sizes[:PREFILTERED].astype(object)))
+        near = bool((sizes[:PREFILTERED] <= COARSE_CODES).all())
+        filtered = len(attributes) > 1 and near and combinations > FILTERED * _distinct(codes[:, :PREFILTERED])
         self._put("filter_at", self._length["filter_words"] if filtered else -1)
-        self._put("filter_bits", self._filter(codes[:, :SIFTED]) if filtered else 0)
-        signs = signs_of(codes[:, :SIFTED] >> self._shift[sifted], self._shares[sifted], filtered)
-        self._put("sign_at", self._length["signs"])
-        self._put("sign_planes", len(signs))
-        self._put("signs", signs.reshape(-1))
+        self._put("filter_bits", self._filter(codes[:, :PREFILTERED]) if filtered else 0)
+        signatures = signatures_of(
+            codes[:, :PREFILTERED] >> self._shift[prefiltered], self._shares[prefiltered], filtered
+        )
+        self._put("signature_at", self._length["signatures"])
+        self._put("signature_planes", len(signatures))
+        self._put("signatures", signatures.reshape(-1))
         of = "plain" if plain else "posted"
         slot_at = self._length["slot_start"]
         if direct:
@@ -221,22 +223,22 @@ def coarse_shares(sizes: np.ndarray, shift: np.ndarray, shares: np.ndarray | Non
     """The expected share [attributes, 256] of the rows for every coarse code; without `shares` of the codes, codes are
     taken to be alike."""
     at = np.concatenate([[0], np.cumsum(sizes.astype(np.int64))])
-    found = np.zeros((len(sizes), SIGNS))
+    found = np.zeros((len(sizes), SIGNATURE_BYTES))
     for attribute, (begin, end) in enumerate(zip(at[:-1].tolist(), at[1:].tolist(), strict=True)):
         coarse = np.arange(end - begin) >> shift[attribute]
         weights = np.full(end - begin, 1 / (end - begin)) if shares is None else shares[begin:end]
-        found[attribute] = np.bincount(coarse, weights=weights, minlength=SIGNS)
+        found[attribute] = np.bincount(coarse, weights=weights, minlength=SIGNATURE_BYTES)
     return found
 
 
-def signs_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
-    """The signs [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries, attributes],
-    in as many planes as pay, which may be none.
+def signatures_of(codes: np.ndarray, shares: np.ndarray, filtered: bool) -> np.ndarray:
+    """The signatures [planes, attributes, 256] uint8 of a table whose entries have these coarse codes [entries,
+    attributes], in as many planes as pay, which may be none.
 
     shares [attributes, 256]: of the rows for every code. Classes are runs of entries in the order of one attribute, so
     that each has few of its codes: of the one that lets the fewest rows pass.
     """
-    best, least = np.zeros((0, codes.shape[1], SIGNS), np.uint8), LOOKED_UP if filtered else LOOKED
+    best, least = np.zeros((0, codes.shape[1], SIGNATURE_BYTES), np.uint8), LOOKED_UP if filtered else LOOKED
     passed = PASSED if filtered else LOOKED
     for planes in range(1, MOST_PLANES + 1):
         before = least
@@ -255,17 +257,17 @@ def _named(codes: np.ndarray, by: int, classes: int) -> np.ndarray:
     """Which classes [attributes, 256, classes] bool name a code, being runs by the codes of one attribute."""
     of = np.empty(len(codes), np.int64)
     of[np.argsort(codes[:, by], kind="stable")] = np.arange(len(codes)) * classes // max(1, len(codes))
-    named = np.zeros((codes.shape[1], SIGNS, classes), bool)
+    named = np.zeros((codes.shape[1], SIGNATURE_BYTES, classes), bool)
     for attribute, column in enumerate(codes.T):
         named[attribute, column, of] = True
     return named
 
 
-def sifted_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """The attributes [.] whose coarse codes tables are sifted by."""
-    signed = np.flatnonzero((arrays["sign_planes"] > 0) | (arrays["filter_at"] >= 0))
-    count = np.minimum(np.diff(arrays["key_start"])[signed], SIFTED)
-    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signed], count) + within(count)]
+def prefiltered_attributes(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """The attributes [.] whose coarse codes tables are prefiltered by."""
+    signature_match = np.flatnonzero((arrays["signature_planes"] > 0) | (arrays["filter_at"] >= 0))
+    count = np.minimum(np.diff(arrays["key_start"])[signature_match], PREFILTERED)
+    found: np.ndarray = arrays["key_attributes"][np.repeat(arrays["key_start"][signature_match], count) + within(count)]
     return found
 
 
@@ -300,7 +302,7 @@ def with_quick_checks(
     """The entries [entries, 1 + QUICK] int32 with the most selective terms of their conjunctions as quick checks, and
     the conjunctions [conjunctions] bool that these check completely; sets the attributes that they need."""
     at = np.flatnonzero(of)
-    able = (terms.attribute != GATE) & (terms.attribute < QUICK_ATTRIBUTES)
+    able = (terms.attribute != DISJUNCTION) & (terms.attribute < QUICK_ATTRIBUTES)
     at = at[np.lexsort((terms.share[at], ~able[at], terms.owner[at]))]
     count = np.bincount(terms.owner[at], minlength=len(target))
     place = within(count)

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from rules_index.index.boxes import Tree
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 
 BLOCK_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Placement:
+class AccessPlan:
     """Where the conjunctions of rules go.
 
     table   [rules' conjunctions] int32, the table of `tables` that the conjunction is filed in, or -1
-    slicing [rules' conjunctions] int32, the attribute of `slicings` by which it is sliced, or -1
+    sorting [rules' conjunctions] int32, the attribute of `sort_attributes` by which it is in sorted runs, or -1
     tables  for each table its attributes
     shares  [codes] the expected share of the rows for every code of every attribute, one attribute after the other;
             None where it is not known
@@ -26,18 +26,18 @@ class Placement:
     """
 
     table: np.ndarray
-    slicing: np.ndarray
+    sorted_by: np.ndarray
     tables: Sequence[tuple[int, ...]]
-    slicings: Sequence[int]
+    sort_attributes: Sequence[int]
     chunk_rows: int = BLOCK_ROWS
     shares: np.ndarray | None = None
     tree: Tree | None = None
 
 
-def scan_all(c: Conjunctions, tree: Tree | None = None) -> Placement:
+def scan_all(c: Conjunctions, tree: Tree | None = None) -> AccessPlan:
     """Every conjunction scanned, or in the tree."""
-    nowhere = np.full(len(c.target) - int(c.gate_start[-1]), -1, np.int32)
-    return Placement(nowhere, nowhere, (), (), tree=tree)
+    nowhere = np.full(len(c.target) - int(c.disjunction_start[-1]), -1, np.int32)
+    return AccessPlan(nowhere, nowhere, (), (), tree=tree)
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Terms:
     """The terms [terms] of conjunctions in the order of the kernel: whose, and what they say. Numbers are int32, since
     there are many terms.
 
-    owner, attribute (GATE for a gate), which (the set or gate), pieces (intervals of the set), low and high (codes from
-    the lowest to the highest of the set), share of the attribute's codes.
+    owner, attribute (DISJUNCTION for a shared disjunction), which (the set or shared disjunction), pieces (intervals of
+    the set), low and high (codes from the lowest to the highest of the set), share of the attribute's codes.
     """
 
     owner: np.ndarray
@@ -65,7 +65,7 @@ def terms_of(c: Conjunctions, order: np.ndarray) -> Terms:
     owner = np.repeat(np.arange(len(order), dtype=np.int32), lengths)
     pairs = c.terms[np.repeat(c.start[order] - (ends - lengths), lengths) + np.arange(lengths.sum())]
     attribute, which = pairs[:, 0], pairs[:, 1]
-    named = np.flatnonzero(attribute != GATE)
+    named = np.flatnonzero(attribute != DISJUNCTION)
     sets = which[named]
     pieces, low, high = (np.zeros(len(pairs), np.int32) for _ in range(3))
     share = np.ones(len(pairs))

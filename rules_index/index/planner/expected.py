@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout import set_widths, terms_of
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.kernels.prefilter import MOST_CHUNK_ROWS
 
 CHUNK_ROWS = MOST_CHUNK_ROWS
-"""Rows that are keyed and sliced together."""
+"""Rows that are keyed and in sorted runs together."""
 KEY_CODES = 4
 """Most codes of a set that a conjunction is keyed by."""
 
@@ -49,7 +49,7 @@ class Expected:
         self.count = len(conjunctions)
         self.scale = scale
         self.terms = terms_of(c, conjunctions)
-        named = self.terms.attribute != GATE
+        named = self.terms.attribute != DISJUNCTION
         self.share = np.ones(len(named), np.float32)
         self.share[named] = frequencies.sets[self.terms.which[named]]
         self.widths = np.full(len(named), KEY_CODES + 1)
@@ -75,7 +75,7 @@ class Expected:
         return np.asarray(np.exp(logs))
 
     def _checked(self) -> tuple[np.ndarray, np.ndarray]:
-        # the last one is of gates
+        # the last one is of shared disjunctions
         rounded = np.append(self.c.sizes, 0)[self.terms.attribute] > COARSE_CODES
         if not rounded.any():
             return np.zeros(self.count), np.zeros(self.count)
@@ -96,10 +96,10 @@ class Expected:
     @property
     def named(self) -> int:
         """The number of attributes that conjunctions name."""
-        return len(np.unique(self.terms.attribute[self.terms.attribute != GATE]))
+        return len(np.unique(self.terms.attribute[self.terms.attribute != DISJUNCTION]))
 
     def bitmaps(self, of: np.ndarray) -> float:
         """About how many bitmaps these conjunctions need: one for every end of an interval."""
-        at = of[self.terms.owner] & (self.terms.attribute != GATE)
+        at = of[self.terms.owner] & (self.terms.attribute != DISJUNCTION)
         ends = 2 * self.scale * np.bincount(self.terms.attribute[at], minlength=len(self.c.sizes))
         return float(np.minimum(ends, np.minimum(self.c.sizes, COARSE_CODES)).sum())

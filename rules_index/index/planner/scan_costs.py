@@ -13,8 +13,8 @@ from rules_index.index.planner.expected import Expected
 from rules_index.kernels.equality_blocks import CODES, NAMED, WIDEST, shuffles
 from rules_index.kernels.llvm import GROUP, LANES
 from rules_index.kernels.scan import FEW_WORDS
-from rules_index.kernels.summaries import FEW_SHARED, RAREST, SKIMMED
-from rules_index.kernels.transposed_lists import DENSE, RULES
+from rules_index.kernels.summaries import FEW_SHARED, RAREST, SUMMARY_TERMS
+from rules_index.kernels.transposed_lists import RULES, TRANSPOSED_HITS
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,16 @@ class ScanMethod:
     shared: Callable[[np.ndarray], float]
 
 
-class Scanning:
+class ScanCosts:
     """Expected costs of scanning.
 
-    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "panels" (`kernels.panels`), those that these
-    conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32, nanoseconds a
-    row of each conjunction in it.
+    ways: by name, "bitmaps", "summaries" (`kernels.summaries`) and "equality blocks" (`kernels.equality_blocks`), those
+    that these conjunctions allow. best: the name of the one that is cheapest for all; each [conjunctions] float32,
+    nanoseconds a row of each conjunction in it.
     """
 
     def __init__(self, of: Expected, costs: Costs, scan_method: str | None = None) -> None:
-        """way: the only one to reckon with, where these conjunctions allow it."""
+        """scan_method: the only one to reckon with, where these conjunctions allow it."""
         self.of = of
         self.costs = costs
         self._every = np.ones(of.count, bool)
@@ -45,11 +45,15 @@ class Scanning:
         self.each = scan_methods[self.best].each
 
     def _scan_methods(self, only: str | None) -> dict[str, ScanMethod]:
-        makers = {"bitmaps": self._by_bitmaps, "summaries": self._by_summaries, "panels": self._by_panels}
+        makers = {
+            "bitmaps": self._by_bitmaps,
+            "summaries": self._by_summaries,
+            "equality blocks": self._by_equality_blocks,
+        }
         made = {name: make() for name, make in makers.items() if only in (None, name)}
         if only is None and made["summaries"] is None:
-            # the kernel makes panels in place of summaries
-            made["panels"] = None
+            # the kernel makes equality blocks in place of summaries
+            made["equality blocks"] = None
         # what some conjunctions allow all others may not
         return {name: scan_method for name, scan_method in made.items() if scan_method is not None} or {
             "bitmaps": self._by_bitmaps()
@@ -60,14 +64,14 @@ class Scanning:
         return min(self._cost(scan_method, scanned) for scan_method in self.scan_methods.values())
 
     def cost_of_all(self) -> float:
-        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.dense`)."""
+        """A row in all conjunctions, where lists may be made from bitmaps (`kernels.transposed_lists`)."""
         matches = float(self.of.matches.sum())
-        if matches * RULES <= DENSE * self.of.count or "bitmaps" not in self.scan_methods:
+        if matches * RULES <= TRANSPOSED_HITS * self.of.count or "bitmaps" not in self.scan_methods:
             return self.cost(self._every)
         costs = self.costs
-        more = matches * (costs.dense - costs.survivor) + costs.turned * self.of.count
+        more = matches * (costs.transposed_hit_ns - costs.hit_ns) + costs.transpose_ns * self.of.count
         # what coarse codes tell for sure is not checked then
-        more -= costs.check * float(self.of.sure.sum())
+        more -= costs.check_ns * float(self.of.sure.sum())
         return self._cost(self.scan_methods["bitmaps"], self._every) + self.of.scale * more
 
     def _cost(self, scan_method: ScanMethod, scanned: np.ndarray) -> float:
@@ -79,9 +83,9 @@ class Scanning:
         first, second = of.rarest(of.share, 2)
         words = BLOCK_ROWS / 64
         left = words * -np.expm1(-64.0 * first * second)
-        further = np.where(left > FEW_WORDS, costs.narrow, left * costs.word / BLOCK_ROWS)
-        cost = costs.scan + further * (of.lengths > 2) + self._matches_cost()
-        return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap * of.bitmaps(scanned))
+        further = np.where(left > FEW_WORDS, costs.narrow_ns, left * costs.word_ns / BLOCK_ROWS)
+        cost = costs.scan_ns + further * (of.lengths > 2) + self._matches_cost()
+        return ScanMethod(np.asarray(cost, np.float32), lambda scanned: costs.bitmap_ns * of.bitmaps(scanned))
 
     def _by_summaries(self) -> ScanMethod | None:
         """In a block of summaries that are made already: whether rows may satisfy a conjunction by the rarest terms,
@@ -89,7 +93,7 @@ class Scanning:
         of, terms, costs = self.of, self.of.terms, self.costs
         # an interval of some codes has no summary
         single = (terms.pieces != 1) | (terms.low == terms.high)
-        held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SKIMMED)
+        held = of.rarest(1 - (1 - np.where(single, of.share, 1.0)) ** 8, SUMMARY_TERMS)
         rarest, all_ = held[:RAREST].prod(0), held.prod(0)
         places = BLOCK_ROWS / 8
         likely = -np.expm1(-places * (rarest + of.matches))
@@ -97,18 +101,18 @@ class Scanning:
         groups = GROUP * -np.expm1(-met / GROUP)
         bitmaps = of.bitmaps(self._every)
         # then the kernel has none
-        if of.scale * of.count * SKIMMED < bitmaps or groups.sum() > FEW_SHARED * of.count:
+        if of.scale * of.count * SUMMARY_TERMS < bitmaps or groups.sum() > FEW_SHARED * of.count:
             return None
-        looking = costs.likely * likely + costs.group * groups
-        cost = costs.skim + looking / BLOCK_ROWS + self._matches_cost()
+        looking = costs.summary_hit_ns * likely + costs.word_group_ns * groups
+        cost = costs.summary_scan_ns + looking / BLOCK_ROWS + self._matches_cost()
 
         def shared(scanned: np.ndarray) -> float:
             bitmaps = of.bitmaps(scanned)
-            return bitmaps * (costs.bitmap + costs.summary)
+            return bitmaps * (costs.bitmap_ns + costs.summary_ns)
 
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
-    def _by_panels(self) -> ScanMethod | None:
+    def _by_equality_blocks(self) -> ScanMethod | None:
         """Filed under their rarest codes, and compared with rows 64 at once."""
         of, terms, costs = self.of, self.of.terms, self.costs
         interval = np.flatnonzero(terms.pieces == 1)
@@ -124,21 +128,21 @@ class Scanning:
         first = codes[rarest]
         place = terms.attribute[first].astype(np.int64) * CODES + code[rarest]
         _, at, filed = np.unique(place, return_inverse=True, return_counts=True)
-        panels = np.ceil(of.scale * filed / LANES) / (of.scale * filed)
+        equality_blocks = np.ceil(of.scale * filed / LANES) / (of.scale * filed)
         share = np.ones(len(terms.owner), np.float32)
         share[codes] = of.share[codes]
         left = np.maximum(of.rarest(share, 1 + NAMED).prod(0), of.matches)
-        cost = costs.panel * of.share[first] * panels[at] + costs.held * left
-        cost += costs.survivor * of.matches + costs.check * of.checked
-        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.gates
+        cost = costs.equality_block_ns * of.share[first] * equality_blocks[at] + costs.equality_hit_ns * left
+        cost += costs.hit_ns * of.matches + costs.check_ns * of.checked
+        all_tested = bool((np.minimum(named, 1 + NAMED) == of.lengths).all()) and not of.c.disjunctions
 
         def shared(scanned: np.ndarray) -> float:
             filled = 0.0 if all_tested else of.bitmaps(scanned)
-            return costs.listed * attributes + costs.bitmap * filled
+            return costs.row_by_code_ns * attributes + costs.bitmap_ns * filled
 
         return ScanMethod(np.asarray(cost, np.float32), shared)
 
     def _matches_cost(self) -> np.ndarray:
         found = -np.expm1(-BLOCK_ROWS * self.of.matches) / BLOCK_ROWS
-        alone = self.costs.survivor * self.of.matches + self.costs.found * found
-        return np.asarray(alone + self.costs.check * self.of.checked)
+        alone = self.costs.hit_ns * self.of.matches + self.costs.conjunction_hit_ns * found
+        return np.asarray(alone + self.costs.check_ns * self.of.checked)

@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.layout import set_widths, terms_of
 from rules_index.index.registry import engine_class
 
 
 def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np.ndarray:
-    """The share of the sampled rows [conjunctions] float64 that satisfy each of these, gates taken to be passed."""
+    """The share of the sampled rows [conjunctions] float64 that satisfy each of these, shared disjunctions taken to be
+    passed."""
     terms = terms_of(c, conjunctions)
-    named = terms.attribute != GATE
+    named = terms.attribute != DISJUNCTION
     lengths = np.bincount(terms.owner[named], minlength=len(conjunctions))
     alone = Conjunctions(
         sizes=c.sizes,
@@ -26,7 +27,7 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
         start=np.concatenate([[0], np.cumsum(lengths)]),
         terms=np.column_stack([terms.attribute[named], terms.which[named]]).astype(np.int32),
         target=np.arange(len(conjunctions), dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
     hybrid: Any = engine_class("hybrid")  # by its name, since the engine itself asks the planner
     _, found = hybrid.scanning(alone).match(sample)
@@ -34,13 +35,13 @@ def matches(c: Conjunctions, conjunctions: np.ndarray, sample: np.ndarray) -> np
 
 
 def match_probability(c: Conjunctions, sample: np.ndarray | None = None) -> float:
-    """The expected share of the conjunctions of rules that a row satisfies, terms taken to be independent and gates to
-    be passed; 0 where there are none."""
-    first = int(c.gate_start[-1])
+    """The expected share of the conjunctions of rules that a row satisfies, terms taken to be independent and shared
+    disjunctions to be passed; 0 where there are none."""
+    first = int(c.disjunction_start[-1])
     count = len(c.target) - first
     shares = set_shares(c, code_shares(c, sample))
     pairs = c.terms[c.start[first] :]
-    named = pairs[:, 0] != GATE
+    named = pairs[:, 0] != DISJUNCTION
     owner = np.repeat(np.arange(count), np.diff(c.start)[first:])[named]
     logarithms = np.log(np.maximum(shares[pairs[named, 1]], 1e-30))
     expected = np.exp(np.bincount(owner, weights=logarithms, minlength=count))
@@ -68,7 +69,7 @@ def code_shares(c: Conjunctions, sample: np.ndarray | None) -> np.ndarray:
 
 def _attribute_of_sets(c: Conjunctions) -> tuple[np.ndarray, np.ndarray]:
     """The attribute [sets] of every set, and which terms [terms] bool name one."""
-    named = c.terms[:, 0] != GATE
+    named = c.terms[:, 0] != DISJUNCTION
     attribute = np.zeros(len(c.set_start) - 1, np.int64)
     attribute[c.terms[named, 1]] = c.terms[named, 0]
     return attribute, named

@@ -12,7 +12,7 @@ from rules_index.index.layout import DIRECT_SLOTS, FILTERED, PASSED
 from rules_index.index.planner.costs import Costs
 from rules_index.index.planner.expected import CHUNK_ROWS, Expected
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.kernels.prefilter import MOST_PLANES, PLANE_CLASSES, SIFTED
+from rules_index.kernels.prefilter import MOST_PLANES, PLANE_CLASSES, PREFILTERED
 
 LONGEST_KEY = 3
 """Attributes of a table; but where many conjunctions name the same attributes, all of these may be its key."""
@@ -32,7 +32,7 @@ KEPT_SHARES = 32
 
 
 @dataclass(frozen=True)
-class Filed:
+class TableAssignment:
     """Tables, by their attributes, and of every conjunction [conjunctions] its table or -1, the share of the rows that
     meet it there, and its entries."""
 
@@ -42,7 +42,7 @@ class Filed:
     entries: np.ndarray
 
 
-class Keys:
+class TableCosts:
     """Expected costs of tables."""
 
     def __init__(self, of: Expected, costs: Costs) -> None:
@@ -52,33 +52,33 @@ class Keys:
         self._shares: dict[int, np.ndarray] = {}
 
     def probe_cost(self, names: tuple[int, ...], entries: float, slot: float | None = None) -> float:
-        """Of a table, whatever a row meets there: its signs, its filter or its slot, which costs `slot`, if it is not
-        as in most tables; entries are taken to be spread evenly over as many codes as are `alike`."""
+        """Of a table, whatever a row meets there: its signatures, its filter or its slot, which costs `slot`, if it is
+        not as in most tables; entries are taken to be spread evenly over as many codes as are `alike`."""
         costs = self.costs
-        sifted = list(names)[:SIFTED]
-        sizes = self.of.alike[sifted]
+        prefiltered = list(names)[:PREFILTERED]
+        sizes = self.of.alike[prefiltered]
         slots = _product(self.of.c.sizes[list(names)])
         direct = slots <= max(DIRECT_SLOTS, 2 * entries)
-        looked = (costs.slot if slot is None else slot) + costs.fetch * self._far(
+        looked = (costs.slot_ns if slot is None else slot) + costs.fetch_ns * self._far(
             SLOT_BYTES * (slots if direct else 2 * entries)
         )
-        filtered = len(names) > 1 and bool((self.of.c.sizes[sifted] <= COARSE_CODES).all())
-        filtered &= _product(self.of.c.sizes[sifted]) > FILTERED * entries
+        filtered = len(names) > 1 and bool((self.of.c.sizes[prefiltered] <= COARSE_CODES).all())
+        filtered &= _product(self.of.c.sizes[prefiltered]) > FILTERED * entries
         planes = np.arange(1, MOST_PLANES + 1)[:, None]
         classes = planes * PLANE_CLASSES
         codes = sizes * -np.expm1(-entries / classes / sizes)
         codes[:, :1] = sizes[0] * -np.expm1(-entries / sizes[0]) / classes
         passing = classes[:, 0] * (codes / sizes).prod(1)
         # a direct table's slots tell as fast as its filter
-        passed = looked if direct or not filtered else PASSED * 2 * costs.sign
-        signed = float((costs.sign * len(sifted) * planes[:, 0] + passed * passing).min())
-        sifting = min(signed, costs.probe if filtered else looked)
+        passed = looked if direct or not filtered else PASSED * 2 * costs.signature_ns
+        signature_match = float((costs.signature_ns * len(prefiltered) * planes[:, 0] + passed * passing).min())
+        prefilter_cost = min(signature_match, costs.filter_ns if filtered else looked)
         if not filtered:
-            return sifting
+            return prefilter_cost
         # those that meet an entry look into its slot; in a hashed table, into its group and what stands there, too
         steps = 1 if direct else STEPS_TO_ENTRY
-        fetched = steps * costs.fetch * self._far(ENTRY_BYTES * entries)
-        return sifting + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
+        fetched = steps * costs.fetch_ns * self._far(ENTRY_BYTES * entries)
+        return prefilter_cost + min(1.0, entries / _product(self.of.alike[list(names)])) * (looked + fetched)
 
     def _far(self, size: float) -> float:
         """The share of so many bytes that is not in the nearer caches."""
@@ -89,12 +89,12 @@ class Keys:
     ) -> np.ndarray:
         """Of conjunctions [.] in a table of so many attributes: where this share of the rows meet one, which they do
         at `entries` combinations of codes."""
-        each = np.where(self.of.lengths[owner] == named, self.costs.copied, self.costs.candidate)
+        each = np.where(self.of.lengths[owner] == named, self.costs.plain_candidate_ns, self.costs.candidate_ns)
         # a row that satisfies a conjunction meets it under any key
         met = np.maximum(share, self.of.counted[owner])
         fetched = np.minimum(entries, share * CHUNK_ROWS) / CHUNK_ROWS
         fetched *= self._far(ENTRY_BYTES * self.of.count * self.of.scale)
-        return np.asarray(met * each + fetched * self.costs.fetch, np.float32)
+        return np.asarray(met * each + fetched * self.costs.fetch_ns, np.float32)
 
     def choose(self, cost: np.ndarray) -> list[tuple[int, ...]]:
         """The keys that save most, one after the other, each only where it saves more than its probes cost."""
@@ -114,7 +114,8 @@ class Keys:
         chances = self.of.scale / np.bincount(owner, minlength=self.of.count)[owner]
         entries_of = np.bincount(key, weights=chances * entries[by_owner], minlength=len(names)).tolist()
         # most keys of few conjunctions save less than any probe costs
-        worth = np.flatnonzero(saved * self.of.scale > min(self.costs.sign, self.costs.probe, self.costs.slot))
+        least = min(self.costs.signature_ns, self.costs.filter_ns, self.costs.slot_ns)
+        worth = np.flatnonzero(saved * self.of.scale > least)
         probes = np.full(len(names), np.inf)
         probes[worth] = [self.probe_cost(names[number], entries_of[number]) for number in worth.tolist()]
         chosen: list[int] = []
@@ -205,7 +206,7 @@ class Keys:
             found.append((of[common], columns[common], share[at].prod(1), width[at].prod(1)))
         return found
 
-    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[Filed, np.ndarray]:
+    def place(self, tables: Sequence[tuple[int, ...]], cost: np.ndarray) -> tuple[TableAssignment, np.ndarray]:
         """Where every conjunction is filed, nowhere where it costs less, and what it costs there [conjunctions]."""
         table, best = np.full(self.of.count, -1, np.int32), cost.copy()
         met, filed = np.zeros((2, self.of.count), np.float32)
@@ -219,18 +220,20 @@ class Keys:
             better = keyed < best[owner]
             table[owner[better]], best[owner[better]] = number, keyed[better]
             met[owner[better]], filed[owner[better]] = share[better], entries[better]
-        return Filed(tuple(tables), table, met, filed), best
+        return TableAssignment(tuple(tables), table, met, filed), best
 
-    def cost(self, filed: Filed) -> float:
-        """Of what is filed so, and of all tables."""
-        of: np.ndarray = np.flatnonzero(filed.table >= 0)
-        table, entries = filed.table[of], filed.entries[of]
-        widths = np.array([len(names) for names in filed.tables], np.int64)
-        each = self._key_cost(of, filed.share[of], entries, widths[table])
-        counts = np.bincount(table, weights=entries, minlength=len(filed.tables)) * self.of.scale
-        lists_only = len(filed.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
-        slot = self.costs.plain if lists_only else None
-        probes = sum(self.probe_cost(*table, slot) for table in zip(filed.tables, counts.tolist(), strict=True))
+    def cost(self, assignment: TableAssignment) -> float:
+        """Of what is assigned so, and of all tables."""
+        of: np.ndarray = np.flatnonzero(assignment.table >= 0)
+        table, entries = assignment.table[of], assignment.entries[of]
+        widths = np.array([len(names) for names in assignment.tables], np.int64)
+        each = self._key_cost(of, assignment.share[of], entries, widths[table])
+        counts = np.bincount(table, weights=entries, minlength=len(assignment.tables)) * self.of.scale
+        lists_only = (
+            len(assignment.tables) == 1 and len(of) == self.of.count and bool((self.of.lengths == widths[0]).all())
+        )
+        slot = self.costs.plain_slot_ns if lists_only else None
+        probes = sum(self.probe_cost(*table, slot) for table in zip(assignment.tables, counts.tolist(), strict=True))
         return self.of.scale * float(each.sum(dtype=np.float64)) + probes
 
     def _named_by(self, attribute: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,8 +1,8 @@
 """The conjunctions of a join's rules as what the paper's system searches: boxes over the dimensions of all streams.
 
-A dimension is an attribute of a stream, or a gate that names attributes of one stream: its code is 1 where the gate
-holds and 0 elsewhere. What is computed from several streams is no dimension (section 2.2 has none): it is tested on the
-joined rows that are left, as in the batch form.
+A dimension is an attribute of a stream, or a shared disjunction that names attributes of one stream: its code is 1
+where the shared disjunction holds and 0 elsewhere. What is computed from several streams is no dimension (section 2.2
+has none): it is tested on the joined rows that are left, as in the batch form.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rules_index.arrays import offsets_of, owners, places
+from rules_index.arrays import gather_indices, offsets_of, segment_ids
 from rules_index.index.boxes import Boxes
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.index.hybrid import Hybrid
 from rules_index.join.local_conjuncts import NOTHING, Parts, Split
@@ -42,16 +42,16 @@ class Terms(NamedTuple):
 class Queries:
     """All conjunctions of a join's rules.
 
-    first  [streams + 1] int64, the first dimension of each stream; attributes come before gates
+    first  [streams + 1] int64, the first dimension of each stream; attributes come before shared disjunctions
     boxes  of the conjunctions, by their numbers, over all dimensions
     terms  of the conjunctions
-    gates  of each stream, what evaluates its gates; None where there are none
+    disjunctions  of each stream, what evaluates its shared disjunctions; None where there are none
     """
 
     first: np.ndarray
     boxes: Boxes
     terms: Terms
-    gates: tuple[Hybrid | None, ...]
+    disjunctions: tuple[Hybrid | None, ...]
 
     @classmethod
     def of(cls, split: Split) -> Queries:
@@ -63,9 +63,9 @@ class Queries:
         terms, owner = [], []
         for stream, ((c, _), parts) in enumerate(zip(each, split.parts, strict=True)):
             named = np.flatnonzero(parts.number != NOTHING)
-            gather, start = places(c.start, parts.number[named])
+            gather, start = gather_indices(c.start, parts.number[named])
             terms.append(c.terms[gather] + np.array([first[stream], sets[stream]]))
-            owner.append(named[owners(start)] * streams + stream)
+            owner.append(named[segment_ids(start)] * streams + stream)
         owner_of = np.concatenate(owner)
         order = np.argsort(owner_of, kind="stable")
         all_terms = np.concatenate(terms)[order].astype(np.int32)
@@ -77,14 +77,14 @@ class Queries:
             start=start[::streams].copy(),
             terms=all_terms,
             target=np.arange(len(split.target), dtype=np.int32),
-            gate_start=np.zeros(1, np.int32),
+            disjunction_start=np.zeros(1, np.int32),
         )
         within = all_terms - np.stack([first[owner_of[order] % streams], np.zeros(len(order), np.int64)], axis=1)
         return cls(
             first,
             boxes_of(queries),
             Terms(start, within.astype(np.int32), queries.set_start, queries.intervals),
-            tuple(gates for _, gates in each),
+            tuple(disjunctions for _, disjunctions in each),
         )
 
     def codes(self, stream: int, codes: np.ndarray) -> np.ndarray:
@@ -93,10 +93,10 @@ class Queries:
         width = int(self.first[stream + 1] - self.first[stream])
         found = np.zeros((codes.shape[1], width), np.int32)
         found[:, : len(codes)] = codes.T
-        gates = self.gates[stream]
-        if gates is not None and codes.shape[1]:
-            offsets, held = gates.match(codes)
-            found[owners(offsets), len(codes) + held] = 1
+        disjunctions = self.disjunctions[stream]
+        if disjunctions is not None and codes.shape[1]:
+            offsets, held = disjunctions.match(codes)
+            found[segment_ids(offsets), len(codes) + held] = 1
         return found
 
     def indexed(self) -> np.ndarray:
@@ -105,7 +105,7 @@ class Queries:
         width = boxes.high.astype(np.int64) - boxes.low + 1
         share = 1 - width / boxes.sizes[boxes.attributes]
         spared = np.bincount(boxes.attributes, weights=share, minlength=len(boxes.sizes))
-        most = max(2, MOST_DIMENSIONS // len(self.gates))
+        most = max(2, MOST_DIMENSIONS // len(self.disjunctions))
         chosen = [
             first + np.argsort(-spared[first:end], kind="stable")[:most]
             for first, end in zip(self.first[:-1], self.first[1:], strict=True)
@@ -116,34 +116,37 @@ class Queries:
 
 
 def _dimensions(parts: Parts) -> tuple[Conjunctions, Hybrid | None]:
-    """The parts of a stream without gates, those being dimensions behind its attributes, and what evaluates them."""
+    """The parts of a stream without shared disjunctions, those being dimensions behind its attributes, and what
+    evaluates them."""
     c = parts.rules
-    gate_conjunctions = int(c.gate_start[-1])
-    begin = int(c.start[gate_conjunctions])
+    disjunction_conjunctions = int(c.disjunction_start[-1])
+    begin = int(c.start[disjunction_conjunctions])
     terms = c.terms[begin:].copy()
-    is_gate = terms[:, 0] == GATE
-    gates = np.unique(terms[is_gate, 1])
-    terms[is_gate, 0] = len(c.sizes) + np.searchsorted(gates, terms[is_gate, 1])
-    terms[is_gate, 1] = len(c.set_start) - 1
+    is_disjunction = terms[:, 0] == DISJUNCTION
+    disjunctions = np.unique(terms[is_disjunction, 1])
+    terms[is_disjunction, 0] = len(c.sizes) + np.searchsorted(disjunctions, terms[is_disjunction, 1])
+    terms[is_disjunction, 1] = len(c.set_start) - 1
     flat = Conjunctions(
-        sizes=np.append(c.sizes, np.full(len(gates), 2)).astype(np.int32),
+        sizes=np.append(c.sizes, np.full(len(disjunctions), 2)).astype(np.int32),
         set_start=np.append(c.set_start, c.set_start[-1] + 1).astype(np.int64),
         intervals=np.append(c.intervals, [[1, 1]], axis=0).astype(np.int32),
-        start=c.start[gate_conjunctions:] - begin,
+        start=c.start[disjunction_conjunctions:] - begin,
         terms=terms,
         target=np.arange(len(parts), dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
-    if not len(gates):
+    if not len(disjunctions):
         return flat, None
-    named = np.stack([np.full(len(gates), GATE), gates], axis=1)
+    named = np.stack([np.full(len(disjunctions), DISJUNCTION), disjunctions], axis=1)
     evaluated = Conjunctions(
         sizes=c.sizes,
         set_start=c.set_start,
         intervals=c.intervals,
-        start=np.append(c.start[: gate_conjunctions + 1], begin + 1 + np.arange(len(gates))).astype(np.int64),
+        start=np.append(c.start[: disjunction_conjunctions + 1], begin + 1 + np.arange(len(disjunctions))).astype(
+            np.int64
+        ),
         terms=np.concatenate([c.terms[:begin], named]).astype(np.int32),
-        target=np.append(c.target[:gate_conjunctions], np.arange(len(gates))).astype(np.int32),
-        gate_start=c.gate_start,
+        target=np.append(c.target[:disjunction_conjunctions], np.arange(len(disjunctions))).astype(np.int32),
+        disjunction_start=c.disjunction_start,
     )
     return flat, Hybrid.scanning(evaluated)

@@ -24,7 +24,9 @@ from rules_index.language.costs.forms import (
     sum_of,
 )
 from rules_index.language.costs.limits import problem
-from rules_index.language.costs.table import BY_NAME, NODE, TIMES, Call
+from rules_index.language.costs.sizes import Call
+from rules_index.language.costs.steps import NODE
+from rules_index.language.costs.table import BY_NAME, TIMES
 from rules_index.language.functions import LAMBDAS
 from rules_index.language.nodes import Node
 from rules_index.language.typed import Constant

@@ -1,12 +1,12 @@
-"""Random conjunctions, rows, changes and placements, for the tests of the engines."""
+"""Random conjunctions, rows, changes and access plans, for the tests of the engines."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rules_index.index.conjunction_arrays import GATE, Conjunctions
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.index.editable_conjunctions import Term
-from rules_index.index.layout import Placement, set_widths
+from rules_index.index.layout import AccessPlan, set_widths
 
 SIZES = {"few codes": [2, 3, 5, 12], "many codes": [2, 3, 103, 255, 256, 600, 20_000]}
 RULES = 60
@@ -14,7 +14,7 @@ RULES = 60
 
 
 class Draw:
-    """Random conjunctions, with gates, sets of several intervals and values that few rules name."""
+    """Random conjunctions, with shared disjunctions, sets of several intervals and values that few rules name."""
 
     def __init__(self, seed: int, sizes: list[int]) -> None:
         self.random = np.random.default_rng(seed)
@@ -22,17 +22,17 @@ class Draw:
         self._intervals: list[tuple[int, int]] = []
         self._set_start, self._start, self._target = [0], [0], []
         self._terms: list[tuple[int, int]] = []
-        self._gate_start = [0]
+        self._disjunction_start = [0]
 
     def conjunctions(self) -> Conjunctions:
-        """Up to 40 rules of up to three conjunctions, some of which name gates."""
-        for gate in range(self.random.integers(0, 4)):
+        """Up to 40 rules of up to three conjunctions, some of which name shared disjunctions."""
+        for disjunction in range(self.random.integers(0, 4)):
             for _ in range(self.random.integers(1, 4)):
-                self._add_conjunction(gate, gate)
-            self._gate_start.append(len(self._target))
+                self._add_conjunction(disjunction, disjunction)
+            self._disjunction_start.append(len(self._target))
         for rule in range(self.random.integers(1, 40)):
             for _ in range(self.random.choice([0, 1, 1, 2, 3])):
-                self._add_conjunction(rule, len(self._gate_start) - 1)
+                self._add_conjunction(rule, len(self._disjunction_start) - 1)
         return Conjunctions(
             sizes=self.sizes,
             set_start=np.array(self._set_start, np.int64),
@@ -40,13 +40,13 @@ class Draw:
             start=np.array(self._start, np.int64),
             terms=np.array(self._terms, np.int32).reshape(-1, 2),
             target=np.array(self._target, np.int32),
-            gate_start=np.array(self._gate_start, np.int32),
+            disjunction_start=np.array(self._disjunction_start, np.int32),
         )
 
-    def _add_conjunction(self, target: int, gates: int) -> None:
-        for attribute, intervals in self.terms(gates):
-            if attribute == GATE:
-                self._terms.append((GATE, int(intervals[0, 0])))
+    def _add_conjunction(self, target: int, disjunctions: int) -> None:
+        for attribute, intervals in self.terms(disjunctions):
+            if attribute == DISJUNCTION:
+                self._terms.append((DISJUNCTION, int(intervals[0, 0])))
                 continue
             self._terms.append((attribute, len(self._set_start) - 1))
             self._intervals += [(int(low), int(high)) for low, high in intervals]
@@ -54,13 +54,13 @@ class Draw:
         self._start.append(len(self._terms))
         self._target.append(target)
 
-    def terms(self, gates: int) -> list[Term]:
+    def terms(self, disjunctions: int) -> list[Term]:
         """A conjunction: up to five attributes, mostly one interval each."""
         count = self.random.integers(0, min(len(self.sizes), 5) + 1)
         chosen = self.random.choice(len(self.sizes), count, replace=False).tolist()
         terms = [(attribute, self._set(int(self.sizes[attribute]))) for attribute in chosen]
-        if gates and self.random.random() < 0.3:
-            terms.append((GATE, np.array([[self.random.integers(0, gates)]], np.int32)))
+        if disjunctions and self.random.random() < 0.3:
+            terms.append((DISJUNCTION, np.array([[self.random.integers(0, disjunctions)]], np.int32)))
         return terms
 
     def _set(self, size: int) -> np.ndarray:
@@ -88,9 +88,9 @@ class Draw:
         self.sizes = np.array([ends[-1] + 1 for ends in last], np.int32)
         return self.sizes, first, last
 
-    def placement(self, c: Conjunctions) -> Placement:
-        """Conjunctions keyed, sliced or scanned as it comes."""
-        first = int(c.gate_start[-1])
+    def access_plan(self, c: Conjunctions) -> AccessPlan:
+        """Conjunctions in hash tables, in sorted runs or scanned, at random."""
+        first = int(c.disjunction_start[-1])
         count, attributes = len(c.target) - first, len(c.sizes)
         tables = [
             tuple(
@@ -98,22 +98,22 @@ class Draw:
             )
             for _ in range(self.random.integers(0, 5))
         ]
-        slicings = sorted(
+        sort_attributes = sorted(
             self.random.choice(attributes, self.random.integers(0, attributes + 1), replace=False).tolist()
         )
-        table, slicing = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
+        table, sorted_by = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
         widths = set_widths(c)
         for number in range(count):
             pairs = c.terms[c.start[first + number] : c.start[first + number + 1]].tolist()
-            named = {attribute: widths[which] for attribute, which in pairs if attribute != GATE}
+            named = {attribute: widths[which] for attribute, which in pairs if attribute != DISJUNCTION}
             for place, names in enumerate(tables):
                 able = all(name in named for name in names) and np.prod([float(named[n]) for n in names]) < 3_000
                 if able and self.random.random() < 0.6:
                     table[number] = place
-            able_to = [attribute for attribute in slicings if attribute in named]
+            able_to = [attribute for attribute in sort_attributes if attribute in named]
             if able_to and self.random.random() < 0.7:
-                slicing[number] = self.random.choice(able_to)
-        return Placement(table, slicing, tables, slicings, int(self.random.choice([4096, 8192, 65_536])))
+                sorted_by[number] = self.random.choice(able_to)
+        return AccessPlan(table, sorted_by, tables, sort_attributes, int(self.random.choice([4096, 8192, 65_536])))
 
 
 def intervals_of(choice: np.random.Generator, code: int, most: int, equality: bool) -> list[tuple[int, int]]:

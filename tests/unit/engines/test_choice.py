@@ -7,10 +7,10 @@ import numpy as np
 from benchmarks.kinds import KINDS
 from rules_index.index.build import build
 from rules_index.index.hybrid import Hybrid
-from rules_index.index.layout import Placement
+from rules_index.index.layout import AccessPlan
 from rules_index.index.planner.access_plan import expected, sampled
 from rules_index.index.planner.costs import measured_costs
-from rules_index.index.planner.scan_costs import Scanning
+from rules_index.index.planner.scan_costs import ScanCosts
 from rules_index.kernels.equality_blocks import shuffles
 from tests.unit.engines.test_lists import conjunctions_of
 
@@ -46,21 +46,23 @@ def test_a_way_to_scan_that_not_all_conjunctions_allow_is_replaced_by_bitmaps() 
     rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(draw.integers(0, 99, (300, 3)))]
     c = conjunctions_of([102] * 3, rules)
     whole = conjunctions_of([102] * 3, [*rules, (300, {0: [(3, 90)]})])
-    for scan_method in ("bitmaps", "summaries", "panels"):
+    for scan_method in ("bitmaps", "summaries", "equality blocks"):
         given = [
-            Scanning(expected(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
+            ScanCosts(expected(each, np.arange(len(each.target)), None, True), measured_costs(), scan_method)
             for each in (c, whole)
         ]
-        assert list(given[0].scan_methods) == ([scan_method] if scan_method != "panels" or shuffles() else ["bitmaps"])
-        assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "panels" else scan_method]
+        assert list(given[0].scan_methods) == (
+            [scan_method] if scan_method != "equality blocks" or shuffles() else ["bitmaps"]
+        )
+        assert list(given[1].scan_methods) == ["bitmaps" if scan_method == "equality blocks" else scan_method]
         assert all(len(each.each) == each.of.count and (each.each > 0).all() for each in given)
 
 
 def test_very_many_equalities_are_expected_to_be_scanned_in_panels() -> None:
     given = KINDS["zipf"].make(100_000, 0.1, ROWS, 5)
     c, codes = given.coded()
-    scanning = Scanning(expected(c, sampled(c), codes.astype(np.int32), True), measured_costs())
-    assert scanning.best == ("panels" if shuffles() else "summaries")
+    scanning = ScanCosts(expected(c, sampled(c), codes.astype(np.int32), True), measured_costs())
+    assert scanning.best == ("equality blocks" if shuffles() else "summaries")
 
 
 def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
@@ -68,8 +70,8 @@ def test_combinations_of_codes_are_spread_over_the_slots_of_a_table() -> None:
     values = draw.integers(0, 100, (20_000, 4)).tolist()
     rules = [(n, {a: [(v, v)] for a, v in enumerate(row)}) for n, row in enumerate(values)]
     count = len(rules)
-    placement = Placement(np.zeros(count, np.int32), np.full(count, -1, np.int32), ((0, 1, 2, 3),), ())
-    arrays = Hybrid(conjunctions_of([102] * 4, rules), placement=placement).arrays
+    access_plan = AccessPlan(np.zeros(count, np.int32), np.full(count, -1, np.int32), ((0, 1, 2, 3),), ())
+    arrays = Hybrid(conjunctions_of([102] * 4, rules), access_plan=access_plan).arrays
     groups = np.diff(arrays["kernel_slot_start"])
     # at random, 20,000 in 65,536 slots leave nearly three quarters of these empty
     assert len(groups) == 1 << 16 and (groups > 0).mean() > 0.2 and groups.max() < 10
@@ -87,8 +89,8 @@ def test_a_table_of_large_attributes_behind_one_of_small_ones_finds_its_entries(
         for attribute, ((code, _),) in terms.items():
             codes[attribute, row] = code
     table = np.repeat(np.array([0, 1], np.int32), [900, 300])
-    placement = Placement(table, np.full(1200, -1, np.int32), ((0, 1, 2), (3, 4)), ())
-    engine = Hybrid(c, placement=placement)
+    access_plan = AccessPlan(table, np.full(1200, -1, np.int32), ((0, 1, 2), (3, 4)), ())
+    engine = Hybrid(c, access_plan=access_plan)
     assert engine.arrays["kernel_group_code_at"].min() < 0 < engine.arrays["kernel_key_bits"].min()
     found, expected_lists = engine.match(codes), build(c, "scan")[0].match(codes)
     assert all(np.array_equal(*each) for each in zip(found, expected_lists, strict=True))

@@ -13,8 +13,8 @@ from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.index.build import build
 from rules_index.index.compiled import dumps
-from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
-from rules_index.index.layout import Placement
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
+from rules_index.index.layout import AccessPlan
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
 from tests import random_rows
@@ -30,12 +30,12 @@ PAPERS = [name for name in INDEXED if name != "hybrid"]
 
 
 class Placed(Asc):
-    """An engine that keys, slices and scans at random."""
+    """An engine of random access plans."""
 
     draw: Draw
 
-    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> Placement:
-        return self.draw.placement(conjunctions)
+    def _place(self, conjunctions: Conjunctions, keys: np.ndarray) -> AccessPlan:
+        return self.draw.access_plan(conjunctions)
 
 
 def forms(codes: np.ndarray, sizes: Any) -> list[np.ndarray]:
@@ -47,15 +47,15 @@ def assert_equal(found: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarra
     assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1]), what
 
 
-def change(draw: Draw, engines: list[Any], gates: int) -> str:
+def change(draw: Draw, engines: list[Any], disjunctions: int) -> str:
     """One change, the same to all engines."""
     kind = str(draw.random.choice(["insert", "insert", "delete", "renumber"]))
     if kind == "insert":
-        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(gates)
+        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(disjunctions)
         for engine in engines:
             engine.insert(rule, terms)
     elif kind == "delete":
-        rules = engines[0].arrays["target"][int(engines[0].arrays["gate_start"][-1]) :]
+        rules = engines[0].arrays["target"][int(engines[0].arrays["disjunction_start"][-1]) :]
         for engine in engines if len(rules) else ():
             engine.delete(int(rules[0]))
     else:
@@ -83,7 +83,7 @@ def test_all_engines_agree_with_brute_force_whatever_their_history(sizes: str) -
                     found, _ = engine.search(codes[:, row])
                     rules = expected[1][expected[0][row] : expected[0][row + 1]]
                     assert np.array_equal(found, rules), (name, seed, history, row)
-            history.append(change(draw, [scan, *engines.values()], conjunctions.gates))
+            history.append(change(draw, [scan, *engines.values()], conjunctions.disjunctions))
             for name in PAPERS:
                 engines[name].structure.check()
             codes = draw.codes(70)
@@ -98,7 +98,7 @@ def event_of(offers: dict[int, list[tuple[int, int]]]) -> tuple[np.ndarray, np.n
 
 def met_by(conjunctions: Conjunctions, offers: dict[int, set[int]]) -> list[int]:
     """By brute force: the rules with a conjunction of which each term has a code that the event offers."""
-    c, gates = conjunctions, len(conjunctions.gate_start) - 1
+    c, disjunctions = conjunctions, len(conjunctions.disjunction_start) - 1
     sets = [
         {code for low, high in c.intervals[first:last].tolist() for code in range(low, high + 1)}
         for first, last in zip(c.set_start[:-1], c.set_start[1:], strict=True)
@@ -106,11 +106,16 @@ def met_by(conjunctions: Conjunctions, offers: dict[int, set[int]]) -> list[int]
     met: list[bool] = []
     for first, last in zip(c.start[:-1], c.start[1:], strict=True):
         terms = c.terms[first:last].tolist()
-        gate_met = [any(met[c.gate_start[number] : c.gate_start[number + 1]]) for number in range(gates)]
+        disjunction_met = [
+            any(met[c.disjunction_start[number] : c.disjunction_start[number + 1]]) for number in range(disjunctions)
+        ]
         met.append(
-            all(gate_met[which] if a == GATE else bool(offers.get(a, set()) & sets[which]) for a, which in terms)
+            all(
+                disjunction_met[which] if a == DISJUNCTION else bool(offers.get(a, set()) & sets[which])
+                for a, which in terms
+            )
         )
-    first = int(c.gate_start[-1])
+    first = int(c.disjunction_start[-1])
     return sorted({int(rule) for rule, is_met in zip(c.target[first:], met[first:], strict=True) if is_met})
 
 
@@ -175,12 +180,12 @@ def test_a_loaded_engine_matches_and_changes_alike(name: str, sizes: str) -> Non
             codes = draw.codes(300)
             for form in forms(codes, scan.arrays["sizes"]):
                 assert_equal(loaded.match(form), scan.match(codes), seed, form.dtype)
-            change(draw, [scan, loaded], conjunctions.gates)
+            change(draw, [scan, loaded], conjunctions.disjunctions)
 
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
-    keyed = sliced = 0
+    keyed = in_runs = 0
     for seed in range(150):
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
@@ -190,8 +195,8 @@ def test_keyed_sliced_and_scanned_conjunctions_match_alike(sizes: str) -> None:
         for form in forms(codes, conjunctions.sizes):
             assert_equal(engine.match(form), Scan.build(conjunctions).match(codes), seed, form.dtype)
         keyed += len(engine.arrays["kernel_posted"])
-        sliced += len(engine.arrays["kernel_slice_reach"])
-    assert keyed > 500 and sliced > 200
+        in_runs += len(engine.arrays["kernel_level_width"])
+    assert keyed > 500 and in_runs > 200
 
 
 def test_values_that_few_rules_name_are_looked_up() -> None:
@@ -203,7 +208,7 @@ def test_values_that_few_rules_name_are_looked_up() -> None:
         start=np.arange(0, 2 * accounts + 1, 2),
         terms=np.array([t for i in range(accounts) for t in ((0, i), (1, accounts))], np.int32),
         target=np.arange(accounts, dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
     engine, reason = build(conjunctions)
     assert engine.name == "hybrid" and "50,000 are found in 1 hash tables" in reason

@@ -1,5 +1,5 @@
 """Sets of hundreds to thousands of rules, beside NumPy: with so many, tables have many groups, and scanning goes by
-summaries or in panels."""
+summaries or in equality blocks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rules_index.engines.asc.constructs import ConstructsTooLargeError, Selectio
 from rules_index.engines.asc.evaluate import Order
 from rules_index.engines.asc.hybrid import HybridSearch
 from rules_index.engines.asc.macro import MacroSearch
-from rules_index.index.conjunction_arrays import GATE, Conjunctions, InvalidArraysError
+from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
 
 A1, A2, A3, A4 = range(4)
 CONSTANTS = [(30, 50), (20, 60), (10, 40), (25, 75)]
@@ -56,7 +56,7 @@ def conjunctions(sizes: np.ndarray, queries: list[Sets]) -> Conjunctions:
         start=np.cumsum([0, *map(len, queries)]),
         terms=np.stack([terms, np.arange(len(terms))], axis=1).astype(np.int32),
         target=np.arange(len(queries), dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
 
 
@@ -496,15 +496,15 @@ def test_a_change_of_the_conjunctions_starts_the_monitoring_anew() -> None:
 
 def test_conjunctions_are_taken_without_their_gates() -> None:
     given = conjunctions(np.full(2, 4, np.int32), [{0: [(1, 2)]}, {1: [(3, 3)]}, {}])
-    gated = Conjunctions(
+    with_disjunction = Conjunctions(
         **{
             **given.__dict__,
             "start": np.array([0, 1, 3, 4]),
-            "terms": np.array([[0, 0], [1, 1], [GATE, 0], [GATE, 0]], np.int32),
-            "gate_start": np.array([0, 1], np.int32),
+            "terms": np.array([[0, 0], [1, 1], [DISJUNCTION, 0], [DISJUNCTION, 0]], np.int32),
+            "disjunction_start": np.array([0, 1], np.int32),
         }
     )
-    constructs = SelectionConstructs.build(gated)
+    constructs = SelectionConstructs.build(with_disjunction)
     assert [constructs.search(np.array(row, np.int32))[0].tolist() for row in ((1, 3), (0, 3), (0, 0))] == [
         [0, 1, 2],
         [1, 2],

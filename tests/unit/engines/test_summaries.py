@@ -12,7 +12,8 @@ from rules_index.index.build import build
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import GROUP
-from rules_index.kernels.summaries import SKIMMED, summarise
+from rules_index.kernels.summaries import SUMMARY_TERMS, summarise
+from tests.cases import cases
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 
@@ -59,22 +60,22 @@ def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("equalities", "longest"), [(MOST, len(SIZES)), (ALL, len(SIZES)), (ALL, 4), (SOME, 4)])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(cases(16)))
 def test_what_is_found_by_summaries_is_what_brute_force_finds(
     seed: int, equalities: Sequence[float], longest: int
 ) -> None:
     choice = np.random.default_rng(seed)
     c = _rules(choice, equalities, longest)
     engine, oracle = build(c, "asc")[0], build(c, "scan")[0]
-    skimmed = hits = 0
+    choose_summary_terms = hits = 0
     for rows in choice.permutation([1, 512, 700, 4095, 4096, 4097, 9000]).tolist():
         codes = np.stack([_codes(choice, size, rows) for size in SIZES])
         offsets, ordinals = engine.match(codes)
         expected = oracle.match(codes)
         assert np.array_equal(offsets, expected[0]) and np.array_equal(ordinals, expected[1]), rows
-        skimmed += len(engine._index.skims)
+        choose_summary_terms += len(engine._index.summary_terms)
         hits += len(ordinals)
-    assert skimmed >= SKIMMED * RULES
+    assert choose_summary_terms >= SUMMARY_TERMS * RULES
     # rules of equalities alone match fewer rows
     assert hits > (100 if equalities is MOST else 20)
 
@@ -86,14 +87,14 @@ def test_rules_of_equalities_are_skimmed(kind: str, rules: int) -> None:
     engine = build(c, "asc")[0]
     found = np.bincount(engine.match(codes)[1], minlength=len(given))
     assert np.array_equal(found, given.brute_force())
-    assert len(engine._index.skims)
+    assert len(engine._index.summary_terms)
 
 
 def test_rules_of_ranges_are_not_skimmed() -> None:
     choice = np.random.default_rng(1)
     engine = build(_rules(choice, (0.0,) * 8), "asc")[0]
     engine.match(np.stack([_codes(choice, size, 4096) for size in SIZES]))
-    assert len(engine._index.skims) == 0
+    assert len(engine._index.summary_terms) == 0
 
 
 def test_whether_to_skim_is_measured_anew_where_more_rows_come() -> None:
@@ -102,5 +103,5 @@ def test_whether_to_skim_is_measured_anew_where_more_rows_come() -> None:
     measured = []
     for rows in (100, 5000, 100):
         engine.match(np.stack([_codes(choice, size, rows) for size in SIZES]))
-        measured.append(len(engine._index.skims) > 0)
+        measured.append(len(engine._index.summary_terms) > 0)
     assert measured == [False, True, True]

@@ -12,7 +12,7 @@ import pytest
 
 from rules_index.engines.cei.structure import Cei
 from rules_index.engines.scan import Scan
-from rules_index.index.conjunction_arrays import GATE
+from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.registry import engine_class
 from rules_index.index.term_sets import NO_SETS
 from tests.cases import cases
@@ -27,7 +27,7 @@ def sets_of(engine: Any, keys: list[int]) -> Sets:
         key: {
             attribute: {code for low, high in intervals.tolist() for code in range(low, high + 1)}
             for attribute, intervals in engine._conjunctions.terms(key)
-            if attribute != GATE
+            if attribute != DISJUNCTION
         }
         for key in keys
     }
@@ -64,14 +64,14 @@ def be_tree_cost(engine: Any, offered: dict[int, set[int]]) -> dict[str, int]:
     return cost
 
 
-def change(draw: Draw, engines: list[Any], gates: int) -> None:
+def change(draw: Draw, engines: list[Any], disjunctions: int) -> None:
     kind = str(draw.random.choice(["insert", "insert", "delete", "renumber"]))
     if kind == "insert":
-        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(gates)
+        rule, terms = int(draw.random.integers(0, RULES)), draw.terms(disjunctions)
         for engine in engines:
             engine.insert(rule, terms)
     elif kind == "delete":
-        rules = engines[0].arrays["target"][int(engines[0].arrays["gate_start"][-1]) :]
+        rules = engines[0].arrays["target"][int(engines[0].arrays["disjunction_start"][-1]) :]
         for engine in engines if len(rules) else ():
             engine.delete(int(rules[0]))
     else:
@@ -116,7 +116,7 @@ def test_a_be_tree_evaluates_sets_and_counts_them(sizes: str) -> None:
                     row = np.array([next(iter(offered[a])) for a in range(len(draw.sizes))], np.int32)
                     assert tree.structure.search(row, sets=tree._conjunctions.sets)[1] == cost
                     assert np.array_equal(tree.search(row)[0], scan.search(row)[0])
-            change(draw, [scan, tree], conjunctions.gates)
+            change(draw, [scan, tree], conjunctions.disjunctions)
     assert fewer > 20
 
 
@@ -163,5 +163,5 @@ def test_cei_evaluates_sets_and_counts_them(sizes: str) -> None:
                     assert {name: cost[name] for name in expected} == expected, (seed, structure.parameters)
                     fewer += cost["matches"] < structure.search(row, sets=NO_SETS)[1]["matches"]
                 assert np.array_equal(engine.search(row)[0], scan.search(row)[0])
-            change(draw, [scan, engine], conjunctions.gates)
+            change(draw, [scan, engine], conjunctions.disjunctions)
     assert fewer > 20

@@ -190,7 +190,7 @@ def assert_alternatives(
     """Without the alternatives that are told of a rule is the same, and needs all that are left."""
     conjunctions = conjunctions_of(compiled)
     alone = truth_of(compiled, cells, conjunctions)
-    assert len(conjunctions.gate_start) == 1
+    assert len(conjunctions.disjunction_start) == 1
     starts = np.searchsorted(conjunctions.target, np.arange(len(compiled) + 1))
     spoken = {(each["rule"], each["alternative"]): each["kind"] for each in found if each["alternative"] is not None}
     for rule, (begin, end) in enumerate(pairwise(starts.tolist())):

@@ -16,7 +16,7 @@ from tests.unit.implication.random_pairs import Pairs
 
 ANY_OF = "a = 1 OR b = 1 OR f = 1 OR c"
 MANY = f"({ANY_OF}) AND (a = 2 OR b = 2 OR f = 2 OR s = 'x') AND (a = 3 OR b = 3 OR s = 'y' OR n.x = 4)"
-"""So many combinations that its ORs become gates."""
+"""So many combinations that its ORs become shared disjunctions."""
 
 
 @pytest.mark.parametrize(

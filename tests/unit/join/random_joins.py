@@ -70,7 +70,7 @@ class Draw:
         if kind < 0.05:
             return str(self.random.choice(["true", "1 = 1", "false"]))
         if kind < 0.15:
-            # more conjunctions than are distributed: the ORs become gates
+            # more conjunctions than are distributed: the ORs become shared disjunctions
             return " AND ".join(
                 "(" + " OR ".join(self._and(self.random.integers(1, 3)) for _ in range(7)) + ")" for _ in range(2)
             )

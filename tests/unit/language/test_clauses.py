@@ -1,11 +1,12 @@
-"""Texts are cut at their connectives, literals are told from the rest, and what is not understood is left alone."""
+"""StringPool are cut at their connectives, literals are told from the rest, and what is not understood is left
+alone."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from rules_index.compiling.templates.clauses import LONGEST, Texts, cut, shaped
+from rules_index.compiling.templates.clauses import LONGEST, StringPool, grouped_by_shape, split_clauses
 from rules_index.kernels.rule_texts import DECIMAL, DOUBLE, INTEGER, TEXT
 
 CUTS = [
@@ -53,7 +54,7 @@ CUTS = [
 
 
 def cut_text(text: str) -> tuple[str | None, list[str]]:
-    found = cut(pa.array([text], pa.large_string()))
+    found = split_clauses(pa.array([text], pa.large_string()))
     skeleton = int(found.skeleton[0])
     return (None if skeleton < 0 else found.skeletons[skeleton].decode()), [
         found.clauses[clause].decode() for clause in found.clause.tolist()
@@ -68,7 +69,7 @@ def test_a_text_is_cut_at_its_connectives(text: str, skeleton: str | None, claus
 def test_equal_clauses_and_frames_are_one() -> None:
     texts = [f"a = {i % 7} AND b = {i % 5}" for i in range(1000)] + ["x", "a = 3"]
     sliced = pa.array(["AND", *texts, "(("], pa.large_string())[1:-1]
-    found = cut(sliced)
+    found = split_clauses(sliced)
     assert [found.skeletons[i] for i in range(len(found.skeletons))] == [b"#&#", b"#"]
     assert len(found.clauses) == 7 + 5 + 1
     for rule, text in enumerate(texts):
@@ -78,7 +79,7 @@ def test_equal_clauses_and_frames_are_one() -> None:
 
 def test_a_text_that_is_too_long_is_left_alone_and_others_are_not() -> None:
     long = "a = '" + "x" * LONGEST + "'"
-    found = cut(pa.array(["a = 1", long, long, "b = 2", long], pa.large_string()))
+    found = split_clauses(pa.array(["a = 1", long, long, "b = 2", long], pa.large_string()))
     assert (found.skeleton >= 0).tolist() == [True, False, False, True, False]
     assert [found.clauses[i] for i in found.clause.tolist()] == [b"a = 1", b"b = 2"]
 
@@ -114,12 +115,12 @@ SHAPES = [
 
 @pytest.mark.parametrize(("text", "shape", "literals"), SHAPES)
 def test_literals_are_told_from_the_rest(text: str, shape: bytes, literals: list[tuple[object, ...]]) -> None:
-    clauses = Texts()
+    clauses = StringPool()
     data = text.encode()
     pool = clauses.reserve(1, len(data))
     pool.data[: len(data)] = list(data)
     pool.offsets[1], pool.used[0] = len(data), 1
-    (found,) = shaped(clauses)
+    (found,) = grouped_by_shape(clauses)
     assert found.shape == shape
     assert found.literals.texts().to_pylist() == [str(spelling).encode() for _, spelling, _, _ in literals]
     for i, (kind, _, value, scale) in enumerate(literals):
@@ -130,8 +131,8 @@ def test_literals_are_told_from_the_rest(text: str, shape: bytes, literals: list
 
 
 def test_clauses_made_alike_come_together() -> None:
-    found = cut(pa.array([f"a = {i} AND b > 'x{i}'" for i in range(300)], pa.large_string()))
-    by_shape = {each.shape: each for each in shaped(found.clauses)}
+    found = split_clauses(pa.array([f"a = {i} AND b > 'x{i}'" for i in range(300)], pa.large_string()))
+    by_shape = {each.shape: each for each in grouped_by_shape(found.clauses)}
     assert set(by_shape) == {b"a = \x01", b"b > \x04"}
     integers = by_shape[b"a = \x01"]
     assert integers.literals.values.tolist() == list(range(300))

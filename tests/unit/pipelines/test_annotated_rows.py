@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_is_due, compile_scopes
 from pipelines.errors import ConfigurationError, IndexOutdatedError, TableError
+from pipelines.join import join_streams
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
@@ -20,6 +23,7 @@ from tests.annotated_rows import (
     assert_annotated,
     check_bounds,
     local,
+    rows,
     tagged,
     write_rules,
 )
@@ -175,3 +179,27 @@ def test_a_stream_behind_one_with_annotations_reads_its_source_columns(new_works
     tag_stream(made, "t")
     names = [field.name for field in DeltaTable(made.lake.uri("t_tagged")).schema().fields]
     assert names[:5] == ["seq", "n", "w", "rule_ids", "labels"]
+
+
+def test_joined_rows_without_spark(new_workspace) -> None:
+    streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
+    join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}
+    made = new_workspace(streams, spark=False, joins={"j": join})
+    times = pa.array([datetime(2024, 1, 1)] * 50, pa.timestamp("us", "UTC"))
+    for stream in ("s", "o"):
+        write_deltalake(made.configuration.streams[stream].source, rows(0, 50).append_column("t", times))
+    qualified = [
+        rule | {"expression": rule["expression"].replace("n ", "s.n ").replace("w ", "o.w ")}
+        for rule in local(RULES_OF_S)
+    ]
+    write_rules(made, qualified, "j")
+    compile_scopes(made)
+    join_streams(made, "j")
+    table = DeltaTable(made.lake.uri("j_tagged")).to_pyarrow_table().to_pylist()
+    assert len(table) > 20
+    for row in table:
+        mine = [rule for rule in qualified if rule["rule_id"] in row["rule_ids"]]
+        first = min(mine, key=lambda r: (r["priority"] is None, r["priority"], r["rule_id"]))
+        labels = {k if v is None else f"{k}={v}" for r in mine for k, v in r.get("labels", {}).items()}
+        assert (row["first_rule_id"], row["labels"]) == (first["rule_id"], sorted(labels))
+    assert {row["severity"] for row in table} == {None, "low", "high", "critical"}

@@ -23,8 +23,9 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.upkeep import scope_tables
 from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
+from tests.cases import SOAK
 
-RUNS = int(os.environ.get("DELTATAG_SMALL_RUNS", "0")) or (80 if os.environ.get("DELTATAG_QUICK") else 200)
+RUNS = int(os.environ.get("DELTATAG_SMALL_RUNS", "200" if SOAK else "80"))
 """Small runs one after the other; a thousand take some minutes."""
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 STREAMS: dict[str, Any] = {"s": {**BASE, "source": "lake/source"}}

@@ -1,4 +1,4 @@
-"""Panels beside brute force, and the instruction that they are compared by beside a loop."""
+"""Equality blocks beside brute force, and the instruction that they are compared by beside a loop."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_what_panels_find_is_what_brute_force_finds(rules: int, copies: int, oth
         offsets, ordinals = engine.match(codes)
         expected = oracle.match(codes)
         assert np.array_equal(offsets, expected[0]) and np.array_equal(ordinals, expected[1]), rows
-        compared += len(engine._index.panel_conjunctions)
+        compared += len(engine._index.equality_conjunctions)
         hits += len(ordinals)
     assert compared >= rules and hits > 300
 
@@ -137,8 +137,8 @@ def test_rules_over_more_attributes_than_a_row_of_codes_has_are_not_in_panels(at
     sizes = [102] * attributes
     engine = build(_rules(choice, 60_000, 0.0, sizes, 4), "asc")[0]
     engine.match(np.stack([_codes(choice, size, 512) for size in sizes]))
-    assert (len(engine._index.skims) > 0) == (attributes > WIDEST)
-    assert (len(engine._index.panel_conjunctions) > 0) == (attributes <= WIDEST)
+    assert (len(engine._index.summary_terms) > 0) == (attributes > WIDEST)
+    assert (len(engine._index.equality_conjunctions) > 0) == (attributes <= WIDEST)
 
 
 @needs_shuffle
@@ -147,4 +147,4 @@ def test_rules_that_panels_leave_in_many_rows_are_not_in_panels() -> None:
     c, codes = given.coded()
     engine = build(c, "asc")[0]
     assert np.array_equal(np.bincount(engine.match(codes)[1], minlength=10_000), given.brute_force())
-    assert len(engine._index.skims) > 0 and len(engine._index.panel_conjunctions) == 0
+    assert len(engine._index.summary_terms) > 0 and len(engine._index.equality_conjunctions) == 0

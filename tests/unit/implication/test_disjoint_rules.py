@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import rules_index as ri
-from rules_index.implication.disjoint_rules import out_of_reach
+from rules_index.implication.disjoint_rules import disjoint_rules
 from tests.unit.implication.random_pairs import Pairs
 from tests.unit.implication.test_findings import SCHEMA, truth_of
 
@@ -32,14 +32,14 @@ CONDITION = "a BETWEEN 0 AND 9 AND (b BETWEEN 5 AND 5 OR b IS NULL) AND s IS NUL
     ],
 )
 def test_what_lies_apart(rule: str, expected: dict[str, str | None]) -> None:
-    assert out_of_reach(pl.DataFrame({"rule_id": ["r"], "expression": [rule]}), SCHEMA, CONDITION) == expected
+    assert disjoint_rules(pl.DataFrame({"rule_id": ["r"], "expression": [rule]}), SCHEMA, CONDITION) == expected
     numbered = pl.DataFrame({"rule_id": [0, -1], "expression": [rule, "c"]})
-    assert out_of_reach(numbered, SCHEMA, CONDITION) == dict.fromkeys([0][: len(expected)], expected.get("r"))
+    assert disjoint_rules(numbered, SCHEMA, CONDITION) == dict.fromkeys([0][: len(expected)], expected.get("r"))
 
 
 def test_a_condition_that_does_not_compile_is_an_error() -> None:
     with pytest.raises(ri.RuleError):
-        out_of_reach(pl.DataFrame({"rule_id": ["r"], "expression": ["c"]}), SCHEMA, "nowhere = 1")
+        disjoint_rules(pl.DataFrame({"rule_id": ["r"], "expression": ["c"]}), SCHEMA, "nowhere = 1")
 
 
 def test_random_rules_as_brute_force_has_them() -> None:
@@ -51,6 +51,6 @@ def test_random_rules_as_brute_force_has_them() -> None:
         frame = pl.DataFrame({"rule_id": range(len(rules)), "expression": rules})
         truth = truth_of(ri.compile_rules([*enumerate(rules), (len(rules), condition)], pairs.schema), pairs.cells())
         expected = [rule for rule in range(len(rules)) if truth[rule].any() and not (truth[rule] & truth[-1]).any()]
-        assert sorted(out_of_reach(frame, pairs.schema, condition)) == expected, seed
+        assert sorted(disjoint_rules(frame, pairs.schema, condition)) == expected, seed
         seen += len(expected)
     assert seen > 20

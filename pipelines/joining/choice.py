@@ -1,0 +1,57 @@
+"""Which runner joins streams: this process, where that is exact and the rows are in folders, else Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.errors import NeedsSparkError
+from pipelines.runners.choice import is_given_session, why_spark_reads, why_spark_works
+from pipelines.runners.needs import of_newest_index
+from pipelines.settings.model import LOCAL, SPARK
+
+if TYPE_CHECKING:
+    from pipelines.joining.runner import JoinRunner
+    from pipelines.settings.model import Join
+    from pipelines.workspace import Workspace
+
+
+def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
+    """The runner of joins over the same streams and keys. NeedsSparkError where the configuration asks for the local
+    one, and it cannot serve."""
+    reason = why_spark(workspace, joins)
+    if reason is None:
+        from pipelines.joining.local_joins import LocalJoins
+
+        return LocalJoins(workspace)
+    return going_on_with_spark(workspace, [join.name for join in joins], NeedsSparkError(reason))
+
+
+def going_on_with_spark(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> JoinRunner:
+    """The runner that goes on where the local one cannot; it says why."""
+    if workspace.configuration.lake.runner == LOCAL:
+        raise told(workspace, names, reason)
+    from pipelines.joining.spark_joins import SparkJoins
+
+    if workspace.configuration.lake.runner != SPARK and not is_given_session(workspace):
+        workspace.progress(f"{', '.join(names)} goes through Spark because {reason}")
+    return SparkJoins(workspace)
+
+
+def told(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> NeedsSparkError:
+    """The error of joins that need Spark where the configuration rules it out."""
+    return NeedsSparkError(
+        f'{", ".join(names)} needs Spark because {reason}; and [lake] runner is "local" in '
+        f'{workspace.configuration.path}. Take runner = "auto".'
+    )
+
+
+def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:
+    """Why Spark takes joins over the same streams, for the middle of a sentence; None where this process does."""
+    if (reason := why_spark_works(workspace)) is not None:
+        return reason
+    for name in joins[0].streams:
+        if (reason := why_spark_reads(workspace, workspace.configuration.stream(name))) is not None:
+            return f"of the stream {name}: {reason}"
+    found = (of_newest_index(workspace.lake, join.name) for join in joins)
+    return next((reason for reason in found if reason is not None), None)

@@ -1,0 +1,326 @@
+"""This process joins rows, without a JVM: threads match the parts of them and write what they find.
+
+It makes the same tables and transactions as Spark does, by the same code of workers. What it does not know for certain
+to read, compare, evaluate or write as Spark does it leaves to Spark (NeedsSparkError).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.annotated import annotations_of, check_widened
+from pipelines.errors import NeedsSparkError, TableError
+from pipelines.joining.local_rows import LocalRows, names_of, side_readers, struct_of
+from pipelines.joining.runner import Placed, Planned
+from pipelines.joining.sides import SideFiles, late_reason
+from pipelines.lake.folder_log import Definition, FolderLog
+from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
+from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.lake.transactions import app_of, application, is_done
+from pipelines.runners.local_runner import column_fields
+from pipelines.runners.needs import READABLE, of_derived
+from pipelines.sources.source import Source
+from pipelines.writing.files import CODEC, codec_named, folder_of, joined_layout_of
+from pipelines.writing.table_order import Order, is_partition_type, statistics_property
+from rules_index.index.annotations import plain
+from rules_index.join.worker import JoinTask, join_partition
+from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.source_files import read_batches, source_files
+
+if TYPE_CHECKING:
+    from pipelines.settings.model import Join, Stream
+    from pipelines.workspace import Workspace
+
+_PROPERTIES = {"delta.enableDeletionVectors": "false"}
+_ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
+
+
+class LocalJoins:
+    """The work on the rows of joins, in this process."""
+
+    name = "local"
+
+    def __init__(self, workspace: Workspace) -> None:
+        """The sources and the lake are in folders."""
+        self.workspace, self.lake = workspace, workspace.lake
+        self._prepared: dict[str, tuple[list[list[dict[str, Any]]], str]] = {}
+
+    def session(self) -> AbstractContextManager[None]:
+        """Nothing needs to hold."""
+        return nullcontext()
+
+    def open_source(self, stream: Stream, command: str) -> Source:
+        """The source, through delta-rs."""
+        source = Source(stream.name, FolderLog(stream.source, bounds=True), command, stream.source_stream)
+        snapshot = source.snapshot(source.version)
+        if foreign := sorted(snapshot.features - READABLE):
+            raise NeedsSparkError(f"the source of {stream.name} has the table feature {foreign[0]}")
+        kinds = {field["name"]: field["type"] for field in snapshot.fields}
+        if odd := [name for name in snapshot.partition_columns if not is_partition_type(kinds[name])]:
+            raise NeedsSparkError(f"only Spark reads partitions by {odd[0]} of the source of {stream.name}")
+        return source
+
+    def followed(
+        self, source: Source, version: int, before: Mapping[str, Any] | None, join: Join, name: str
+    ) -> dict[str, Any]:
+        """Nothing: a source with column mapping is left to Spark."""
+        return {}
+
+    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
+        """Make the tables that are missing; what must be changed about those that are there is left to Spark."""
+        fields = [side.fields for side in sides]
+        if self._prepared.get(join.name) == (fields, id_type) and not anew:
+            return
+        side_readers(join, sides, "UTC")
+        structs = [_struct_field(side) for side in sides]
+        for name, added, kept in (
+            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
+            (quarantine_table(join.name), QUARANTINE_COLUMNS, join.lateness is not None),
+        ):
+            columns = [*structs, *column_fields(added)]
+            exists, log = self.lake.exists(name), FolderLog(self.lake.uri(name))
+            if (kept and not exists) or (exists and anew):
+                if odd_names(columns):
+                    raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
+                definition = Definition(columns, properties=_PROPERTIES | statistics_property(columns, Order()))
+                log.replace(definition) if exists else log.create(definition)
+            if kept and name == tagged_table(join.name):
+                held = (field["name"] for field in log.latest().fields)
+                check_widened(name, held, join.annotations, id_type)
+            if kept and joined_layout_of(self.lake, name, columns) is None:
+                raise NeedsSparkError(f"the table {name} has other columns than its sources, or special features")
+            if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
+                raise NeedsSparkError(f"the table {name} keeps the times of its commits")
+        self._prepared[join.name] = fields, id_type
+
+    def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
+        """The rows of micro-batches that read the same ones."""
+        for planned in together:
+            if reason := of_derived(planned.index.compiled):
+                raise NeedsSparkError(reason)
+            for side in planned.sides:
+                if side.tracked is not None:
+                    raise NeedsSparkError(f"row tracking tells the earlier rows of {side.stream.name} apart")
+        return LocalRows(self.workspace, widest, together)
+
+    def match(self, widest: Join, planned: Planned) -> None:
+        """Never asked for: nothing that this runner evaluates ends its process."""
+        raise NeedsSparkError("predicates are looked for that ended Spark")
+
+    def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+        """Write the micro-batch's tables."""
+        rows, batch, plan = cast("LocalRows", placed), planned.batch, planned.batch.plan
+        self.prepare(planned.join, planned.sides, plan["id_type"])
+        quarantined, latest = self._write_late(planned, rows)
+        name = tagged_table(planned.join.name)
+        log, app = FolderLog(self.lake.uri(name)), app_of(plan, name)
+        found = None
+        if not (planned.resumed and is_done(self.lake, name, app, batch.batch)):
+            found = self._write_joined(planned, rows, name)
+        if found is None:
+            # an earlier run, or another one at the same time, has written it
+            found = _written(log, app, batch.batch)
+        joined, matches = found
+        return {
+            "rows": rows.new_count(),
+            "joined": joined,
+            "matches": matches,
+            "quarantined": quarantined,
+            "latest": latest,
+        }
+
+    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        return [
+            name
+            for name in filter(self.lake.exists, names)
+            if FolderLog(self.lake.uri(name)).fence(application(series, name), number)
+        ]
+
+    def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
+        """Joined rows and matches that were written; None where another run was first."""
+        join, batch, names = planned.join, planned.batch, names_of(rows.readers)
+        task = JoinTask(
+            join.streams,
+            tuple(names[stream] for stream in join.streams),
+            tuple(join.window[stream] for stream in join.streams),
+            len(rows.readers[0].types),
+            _ID_TYPES[batch.plan["id_type"]],
+            join.method,
+        )
+        stamps = {
+            "rules_version": pa.scalar(planned.stored.rules_version, pa.int64()),
+            "index_fingerprint": pa.scalar(planned.stored.fingerprint),
+            "tagged_at": pa.scalar(batch.started_at, pa.timestamp("us", "UTC")),
+        }
+
+        annotations = annotations_of(planned.index.compiled, join.annotations)
+
+        def joined(part: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for found in join_partition(planned.index, task, part):
+                made = plain(annotations.of_ids(found.column("rule_ids"))) if annotations is not None else {}
+                arrays = [*found.columns, *made.values()]
+                arrays += [pa.repeat(value, len(found)) for value in stamps.values()]
+                yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *made, *stamps])
+
+        written = _Written(str(folder_of(self.lake, name)), self._layout(name), self._codec())
+        try:
+            self._each_part(planned, rows.tasks(), joined, written)
+            entries = written.close()
+        except OSError as error:
+            written.abandon()
+            raise TableError(f"Could not write micro-batch {batch.batch} to {name}: {error}") from error
+        except BaseException:
+            written.abandon()
+            raise
+        if not FolderLog(self.lake.uri(name)).append(entries, app_of(batch.plan, name), batch.batch):
+            written.abandon()
+            return None
+        return written.rows, written.matches
+
+    def _each_part(
+        self,
+        planned: Planned,
+        parts: Sequence[Callable[[], Iterator[pa.RecordBatch]]],
+        joined: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+        written: _Written,
+    ) -> None:
+        """Join the parts, which threads take in turn, each of which writes a file."""
+        threads = min(len(parts), os.cpu_count() or 1)
+        waiting, lock, done = iter(parts), threading.Lock(), 0
+
+        def work(_: int) -> None:
+            nonlocal done
+            file = written.opened()
+            while True:
+                with lock:
+                    part = next(waiting, None)
+                if part is None:
+                    return
+                for found in joined(part()):
+                    file(found)
+                with lock:
+                    done += 1
+                    if len(parts) > 1:
+                        self.workspace.progress(f"{planned.join.name}: {done} of {len(parts)} parts of a micro-batch")
+
+        if threads <= 1:
+            for number in range(threads):
+                work(number)
+            return
+        with ThreadPoolExecutor(threads, "deltatag") as pool:
+            list(pool.map(work, range(threads)))
+
+    def _write_late(self, planned: Planned, rows: LocalRows) -> tuple[int, int | None]:
+        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
+        batch, plan = planned.batch, planned.batch.plan
+        if plan["lateness"] is None:
+            return 0, None
+        latest, late = rows.latest_and_late()
+        before = plan["latest"]
+        latest = before if latest is None else latest if before is None else max(before, latest)
+        name = quarantine_table(planned.join.name)
+        app = app_of(plan, name)
+        if not late or (planned.resumed and is_done(self.lake, name, app, batch.batch)):
+            return late, latest
+        reason = pa.scalar(late_reason(plan["lateness"]))
+        written = _Written(str(folder_of(self.lake, name)), self._layout(name), self._codec())
+        try:
+            file = written.opened()
+            for reader, found in rows.late_rows():
+                sides = {
+                    each.side.stream.name: struct_of(reader, found)
+                    if each is reader
+                    else pa.nulls(len(found), pa.struct(list(each.schema)))
+                    for each in rows.readers
+                }
+                arrays = [*sides.values(), pa.repeat(reason, len(found))]
+                numbers = pa.repeat(pa.scalar(batch.batch, pa.int64()), len(found))
+                file(pa.RecordBatch.from_arrays([*arrays, numbers], [*sides, "reason", "batch"]))
+            entries = written.close()
+        except BaseException:
+            written.abandon()
+            raise
+        if not FolderLog(self.lake.uri(name)).append(entries, app, batch.batch):
+            written.abandon()
+        return late, latest
+
+    def _layout(self, name: str) -> Layout:
+        layout = joined_layout_of(self.lake, name, FolderLog(self.lake.uri(name)).latest().fields)
+        if layout is None:
+            raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
+        return layout
+
+    def _codec(self) -> str:
+        named = self.workspace.configuration.spark.get(CODEC, "snappy")
+        found = codec_named(named)
+        if found is None:
+            raise NeedsSparkError(f"files are to be compressed by {named}")
+        return found
+
+
+class _Written:
+    """The files of a table that threads write, made when the first row comes."""
+
+    def __init__(self, folder: str, layout: Layout, codec: str) -> None:
+        self._folder, self._layout, self._codec = folder, layout, codec
+        self._files: list[DeltaFile] = []
+        self._lock = threading.Lock()
+        self.rows = self.matches = 0
+
+    def opened(self) -> Callable[[pa.RecordBatch], None]:
+        """What writes rows to a file of its own."""
+        mine: list[DeltaFile] = []
+
+        def write(rows: pa.RecordBatch) -> None:
+            if not mine:
+                mine.append(DeltaFile(self._folder, rows.schema, self._codec, {}, self._layout))
+                with self._lock:
+                    self._files.append(mine[0])
+            mine[0].write(rows)
+            with self._lock:
+                self.rows += len(rows)
+                if "rule_ids" in rows.schema.names:
+                    self.matches += len(rows.column("rule_ids").flatten())
+
+        return write
+
+    def close(self) -> list[str]:
+        """Finish the files; their entries for the table's log."""
+        return [json.dumps({"add": file.close()}) for file in self._files]
+
+    def abandon(self) -> None:
+        """Remove the files."""
+        for file in self._files:
+            file.abandon()
+
+
+def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
+    """Joined rows and matches that a micro-batch put into a table; none where the log no longer holds its commit."""
+    for version in reversed(log.commits()):
+        actions = log.commit(version) or []
+        if not any("txn" in a and (a["txn"]["appId"], a["txn"]["version"]) == (app, number) for a in actions):
+            continue
+        adds = [(version, action["add"]) for action in actions if "add" in action]
+        schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
+        rows = matches = 0
+        for batch in read_batches(source_files(adds, log.file), schema, ["rule_ids"]):
+            rows += len(batch)
+            matches += int(pc.sum(pc.list_value_length(batch.column("rule_ids"))).as_py() or 0)
+        return rows, matches
+    return 0, 0
+
+
+def _struct_field(side: SideFiles) -> dict[str, Any]:
+    """The column of a stream in the tables, as logs write it."""
+    kind = {"type": "struct", "fields": plain_fields(side.fields)}
+    return {"name": side.stream.name, "type": kind, "nullable": True, "metadata": {}}

@@ -1,0 +1,95 @@
+"""Rows of the sides of a join by parts: what can be joined is in one part, and what does not fit memory in a file."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import IO
+
+import pyarrow as pa
+
+from pipelines.scratch import scratch_folder
+
+KEPT_BYTES = 256 << 20
+"""Bytes of rows that are kept in memory before they go to a file."""
+
+
+@dataclass
+class _Held:
+    """What there is of one side's rows in one part: batches, and where others lie in the file."""
+
+    batches: list[pa.RecordBatch] = field(default_factory=list)
+    spilled: list[tuple[int, int]] = field(default_factory=list)
+    rows: int = 0
+
+
+class Parts:
+    """Rows that several threads add; read a part at a time. The file has no name, so that nobody finds it left."""
+
+    def __init__(self, parts: int, sides: int) -> None:
+        """parts: how many there are."""
+        self.count = parts
+        self._held = [[_Held() for _ in range(sides)] for _ in range(parts)]
+        self._bytes = 0
+        self._file: IO[bytes] | None = None
+        self._lock = threading.Lock()
+
+    def add(self, part: int, side: int, batch: pa.RecordBatch) -> None:
+        """Add rows of a side."""
+        with self._lock:
+            held = self._held[part][side]
+            held.batches.append(batch)
+            held.rows += len(batch)
+            self._bytes += batch.nbytes
+            if self._bytes > KEPT_BYTES:
+                self._spill()
+
+    def rows(self, part: int) -> int:
+        """Rows of all sides in a part."""
+        return sum(held.rows for held in self._held[part])
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Bytes of the file."""
+        return 0 if self._file is None else self._file.seek(0, io.SEEK_END)
+
+    def table(self, part: int, side: int) -> pa.Table | None:
+        """The rows of a side in a part; None where there are none."""
+        held = self._held[part][side]
+        batches = [*self._read(held.spilled), *held.batches]
+        return pa.Table.from_batches(batches) if batches else None
+
+    def close(self) -> None:
+        """Give up the rows."""
+        self._held = []
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _spill(self) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(dir=scratch_folder(), prefix="join-")  # noqa: SIM115
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        at = self._file.seek(0, io.SEEK_END)
+        for sides in self._held:
+            for held in sides:
+                if not held.batches:
+                    continue
+                with pa.ipc.new_stream(self._file, held.batches[0].schema, options=options) as writer:
+                    for batch in held.batches:
+                        writer.write_batch(batch)
+                end = self._file.tell()
+                held.spilled.append((at, end - at))
+                held.batches, at = [], end
+        self._bytes = 0
+
+    def _read(self, spilled: list[tuple[int, int]]) -> Iterator[pa.RecordBatch]:
+        for at, length in spilled:
+            assert self._file is not None
+            with self._lock:
+                self._file.seek(at)
+                data = self._file.read(length)
+            yield from pa.ipc.open_stream(pa.py_buffer(data))

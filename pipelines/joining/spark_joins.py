@@ -1,0 +1,186 @@
+"""Spark joins rows: the runner of clusters, and of what only Spark evaluates or reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, functions
+from pyspark.sql.types import StructField, StructType
+
+from pipelines.annotated import annotations_of, check_widened
+from pipelines.joining.placed_rows import PlacedRows
+from pipelines.joining.rows import JoinRows
+from pipelines.joining.runner import Placed, Planned
+from pipelines.joining.shuffle import joined_schema, matched
+from pipelines.joining.sides import SideFiles
+from pipelines.lake.schema import plain_schema
+from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
+from pipelines.lake.transactions import app_of
+from pipelines.recovery.survival import batch_time_limit
+from pipelines.scopes import JOINED_TIME
+from pipelines.settings.model import Join, Stream
+from pipelines.sources.source import Source, open_source
+from pipelines.sources.source_names import followed_columns
+from pipelines.spark.session import in_time_zone
+from pipelines.spark.sql_text import quoted
+from pipelines.workspace import Workspace
+from pipelines.writing.annotated_rows import annotation_columns_of
+from pipelines.writing.matching import Matcher
+from pipelines.writing.table_order import Order
+from pipelines.writing.tables import append_once, fence, fields_of, prepare_table, written_rows
+from rules_index.join.worker import JoinTask
+
+
+class SparkJoins:
+    """The work on the rows of joins, as jobs of the workspace's Spark session."""
+
+    name = "spark"
+
+    def __init__(self, workspace: Workspace) -> None:
+        """The session starts when it is first needed."""
+        self.workspace, self.lake = workspace, workspace.lake
+        self._prepared: dict[str, StructType] = {}
+
+    def session(self) -> AbstractContextManager[Any]:
+        """deltatag's own session is the active one."""
+        return self.workspace.active_session()
+
+    def open_source(self, stream: Stream, command: str) -> Source:
+        """The source, through Spark's own Delta library and credentials."""
+        return open_source(self.workspace.spark, stream, command)
+
+    def followed(
+        self, source: Source, version: int, before: Mapping[str, Any] | None, join: Join, name: str
+    ) -> dict[str, Any]:
+        """What the side of a plan has to keep of the names of a stream's columns."""
+        tables = [tagged_table(join.name), quarantine_table(join.name)]
+        return followed_columns(self.workspace, source, version, before, tables, f"join {join.name}", (name,))
+
+    def place(self, widest: Join, together: Sequence[Planned]) -> PlacedRows:
+        """The rows of micro-batches that read the same ones, as frames."""
+        indexes = [(planned.index, self._matcher(planned)) for planned in together]
+        first = together[0]
+        return PlacedRows(self.workspace, widest, JoinRows(widest, first.sides, first.batch.plan), indexes)
+
+    def match(self, widest: Join, planned: Planned) -> None:
+        """Join the rows, and write nothing."""
+        self.workspace.progress(
+            f"{planned.join.name}: micro-batch {planned.batch.batch} ended Spark; matching it without "
+            f"{len(planned.without)} predicates"
+        )
+        placed = self.place(widest, [planned])
+        with self._bounded(planned):
+            self._joined(planned, placed).write.format("noop").mode("overwrite").save()
+
+    def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
+        """Write the micro-batch's tables."""
+        self.prepare(planned.join, planned.sides, planned.batch.plan["id_type"])
+        with self._bounded(planned):
+            return self._write(planned, cast("PlacedRows", placed))
+
+    def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
+        """Have no run write a micro-batch of a series to these tables any more."""
+        return fence(self.workspace, series, names, number)
+
+    @contextmanager
+    def _bounded(self, planned: Planned) -> Iterator[None]:
+        """While inside, the session has the rules' time zone, and the work may take so long only."""
+        adds = [add for side in planned.sides for add in side.files]
+        evaluated = len(planned.index.compiled.derived) - len(planned.without)
+        with ExitStack() as stack:
+            stack.enter_context(in_time_zone(self.workspace.spark, planned.index.compiled.time_zone))
+            stack.enter_context(batch_time_limit(self.workspace, f"join {planned.join.name}", adds, evaluated))
+            yield
+
+    def _matcher(self, planned: Planned) -> Matcher:
+        spark, id_type = self.workspace.spark, self.lake.rule_id_type()
+        return Matcher(spark, planned.index.compiled, planned.path, id_type, planned.without)
+
+    def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
+        """Make the tables that are missing; SourceChangedError if a source's columns no longer fit them."""
+        structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
+        if self._prepared.get(join.name) == StructType(structs) and not anew:
+            return
+        late = join.lateness is not None
+        for name, added, kept in (
+            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
+            (quarantine_table(join.name), QUARANTINE_COLUMNS, late),
+        ):
+            wanted = StructType([*structs, *fields_of(added)])
+            prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {join.name}")
+        held = self.lake.frame(tagged_table(join.name)).columns
+        check_widened(tagged_table(join.name), held, join.annotations, id_type)
+        self._prepared[join.name] = StructType(structs)
+
+    def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
+        """The late rows first, the joined ones last."""
+        batch, stored = planned.batch, planned.stored
+        annotations = annotations_of(planned.index.compiled, planned.join.annotations)
+        quarantined, latest = self._quarantine(planned, placed.rows)
+        joined = self._joined(planned, placed).select(
+            *(functions.col(quoted(name)) for name in planned.join.streams),
+            "rule_ids",
+            *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
+            functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
+            functions.lit(stored.fingerprint).alias("index_fingerprint"),
+            functions.lit(batch.started_at).alias("tagged_at"),
+        )
+        name = tagged_table(planned.join.name)
+        app = app_of(batch.plan, name)
+        append_once(self.lake, name, joined, app, batch.batch, planned.resumed)
+        # what the table has now: an earlier run, or another one at the same time, may have written it
+        written = written_rows(self.workspace.spark, self.lake, name, app, batch.batch)
+        sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
+        counted = written.agg(*sums).first() if written is not None else None
+        return {
+            "rows": placed.rows.new_count(),
+            "joined": int(counted[0]) if counted is not None else 0,
+            "matches": int(counted[1] or 0) if counted is not None else 0,
+            "quarantined": quarantined,
+            "latest": latest,
+        }
+
+    def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
+        """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""
+        rows, keys = placed.placed
+        id_type = planned.batch.plan["id_type"]
+        task = JoinTask(
+            planned.join.streams,
+            tuple(tuple(field.name for field in side.schema.fields) for side in planned.sides),
+            tuple(planned.join.window[name] for name in planned.join.streams),
+            keys,
+            {"string": pa.string(), "bigint": pa.int64()}[id_type],
+            planned.join.method,
+        )
+        matcher = self._matcher(planned)
+        found = matched(rows, matcher.file, task, joined_schema(planned.sides, id_type))
+        return found if planned.index.exact else self._decided(planned.join, found, matcher)
+
+    def _decided(self, join: Join, candidates: DataFrame, matcher: Matcher) -> DataFrame:
+        """Of candidates the joined rows that satisfy a rule, where only Spark can tell."""
+        streams = self.workspace.configuration.streams
+        times = [
+            functions.col(f"{quoted(name)}.{quoted(str(streams[name].event_time))}").cast("timestamp")
+            for name in join.streams
+        ]
+        rows = candidates.drop("rule_ids").withColumn(JOINED_TIME, functions.greatest(*times))
+        columns = [functions.col(quoted(name)) for name in rows.columns]
+        matched = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"))
+        return matched.filter(functions.size("rule_ids") > 0)
+
+    def _quarantine(self, planned: Planned, rows: JoinRows) -> tuple[int, int | None]:
+        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
+        batch = planned.batch
+        if batch.plan["lateness"] is None:
+            return 0, None
+        latest, late = rows.latest_and_late()
+        before = batch.plan["latest"]
+        latest = before if latest is None else latest if before is None else max(before, latest)
+        if late:
+            name = quarantine_table(planned.join.name)
+            app = app_of(batch.plan, name)
+            append_once(self.lake, name, rows.late_rows(batch.batch), app, batch.batch, planned.resumed)
+        return late, latest

@@ -1,0 +1,397 @@
+"""Streams joined without a JVM: against loops over all rows, through kills, edits and other runs, and what is left to
+Spark."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_scopes
+from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError
+from pipelines.join import join_is_due, join_streams, join_together
+from pipelines.joining import local_rows, parts, sides
+from pipelines.joining.local_keys import common_type, instants
+from pipelines.lake import runs
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.index_store import newest_index, update_statistics
+from pipelines.lake.runs import batches
+from pipelines.lake.schema import OPAQUE
+from pipelines.settings.configuration import parse_configuration
+from pipelines.workspace import Workspace
+from tests.unit.pipelines.random_local_joins import Rule, Scenario, counted, identified
+
+SEEDS = range(6 if os.environ.get("DELTATAG_QUICK") else int(os.environ.get("DELTATAG_JOIN_SEEDS", "20")))
+STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
+JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}
+FIRST = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Run:
+    """A lake over a scenario, its rules as they stand, and what each version of them was."""
+
+    def __init__(self, scenario: Scenario, workspace: Workspace, add_rules: Any) -> None:
+        self.scenario, self.workspace, self._add = scenario, workspace, add_rules
+        self.names = list(scenario.joins)
+        self.rules: dict[str, dict[str, Rule]] = {name: {} for name in self.names}
+        self.versions: dict[int, dict[str, dict[str, Rule]]] = {}
+
+    def edit(self, *rules: Rule) -> None:
+        """One more rule, or these, for each join; compiled."""
+        for join in self.names:
+            for rule in rules or (self.scenario.rule(),):
+                number = f"{join} {len(self.rules[join])}"
+                self.rules[join][number] = rule
+                self._add(self.workspace, (number, join, rule.text))
+        results = compile_scopes(self.workspace, self.names)
+        assert [(each.error, each.rejects) for each in results] == [(None, 0)] * len(self.names)
+        now = {join: dict(rules) for join, rules in self.rules.items()}
+        # a compile whose fingerprint is known keeps the version that it was first compiled with
+        self.versions[self.workspace.lake.version("rules")] = now
+
+    def arrive(self, most: int = 12) -> None:
+        """Rows for some of the streams."""
+        for name in self.scenario.names:
+            if self.scenario.draw.random() < 0.7:
+                table = self.scenario.arriving(name, most)
+                write_deltalake(self.workspace.configuration.streams[name].source, table, mode="append")
+
+    def join(self, workspace: Workspace | None = None) -> None:
+        """Join what is new."""
+        _, failures = join_together(workspace or self.workspace, self.names)
+        assert failures == {}
+
+    def assert_exact(self, late: frozenset[tuple[str, int]] = frozenset()) -> None:
+        """Each joined row that satisfied a rule is there once, with the rules of its version."""
+        for join in self.names:
+            assert not join_is_due(self.workspace, join)
+            found = self.workspace.lake.arrow(f"{join}_tagged").to_pylist()
+            version_of = {tuple(row[n]["id"] for n in self.scenario.names): row["rules_version"] for row in found}
+            expected = []
+            for rows in self.scenario.joined(join, late):
+                key = tuple(rows[name]["id"] for name in self.scenario.names)
+                rules = self.versions[version_of.get(key, max(self.versions))][join]
+                ids = sorted(rule for rule, each in rules.items() if each.holds(rows))
+                expected += [identified(rows, ids)] if ids else []
+            assert counted(found, self.scenario.names) == dict.fromkeys(expected, 1)
+            recorded = [batch for batch in batches(self.workspace.lake, join) if not batch.plan.get("reset")]
+            assert sum(batch.plan["joined"] for batch in recorded) == len(found)
+            assert sum(batch.matches or 0 for batch in recorded) == sum(len(row["rule_ids"]) for row in found)
+            assert sum(batch.rows or 0 for batch in recorded) == sum(map(len, self.scenario.rows.values()))
+
+
+ALL = Rule("TRUE", lambda rows: True)
+
+
+@pytest.fixture
+def begin(new_workspace, add_rules, monkeypatch):
+    """A run over a random scenario with compiled rules; small parts, slices and files as if rows were many."""
+
+    def made(seed: int, join: dict[str, Any] | None = None, always: bool = True, **stream: Any) -> Run:
+        scenario = Scenario(seed)
+        streams, joins = scenario.streams(**stream), scenario.settings(**(join or {}))
+        workspace = new_workspace(streams, {"time_zone": scenario.zone}, spark=False, joins=joins)
+        for name in scenario.names:
+            write_deltalake(workspace.configuration.streams[name].source, scenario.arriving(name, 0))
+        run = Run(scenario, workspace, add_rules)
+        run.edit(*([ALL] if always else []), *(scenario.rule() for _ in range(scenario.draw.choice((1, 3, 8)))))
+        if seed % 2:
+            monkeypatch.setattr(local_rows, "FEW_ROWS", 4)
+            monkeypatch.setattr(local_rows, "ROWS", 4)
+            monkeypatch.setattr(sides, "MANY_EARLIER", 1)
+            monkeypatch.setattr(parts, "KEPT_BYTES", scenario.draw.choice((1, 1000, 1 << 20)))
+            monkeypatch.setattr(local_rows.os, "cpu_count", lambda: 3)
+        return run
+
+    return made
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whatever_arrives_when_the_table_is_the_join(begin, seed: int) -> None:
+    run = begin(seed, always=bool(seed % 3), max_bytes_per_batch=("1g", "1")[seed % 5 == 0])
+    for _ in range(run.scenario.draw.choice((1, 3))):
+        run.arrive()
+        if run.scenario.draw.random() < 0.2:
+            DeltaTable(run.workspace.configuration.streams[run.scenario.names[0]].source).optimize.compact()
+        run.join()
+    run.join()
+    run.assert_exact()
+    assert "pyspark" not in sys.modules or not run.workspace.is_given
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_runs_that_are_killed_and_rules_that_are_edited_lose_and_double_nothing(begin, monkeypatch, seed: int) -> None:
+    run = begin(seed + 1000, always=True)
+    draw, put, merge = run.scenario.draw, FolderLog._put, runs._merge
+    deadly = [draw.randint(1, 14)]
+
+    def dying(write: Any) -> Any:
+        def written(*arguments: Any) -> Any:
+            deadly[0] -= 1
+            if deadly[0] == 0:
+                raise Killed
+            done = write(*arguments)
+            if deadly[0] == 1:
+                deadly[0] = 0
+                raise Killed
+            return done
+
+        return written
+
+    for _ in range(4):
+        run.arrive(6)
+        with monkeypatch.context() as patch:
+            patch.setattr(FolderLog, "_put", dying(put))
+            patch.setattr(runs, "_merge", dying(merge))
+            try:
+                run.join()
+            except Killed:
+                deadly[0] = draw.randint(1, 14)
+        if draw.random() < 0.5:
+            run.edit()
+    run.join()
+    run.assert_exact()
+
+
+@pytest.mark.parametrize("seed", SEEDS[::2])
+def test_rows_that_come_too_late_are_in_quarantine(begin, seed: int) -> None:
+    scenario = Scenario(seed + 2000)
+    lateness = scenario.draw.choice((0, 2, 5)) * scenario.unit
+    run = begin(seed + 2000, {"lateness": f"{lateness} us"})
+    scenario, latest, late = run.scenario, None, set()
+    seen = dict.fromkeys(scenario.names, 0)
+    for _ in range(3):
+        run.arrive()
+        new = [(name, row) for name in scenario.names for row in scenario.rows[name][seen[name] :]]
+        seen = {name: len(scenario.rows[name]) for name in scenario.names}
+        can = [(name, row) for name, row in new if row["t"] is not None and None not in row["keys"]]
+        times = [scenario.instant(row) for _, row in can]
+        if latest is not None:
+            late |= {(n, r["id"]) for (n, r), t in zip(can, times, strict=True) if t < latest - lateness}
+        latest = max([*times, *([] if latest is None else [latest])], default=None)
+        run.join()
+    run.assert_exact(frozenset(late))
+    for join in run.names:
+        found = []
+        for row in run.workspace.lake.arrow(f"quarantine_{join}").to_pylist():
+            (name,) = [name for name in scenario.names if row[name] is not None]
+            found.append((name, row[name]["id"]))
+            assert "later than the lateness" in row["reason"]
+        assert sorted(found) == sorted(late)
+        assert sum(batch.quarantined or 0 for batch in batches(run.workspace.lake, join)) == len(late)
+
+
+@pytest.mark.parametrize("seed", SEEDS[::4])
+def test_two_runs_at_once_write_each_joined_row_once(begin, monkeypatch, seed: int) -> None:
+    run = begin(seed + 3000)
+    run.arrive()
+    append, others = FolderLog.append, []
+
+    def other_first(self: FolderLog, *arguments: Any) -> bool:
+        if not others:
+            others.append(1)
+            run.join(Workspace(run.workspace.configuration))
+        return append(self, *arguments)
+
+    monkeypatch.setattr(FolderLog, "append", other_first)
+    run.join()
+    run.arrive()
+    run.join()
+    run.assert_exact()
+
+
+def append(
+    workspace: Workspace, name: str, *rows: tuple[Any, int | None, int], kind: pa.DataType | None = None
+) -> None:
+    """Rows of a key, a second and a value."""
+    times = [None if row[1] is None else FIRST + timedelta(seconds=row[1]) for row in rows]
+    columns = {
+        "k": pa.array([row[0] for row in rows], kind or pa.int64()),
+        "t": pa.array(times, pa.timestamp("us", "UTC")),
+        "v": pa.array([row[2] for row in rows], pa.int64()),
+    }
+    write_deltalake(workspace.configuration.streams[name].source, pa.table(columns), mode="append")
+
+
+@pytest.fixture
+def prepared(new_workspace, add_rules):
+    """Two streams, the join `j` of them and its rules."""
+
+    def prepare(*rules: tuple[str, str], id_type: str = "string", kinds: Any = (None, None), **join: Any) -> Workspace:
+        workspace = new_workspace(STREAMS, id_type=id_type, spark=False, joins={"j": {**JOIN["j"], **join}})
+        append(workspace, "a", (1, 10, 100), (2, 10, 200), (None, 10, 300), (1, None, 400), kind=kinds[0])
+        append(workspace, "b", (1, 5, 1), (1, 0, 2), (1, 11, 3), (2, -1, 4), (None, 9, 5), kind=kinds[1])
+        add_rules(workspace, *((rule, "j", text) for rule, text in rules or (("all", "TRUE"),)))
+        assert not [each.error for each in compile_scopes(workspace, ["j"]) if each.error]
+        return workspace
+
+    return prepare
+
+
+def pairs(workspace: Workspace) -> list[tuple[Any, ...]]:
+    rows = workspace.lake.arrow("j_tagged").to_pylist()
+    return sorted((row["a"]["v"], row["b"]["v"], *row["rule_ids"]) for row in rows)
+
+
+def local_only(workspace: Workspace) -> Workspace:
+    """The same lake, with no way to Spark."""
+    configuration = workspace.configuration
+    joins = {name: {**JOIN["j"]} for name in configuration.joins}
+    document = {"lake": {"root": "lake", "runner": "local"}, "streams": STREAMS, "joins": joins}
+    return Workspace(parse_configuration(document, configuration.path))
+
+
+def test_figures_and_ids_that_are_numbers(prepared) -> None:
+    workspace = prepared((12, "a.v = 100"), (3, "b.v = 1"), id_type="bigint")
+    result = join_streams(workspace, "j")
+    assert (result.batches, result.rows, result.joined, result.matches) == (1, 9, 2, 3)
+    assert pairs(workspace) == [(100, 1, 3, 12), (100, 2, 12)]
+    assert result.source_versions == {"a": 0, "b": 0}
+    assert join_streams(workspace, "j").batches == 0
+
+
+def test_rules_with_validity_bounds_follow_the_latest_time(new_workspace, add_rules) -> None:
+    workspace = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], "window": "10 s"}})
+    append(workspace, "a", (1, 10, 100), (1, 20, 200))
+    append(workspace, "b", (1, 15, 1))
+    bound = FIRST + timedelta(seconds=15)
+    add_rules(
+        workspace,
+        {"rule_id": "until", "scope": "j", "expression": "TRUE", "valid_to": bound},
+        {"rule_id": "from", "scope": "j", "expression": "_event_time > a.t", "valid_from": bound},
+    )
+    compile_scopes(workspace, ["j"])
+    join_streams(workspace, "j")
+    assert pairs(workspace) == [(100, 1, "from")]
+
+
+def test_a_restart_empties_the_table_and_joins_anew(prepared) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    append(workspace, "b", (1, 6, 9))
+    DeltaTable(workspace.configuration.streams["b"].source).delete("v = 1")
+    with pytest.raises(SourceChangedError, match="join j --restart"):
+        join_streams(workspace, "j")
+    assert join_streams(workspace, "j", restart=True).batches == 2
+    assert pairs(workspace) == [(100, 2, "all"), (100, 9, "all")]
+
+
+def test_files_that_cannot_join_are_not_read(prepared) -> None:
+    workspace = prepared()
+    for second in range(1000, 5000, 1000):
+        append(workspace, "b", (1, second, second))
+    # bounds out of the log's commits, and out of what delta-rs tells of a checkpoint
+    DeltaTable(workspace.configuration.streams["b"].source).create_checkpoint()
+    join_streams(workspace, "j")
+    append(workspace, "a", (1, 3004, 600), (1, 3005, 700))
+    join_streams(workspace, "j")
+    assert (600, 3000, "all") in pairs(workspace) and (700, 3000, "all") in pairs(workspace)
+    plan = batches(workspace.lake, "j")[-1].plan["sides"]
+    assert plan["b"]["earlier_files"] == 1 and plan["b"]["read_share"] < 0.3
+    assert plan["a"]["earlier_files"] == 0
+
+
+def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    workspace = new_workspace(STREAMS, spark=False, joins={"j": {**JOIN["j"], "window": "20 s"}})
+    append(workspace, "b", (1, 9, 6))
+    with pytest.raises(JoinChangedError, match=r"window was.*--restart"):
+        join_streams(workspace, "j")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        ((pa.decimal128(5, 2), pa.float64()), "only Spark compares the keys a.k, b.k"),
+        ((pa.decimal128(38, 18), pa.decimal128(25, 0)), "only Spark compares the keys"),
+    ],
+)
+def test_keys_that_only_spark_compares_are_told(prepared, kinds, told: str) -> None:
+    with pytest.raises(NeedsSparkError, match=told):
+        join_streams(local_only(prepared(kinds=kinds)), "j")
+
+
+def test_rules_that_only_spark_evaluates_stop_no_other_join(prepared, add_rules) -> None:
+    workspace = prepared()
+    document = {
+        "lake": {"root": "lake", "runner": "local"},
+        "streams": STREAMS,
+        "joins": {"j": JOIN["j"], "i": JOIN["j"]},
+    }
+    both = Workspace(parse_configuration(document, workspace.configuration.path))
+    add_rules(both, ("one", "i", "b.v = 1"))
+    assert not compile_scopes(both, ["i"])[0].error
+    stored = newest_index(both.lake, "j")
+    assert stored is not None
+    # as where a rule asks for Spark, which would have to be asked to compile it
+    update_statistics(both.lake, stored, {"needs_spark": "only Spark evaluates soundex(a.w), of the rule sounds"})
+    results, failures = join_together(both, ["j", "i"])
+    assert [result.joined for result in results] == [1]
+    assert list(failures) == ["j"]
+    assert re.search('j needs Spark because only Spark evaluates soundex.*runner is "local"', str(failures["j"]))
+
+
+def test_new_columns_and_features_are_left_to_spark(prepared) -> None:
+    workspace = prepared()
+    join_streams(workspace, "j")
+    more = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC")), "v": [7], "extra": ["e"]})
+    write_deltalake(workspace.configuration.streams["b"].source, more, mode="append", schema_mode="merge")
+    with pytest.raises(NeedsSparkError, match="j_tagged has other columns"):
+        join_streams(local_only(workspace), "j")
+
+
+def test_columns_of_odd_names_are_left_to_spark(new_workspace, add_rules) -> None:
+    workspace = local_only(new_workspace(STREAMS, spark=False, joins=JOIN))
+    rows = pa.table({"k": [1], "t": pa.array([FIRST], pa.timestamp("us", "UTC"))})
+    write_deltalake(workspace.configuration.streams["a"].source, rows)
+    write_deltalake(workspace.configuration.streams["b"].source, rows.append_column("air_temp", pa.array([1.5])))
+    add_rules(workspace, ("all", "j", "TRUE"))
+    compile_scopes(workspace, ["j"])
+    assert join_streams(workspace, "j").joined == 1
+    assert sorted(workspace.lake.arrow("j_tagged")["b"].type.names) == ["air_temp", "k", "t"]
+
+
+class TestKeys:
+    """Which type keys are compared in, and event times of zones."""
+
+    @pytest.mark.parametrize(
+        "kinds",
+        [
+            (pa.timestamp("us", "UTC"), pa.date32()),
+            (pa.timestamp("us"), pa.timestamp("us", "UTC")),
+            (pa.float32(), pa.decimal128(5, 2)),
+            (OPAQUE, OPAQUE),
+        ],
+    )
+    def test_what_only_spark_compares(self, kinds) -> None:
+        with pytest.raises(NeedsSparkError):
+            common_type(kinds, "the keys")
+
+    def test_times_of_a_zone_are_those_of_the_standard_library(self) -> None:
+        zone = ZoneInfo("America/New_York")
+        draw = random.Random(1)
+        begin = datetime(1970, 1, 3)
+        times = [begin + timedelta(minutes=draw.randint(0, 60 * 525_600)) for _ in range(3000)]
+        times += [datetime(2024, 3, 10, 1, 59) + timedelta(minutes=30 * n) for n in range(6)]
+        times += [datetime(2024, 11, 3, 0, 30) + timedelta(minutes=30 * n) for n in range(6)]
+        found = instants(pa.array([*times, None], pa.timestamp("us")), "America/New_York").to_pylist()
+        assert found == [*(round(time.replace(tzinfo=zone).timestamp() * 1e6) for time in times), None]
+
+    def test_what_clocks_showed_before_1970_is_left_to_spark(self) -> None:
+        times = pa.array([datetime(1960, 1, 1)], pa.timestamp("us"))
+        assert instants(times, "UTC").to_pylist() == [-315_619_200_000_000]
+        with pytest.raises(NeedsSparkError, match="wall times"):
+            instants(times, "Europe/Berlin")

@@ -1,0 +1,114 @@
+"""The gate behind a join that is run without a JVM: what is right passes, faults in files are found."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.lake.tables import tagged_table
+from pipelines.run import run_due
+from pipelines.workspace import Workspace
+from quality import joined
+from quality.gates import QualityGates
+
+ROWS = 60
+STREAMS = {name: {"source": f"lake/{name}", "event_time": "t", "key": ["id"]} for name in ("a", "b")}
+JOIN = {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}, "lateness": "1 hour"}
+FIRST = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def rows(first: int, kind: pa.DataType) -> pa.Table:
+    numbers = range(first, first + ROWS)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "k": pa.array([n % 7 for n in numbers], kind),
+            "x": pa.array([n % 10 for n in numbers], pa.int32()),
+            "t": pa.array([FIRST + timedelta(seconds=n) for n in numbers], pa.timestamp("us", "UTC")),
+        }
+    )
+
+
+@pytest.fixture
+def workspace(new_workspace, add_rules) -> Workspace:
+    found: Workspace = new_workspace(STREAMS, spark=False, joins={"j": JOIN})
+    write_deltalake(found.configuration.streams["a"].source, rows(0, pa.float64()))
+    write_deltalake(found.configuration.streams["b"].source, rows(0, pa.int32()))
+    add_rules(
+        found,
+        ("some", "j", "a.x > b.x"),
+        ("few", "j", "a.x + b.x < 4 AND b.id > 3"),
+        {"rule_id": "late", "scope": "j", "expression": "TRUE", "valid_from": FIRST + timedelta(seconds=30)},
+    )
+    return found
+
+
+def measured(workspace: Workspace) -> dict[str, Any]:
+    _, measures, _ = joined.suites(workspace, workspace.configuration.joins["j"])
+    return measures
+
+
+def test_a_run_of_a_join_needs_no_jvm_and_its_gates_pass(workspace) -> None:
+    began = "pyspark" in sys.modules
+    report = run_due(workspace, QualityGates(docs=False))
+    assert report.failures == {}
+    assert report.joined[0].joined > 50
+    measures = measured(workspace)
+    assert measures["tagged_rows"] == measures["recorded_rows"] == report.joined[0].joined
+    assert measures["tagged_matches"] == measures["recorded_matches"] == report.joined[0].matches
+    assert measures["sampled_rows"] > 50 and measures["sampled_rules"] == 3
+    for name in ("unequal_keys", "outside_window", "repeated_rows", "unmatched_rows", "wrong_versions"):
+        assert measures[name] == 0
+    assert measures["unknown_ids"] == measures["disagreeing_rules"] == "none"
+    late = pa.concat_tables([rows(ROWS, pa.int32()).slice(0, 1), rows(-7200, pa.int32()).slice(0, 2)])
+    write_deltalake(workspace.configuration.streams["b"].source, late, mode="append")
+    report = run_due(workspace, QualityGates(docs=False))
+    assert report.failures == {}
+    measures = measured(workspace)
+    assert (measures["new_rows"], measures["quarantined_rows"]) == (3, 2)
+    assert began or "pyspark" not in sys.modules
+
+
+def within(table: pa.Table, stream: str, column: str, change: Callable[[Any], Any]) -> pa.Table:
+    """A stream's column changed in the first row."""
+    struct = table[stream].combine_chunks()
+    struct = struct.chunk(0) if isinstance(struct, pa.ChunkedArray) else struct
+    values = struct.to_pylist()
+    values[0][column] = change(values[0][column])
+    return table.set_column(table.column_names.index(stream), stream, pa.array(values, struct.type))
+
+
+def ids(table: pa.Table, change: Callable[[list[str]], list[str] | None]) -> pa.Table:
+    changed = [change(found) for found in table["rule_ids"].to_pylist()]
+    place = table.column_names.index("rule_ids")
+    return table.set_column(place, "rule_ids", pa.array(changed, table.schema.field(place).type))
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda t: within(t, "a", "k", lambda k: k + 1), "unequal_keys"),
+        (lambda t: within(t, "b", "k", lambda k: None), "unequal_keys"),
+        (lambda t: within(t, "b", "t", lambda t: t - timedelta(seconds=60)), "outside_window"),
+        (lambda t: within(t, "a", "t", lambda t: None), "outside_window"),
+        (lambda t: pa.concat_tables([t, t.slice(0, 1)]), "repeated_rows"),
+        (lambda t: ids(t, lambda i: []), "unmatched_rows"),
+        (lambda t: ids(t, lambda i: ["some", "late"]), "unordered_rule_ids"),
+        (lambda t: ids(t, lambda i: [*i, "zz"]), "unknown_ids"),
+        (lambda t: ids(t, lambda i: ["few"]), "disagreeing_rules"),
+    ],
+)
+def test_each_fault_in_a_file_is_found(workspace, change, fault) -> None:
+    run_due(workspace, QualityGates(docs=False))
+    assert measured(workspace)[fault] in (0, "none")
+    (path,) = DeltaTable(workspace.lake.uri(tagged_table("j"))).file_uris()
+    pq.write_table(change(pq.read_table(Path(path))), path)
+    assert measured(workspace)[fault] not in (0, "none")
