@@ -28,7 +28,8 @@ def current_rules(workspace: Workspace) -> RuleSet:
     the index has no such rule (it may have been rejected itself), or where that version of `rules` cannot be read any
     more.
     """
-    rules = read_rules(workspace.lake, scopes_of(workspace))
+    annotated = workspace.configuration.annotates
+    rules = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated)
     clashing = rules.rejects.filter(pl.col("error") == DUPLICATE_ID)
     for scope, ids in clashing.group_by("scope", maintain_order=True).agg(pl.col("rule_id").unique()).iter_rows():
         if scope in scopes_of(workspace):
@@ -54,7 +55,8 @@ def rules_of_index(workspace: Workspace, stored: StoredIndex) -> pl.DataFrame:
     kept: Mapping[str, int] = stored.statistics.get(KEPT, {})
     found = []
     for version in sorted({stored.rules_version, *kept.values()}):
-        rules = read_rules(workspace.lake, scopes_of(workspace), version).of_scope(stored.scope)
+        annotated = workspace.configuration.annotates
+        rules = read_rules(workspace.lake, scopes_of(workspace), version, annotated=annotated).of_scope(stored.scope)
         wanted = pl.col("rule_id").cast(pl.String).is_in([each for each, other in kept.items() if other == version])
         if version != stored.rules_version:
             rules = rules.filter(wanted)

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
+from pipelines.annotated import annotate_of
 from pipelines.clashes import KEPT, clash_notice, current_rules
 from pipelines.compiling.changes import RulesTable
 from pipelines.compiling.incremental import compile_changes, known_rules
@@ -33,7 +34,7 @@ from pipelines.errors import PipelineError
 from pipelines.lake.index_store import StoredIndex, newest_index, update_statistics
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
-from pipelines.rule_set import RULE_COLUMNS, UNKNOWN_SCOPE, RuleSet, read_rules
+from pipelines.rule_set import ANNOTATED_BY, UNKNOWN_SCOPE, RuleSet, read_rules
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
 from pipelines.workspace import Workspace
@@ -181,13 +182,14 @@ def _bring_up_to_date(
         update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
         return indexed("unchanged", stored, counts), kept
     compiled = ri.compile_rules(
-        rules.of_scope(name).select(RULE_COLUMNS).to_arrow(),
+        rules.of_scope(name).drop("scope").to_arrow(),
         schema,
         engine,
         event_time=scope.event_time,
         time_zone=settings.time_zone,
         analyse=spark_analyser(scope),
         sample=scope.sample(schema),
+        annotate=annotate_of(scope.workspace.configuration, name),
     )
     kept_ids = rules.kept_of(name)
     rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
@@ -237,6 +239,8 @@ def _counts(rules: RuleSet, name: str, rejected: int) -> Counts:
 def _rules_hash(scope: Scope, rules: RuleSet, engine: str) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
     mine = rules.of_scope(scope.name)
+    if not scope.workspace.configuration.annotations_of(scope.name):
+        mine = mine.drop(ANNOTATED_BY, strict=False)
     sink = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
         # part by part, since a copy of all texts takes memory; however they lie, the parts are the same

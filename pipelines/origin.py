@@ -27,6 +27,8 @@ from pipelines.settings.model import Stream
 from pipelines.settings.source_streams import not_asked
 from pipelines.sources.source import Slice, Source
 from pipelines.workspace import Workspace
+from rules_index.compiling.rule_annotations import texts
+from rules_index.index.annotations import Annotations
 
 _NAMED = 5
 """Rules that a message names, at most."""
@@ -36,13 +38,15 @@ _NAMED = 5
 class IndexedRules:
     """The rules that are in an index.
 
-    rules: rule_id, expression, valid_from and valid_to; event_time and time_zone are those that it was compiled with.
+    rules: rule_id, expression, valid_from and valid_to, and `annotations` as one text where the index has them, which
+    the field of this name are; event_time and time_zone are those that it was compiled with.
     """
 
     rules: pl.DataFrame
     rules_version: int
     event_time: str | None
     time_zone: str
+    annotations: Annotations | None = None
 
     @classmethod
     def of(cls, workspace: Workspace, stored: StoredIndex) -> IndexedRules:
@@ -57,7 +61,10 @@ class IndexedRules:
             ) from error
         ids = pl.Series(compiled.ids.to_pylist(), dtype=rules["rule_id"].dtype)
         found = rules.filter(pl.col("rule_id").is_in(ids.implode())).select(RULE_COLUMNS)
-        return cls(found, stored.rules_version, compiled.event_time, compiled.time_zone)
+        if compiled.annotations is not None:
+            told = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
+            found = found.join(told, on="rule_id", how="left", maintain_order="left")
+        return cls(found, stored.rules_version, compiled.event_time, compiled.time_zone, compiled.annotations)
 
 
 class Origin:

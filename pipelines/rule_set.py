@@ -12,9 +12,12 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
+from rules_index.compiling.rule_annotations import as_lists
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """What is compiled of a rule."""
+ANNOTATED_BY = ["priority", "labels", "severity"]
+"""What beside gives tagged rows their annotations."""
 KEPT_SCHEMA = {"scope": pl.String, "rule_id": pl.String, "version": pl.Int64}
 REJECT_SCHEMA = {
     "scope": pl.String,
@@ -35,7 +38,8 @@ ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
 class RuleSet:
     """The enabled rules of one version of `rules`.
 
-    `sound` has the columns rule_id, scope, expression, valid_from, valid_to and no NULL, repeated id or
+    `sound` has the columns rule_id, scope, expression, valid_from, valid_to, where they are asked for also those of
+    `ANNOTATED_BY` (labels as a list of key and value), and no NULL in the first three, repeated id or
     unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others. `kept` (scope,
     rule_id as text, version) names those of `sound` that stand in an older version of `rules` and go on, since their
     ids clash now.
@@ -77,9 +81,11 @@ def read_rules(
     version: int | None = None,
     ids: pa.Array | None = None,
     nameless: bool = False,
+    annotated: bool = False,
 ) -> RuleSet:
     """The enabled rules of a version of `rules`, by default the newest; TableError if the table has not the columns it
-    needs. ids: only those that have one of these, and where `nameless` those that have none."""
+    needs. ids: only those that have one of these, and where `nameless` those that have none;
+    annotated: with the columns of `ANNOTATED_BY`."""
     table = lake.delta("rules", version)
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}
@@ -87,9 +93,11 @@ def read_rules(
         if name not in columns:
             raise TableError(f"The table rules at {lake.uri('rules')} has no column {name}, which every rule needs.")
     wanted = ["rule_id", "scope", "expression", "valid_from", "valid_to", "enabled"]
+    wanted += ANNOTATED_BY if annotated else []
     found = [columns[name] for name in wanted if name in columns]
     chosen = None if ids is None else _has_id(columns["rule_id"], ids, nameless)
-    frame = pl.DataFrame(pl.from_arrow(lake.arrow("rules", found, chosen, version)))
+    read = lake.arrow("rules", found, chosen, version)
+    frame = pl.DataFrame(pl.from_arrow(pa.table([as_lists(each) for each in read.columns], read.column_names)))
     frame = frame.rename({columns[name]: name for name in wanted if name in columns})
     for name in wanted[3:]:
         if name not in frame.columns:

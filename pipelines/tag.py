@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import rules_index as ri
+from pipelines.annotated import check_compiled
 from pipelines.errors import IndexOutdatedError, NeedsSparkError, QuarantineShareError, SparkEndedError
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, load_planned, newest_index
 from pipelines.lake.runs import (
@@ -196,7 +197,9 @@ class _Tagger:
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
-        check_inputs(self._index(stored.fingerprint)[1], columns, stream.name)
+        compiled = self._index(stored.fingerprint)[1]
+        check_inputs(compiled, columns, stream.name)
+        check_compiled(compiled, stream.annotations, stream.name)
         series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
         id_type = self.lake.rule_id_type()
         self.runner.prepare(source, taken.schema_version, id_type)

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from pipelines.lake import tables  # noqa: E402
+from pipelines.settings.model import ANNOTATION_COLUMNS  # noqa: E402
 from rules_index.language import functions  # noqa: E402
 from rules_index.language.costs import limits, options  # noqa: E402
 
@@ -112,6 +113,10 @@ def stream_tables() -> list[str]:
         "",
         *_columns(tables.tagged_columns(ids)),
         "",
+        "Where the stream has `annotations`, behind `rule_ids` those of these that it names:",
+        "",
+        *_columns(tables.annotation_columns(ANNOTATION_COLUMNS, ids)),
+        "",
         "### &lt;stream&gt;_matches",
         "",
         "One row: one row of the source and one rule that it satisfies. The stream's key and event time, and:",
@@ -134,6 +139,8 @@ def join_tables() -> list[str]:
         "One row: one joined row that satisfies a rule. A STRUCT of each stream's columns, named as the stream, and:",
         "",
         *_columns(tables.joined_columns("string")),
+        "",
+        "Where the join has `annotations`, the same columns as a stream's.",
         "",
         "### quarantine_&lt;join&gt;",
         "",

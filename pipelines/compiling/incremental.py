@@ -107,13 +107,14 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
     """True if all but the scope's rules, and columns that have come, is as when its index was compiled, and no other
-    index has a say."""
+    index has a say. Annotations are compiled with all rules alone."""
     found = stored.statistics
     columns: Mapping[str, str] = found.get("columns", {})
     return (
         found.get("settings") == settings_of(scope, engine)
         and columns.items() <= columns_of(scope.columns()).items()
         and not found.get(KEPT)
+        and not scope.workspace.configuration.annotations_of(scope.name)
         and origin_of(scope) is None
     )
 

@@ -10,6 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
+from pipelines.annotated import annotate_of
 from pipelines.lake.index_store import StoredIndex
 from pipelines.rule_set import as_rejects
 from pipelines.scopes import Scope
@@ -82,7 +83,10 @@ def library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
 
 def settings_of(scope: Scope, engine: str) -> list[Any]:
     """What decides an index beside the rules and the source's columns; engine: the one that is asked for."""
-    return [FORMAT_VERSION, scope.workspace.configuration.rules.time_zone, scope.event_time, engine]
+    configuration = scope.workspace.configuration
+    annotate = annotate_of(configuration, scope.name)
+    others = [annotate.settings] if annotate is not None else []
+    return [FORMAT_VERSION, configuration.rules.time_zone, scope.event_time, engine, *others]
 
 
 def columns_of(schema: pa.Schema) -> Mapping[str, str]:

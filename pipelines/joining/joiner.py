@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from pipelines.annotated import check_compiled
 from pipelines.errors import IndexOutdatedError, JoinChangedError, SparkEndedError
 from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.runner import JoinRunner, Placed, Planned
@@ -107,6 +108,7 @@ class Joiner:
         stored = index_to_tag_with(self.lake, self.join.name)
         _, index, _ = self._index(stored.fingerprint)
         check_inputs(index.compiled, JoinScope(self.workspace, self.join).columns(), self.join.name)
+        check_compiled(index.compiled, self.join.annotations, self.join.name)
         plan: dict[str, Any] = {
             "definition": definition,
             "sides": sides,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
@@ -31,6 +32,7 @@ from pipelines.runners.needs import READABLE, of_derived
 from pipelines.sources.source import Source
 from pipelines.writing.files import CODEC, codec_named, folder_of, joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
+from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
 from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.source_files import read_batches, source_files
@@ -82,7 +84,7 @@ class LocalJoins:
         side_readers(join, sides, "UTC")
         structs = [_struct_field(side) for side in sides]
         for name, added, kept in (
-            (tagged_table(join.name), joined_columns(id_type), True),
+            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
             (quarantine_table(join.name), QUARANTINE_COLUMNS, join.lateness is not None),
         ):
             columns = [*structs, *column_fields(added)]
@@ -92,6 +94,9 @@ class LocalJoins:
                     raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
                 definition = Definition(columns, properties=_PROPERTIES | statistics_property(columns, Order()))
                 log.replace(definition) if exists else log.create(definition)
+            if kept and name == tagged_table(join.name):
+                held = (field["name"] for field in log.latest().fields)
+                check_widened(name, held, join.annotations, id_type)
             if kept and joined_layout_of(self.lake, name, columns) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its sources, or special features")
             if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
@@ -159,10 +164,14 @@ class LocalJoins:
             "tagged_at": pa.scalar(batch.started_at, pa.timestamp("us", "UTC")),
         }
 
+        annotations = annotations_of(planned.index.compiled, join.annotations)
+
         def joined(part: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for found in join_partition(planned.index, task, part):
-                arrays = [*found.columns, *(pa.repeat(value, len(found)) for value in stamps.values())]
-                yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *stamps])
+                made = plain(annotations.of_ids(found.column("rule_ids"))) if annotations is not None else {}
+                arrays = [*found.columns, *made.values()]
+                arrays += [pa.repeat(value, len(found)) for value in stamps.values()]
+                yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *made, *stamps])
 
         written = _Written(str(folder_of(self.lake, name)), self._layout(name), self._codec())
         try:

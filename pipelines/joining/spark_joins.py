@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructField, StructType
 
+from pipelines.annotated import annotations_of, check_widened
 from pipelines.joining.placed_rows import PlacedRows
 from pipelines.joining.rows import JoinRows
 from pipelines.joining.runner import Placed, Planned
@@ -26,6 +27,7 @@ from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
 from pipelines.workspace import Workspace
+from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.table_order import Order
 from pipelines.writing.tables import append_once, fence, fields_of, prepare_table, written_rows
@@ -104,20 +106,24 @@ class SparkJoins:
             return
         late = join.lateness is not None
         for name, added, kept in (
-            (tagged_table(join.name), joined_columns(id_type), True),
+            (tagged_table(join.name), joined_columns(id_type, join.annotations), True),
             (quarantine_table(join.name), QUARANTINE_COLUMNS, late),
         ):
             wanted = StructType([*structs, *fields_of(added)])
             prepare_table(self.workspace, name, wanted, Order(), kept, anew, f"deltatag join {join.name}")
+        held = self.lake.frame(tagged_table(join.name)).columns
+        check_widened(tagged_table(join.name), held, join.annotations, id_type)
         self._prepared[join.name] = StructType(structs)
 
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
         """The late rows first, the joined ones last."""
         batch, stored = planned.batch, planned.stored
+        annotations = annotations_of(planned.index.compiled, planned.join.annotations)
         quarantined, latest = self._quarantine(planned, placed.rows)
         joined = self._joined(planned, placed).select(
             *(functions.col(quoted(name)) for name in planned.join.streams),
             "rule_ids",
+            *(column.alias(name) for name, column in annotation_columns_of(annotations, functions.col("rule_ids"))),
             functions.lit(stored.rules_version).cast("bigint").alias("rules_version"),
             functions.lit(stored.fingerprint).alias("index_fingerprint"),
             functions.lit(batch.started_at).alias("tagged_at"),

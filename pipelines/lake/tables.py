@@ -77,11 +77,11 @@ RULES = Table(
             "timestamp",
             "First event time for which it holds no longer; NULL: unbounded.",
         ),
-        Column("priority", "int", "For the readers of matches; deltatag does not use it."),
+        Column("priority", "int", "The lowest comes first, NULL last; for `first_rule_id`."),
         Column(
             "labels",
             "map<string,string>",
-            "For the readers of matches; deltatag does not use it.",
+            "What people group by; for `labels` and `severity` of tagged rows.",
         ),
         Column("owner", "string", "Who answers for the rule."),
         Column("description", "string", "What the rule is for."),
@@ -203,7 +203,17 @@ MADE_WHEN_NEEDED: dict[str, Table] = {LINT_ACCEPTED.name: LINT_ACCEPTED}
 ID_TYPES = ("string", "bigint")
 
 
-def tagged_columns(id_type: str) -> tuple[Column, ...]:
+def annotation_columns(names: Sequence[str], id_type: str) -> tuple[Column, ...]:
+    """Those of the columns that tagged rows get where it is asked for, in their order."""
+    found = (
+        Column("first_rule_id", id_type, "The rule of the lowest priority, of several the one of the lowest id."),
+        Column("labels", "array<string>", "The labels of all of the row's rules, ascending, each once."),
+        Column("severity", "string", "The highest severity of the row's rules."),
+    )
+    return tuple(column for column in found if column.name in names)
+
+
+def tagged_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Column, ...]:
     """What `<stream>_tagged` has beside the source's columns; `id_type` is the type of `rules.rule_id`."""
     return (
         Column(
@@ -212,6 +222,7 @@ def tagged_columns(id_type: str) -> tuple[Column, ...]:
             "Ids of the rules that the row satisfies, ascending.",
             True,
         ),
+        *annotation_columns(annotations, id_type),
         Column(
             "rules_version",
             "bigint",
@@ -248,10 +259,11 @@ def matches_columns(id_type: str) -> tuple[Column, ...]:
     )
 
 
-def joined_columns(id_type: str) -> tuple[Column, ...]:
+def joined_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Column, ...]:
     """What `<join>_tagged` has beside one STRUCT column for each stream."""
     return (
         Column("rule_ids", f"array<{id_type}>", "Ids of the rules that the joined row satisfies, ascending.", True),
+        *annotation_columns(annotations, id_type),
         Column("rules_version", "bigint", "The version of `rules` that tagged the joined row.", True),
         Column("index_fingerprint", "string", "The index that tagged the joined row.", True),
         Column("tagged_at", "timestamp", "When the joined row's micro-batch was planned.", True),

@@ -17,6 +17,7 @@ from pipelines.origin import IndexedRules
 from pipelines.retagging.standing import NEW_RULES, Chain
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.workspace import Workspace
+from rules_index.index.annotations import Annotate
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ class Changes:
 def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
     """What differs between each base and the rules that there are now, all together.
 
-    A base is a frame of rule_id, expression, valid_from and valid_to, None where it is not known. Of several bases
+    A base is a frame of rule_id, expression, valid_from and valid_to, and of annotations where there are any, None
+    where it is not known. Of several bases
     each rule counts that differs from any of them: to try a row with more rules than it needs changes nothing.
     only_new: no rule counts that a base had in any form.
     """
@@ -61,12 +63,13 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
             )
         return Changes(now, now.clear(), (), everything=True)
     differ, former = [now.clear()], [now.clear()]
+    compared = [*RULE_COLUMNS, *(name for name in now.columns if name == "annotations")]
     for base in known:
         if only_new:
             differ.append(now.join(base, on="rule_id", how="anti"))
             continue
-        differ.append(now.join(base, on=RULE_COLUMNS, how="anti", nulls_equal=True))
-        former.append(base.join(now, on=RULE_COLUMNS, how="anti", nulls_equal=True))
+        differ.append(now.join(base, on=compared, how="anti", nulls_equal=True))
+        former.append(base.join(now, on=compared, how="anti", nulls_equal=True))
     rules = pl.concat(differ).unique().sort("rule_id")
     replaced = pl.concat(former).unique()
     changed = pl.concat([rules["rule_id"], replaced["rule_id"]]).unique()
@@ -83,10 +86,12 @@ class _Meaning:
     event_time: str | None
     time_zone: str
     columns: Mapping[str, str]
+    annotate: Annotate | None = None
 
     def agrees(self, other: _Meaning) -> bool:
         """True if equal texts mean the same: columns that both know have the same types."""
         same = (self.event_time or "").lower() == (other.event_time or "").lower() and self.time_zone == other.time_zone
+        same = same and self.annotate == other.annotate
         return same and all(other.columns.get(name, kind) == kind for name, kind in self.columns.items())
 
 
@@ -138,4 +143,5 @@ def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
 
 
 def _meaning(indexed: IndexedRules, stored: StoredIndex) -> _Meaning:
-    return _Meaning(indexed.event_time, indexed.time_zone, stored.statistics.get("columns", {}))
+    annotate = indexed.annotations.annotate if indexed.annotations is not None else None
+    return _Meaning(indexed.event_time, indexed.time_zone, stored.statistics.get("columns", {}), annotate)

@@ -18,6 +18,7 @@ from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import Source, open_source
 from pipelines.spark.sql_text import quoted
+from pipelines.writing.annotated_rows import with_annotations
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted
 
@@ -73,6 +74,7 @@ class Entrance:
         if not frames:
             return None
         together = _united(frames).withColumnRenamed(_IDS, "rule_ids")
+        together = with_annotations(together, self.trial.annotations)
         for name, value in stamps.items():
             together = together.withColumn(name, functions.lit(value))
         with telling_lost_files(source, tuple(files), self._way_out()), self.trial_limit(files):

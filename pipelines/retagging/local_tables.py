@@ -73,7 +73,9 @@ class LocalTables:
             if compiled is None or compiled.derived:
                 return None
         former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)
-        found = cls(scope, Trial(changes, workspace.lake.rule_id_type(), compiled, None, former))
+        annotations = indexed.annotations.chosen(scope.stream.annotations) if indexed.annotations is not None else None
+        trial = Trial(changes, workspace.lake.rule_id_type(), compiled, None, former, annotations=annotations)
+        found = cls(scope, trial)
         return found if found._task(found.tagged.latest().number, None) is not None else None
 
     def session(self) -> AbstractContextManager[None]:

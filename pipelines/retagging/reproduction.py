@@ -11,13 +11,14 @@ from pyspark.sql import DataFrame, functions
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
+from pipelines.annotated import annotate_of
 from pipelines.errors import ConfigurationError, SourceError
-from pipelines.lake.tables import tagged_columns
+from pipelines.lake.tables import Column, tagged_columns
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.retagger import Outcome, Retagger
 from pipelines.retagging.rows import TaggedRows
 from pipelines.retagging.standing import snapshots, taken_batches
-from pipelines.rule_set import RULE_COLUMNS, read_rules
+from pipelines.rule_set import read_rules
 from pipelines.scopes import Scope, StreamScope, scopes_of
 from pipelines.settings.configuration import scope_tables
 from pipelines.settings.model import FIXED_TABLES, TAGGED_COLUMNS
@@ -26,6 +27,7 @@ from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
+from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.quarantine import is_accepted
 from pipelines.writing.table_order import Order
 from pipelines.writing.tables import create_table, fields_of
@@ -50,24 +52,30 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
     in_range = Retagger(scope, since, until)
     _check_name(workspace, table)
     zone, id_type = workspace.configuration.rules.time_zone, lake.rule_id_type()
-    rules = read_rules(lake, scopes_of(workspace), rules_version).of_scope(scope.name).select(RULE_COLUMNS)
+    annotate = annotate_of(workspace.configuration, scope.name)
+    rules = read_rules(lake, scopes_of(workspace), rules_version, annotated=annotate is not None)
     workspace.progress(f"compiling the rules of {scope.name} as they were in version {rules_version}")
     with workspace.active_session() as spark, in_time_zone(spark, zone):
         compiled = ri.compile_rules(
-            rules.to_arrow(),
+            rules.of_scope(scope.name).drop("scope").to_arrow(),
             scope.columns(),
             event_time=scope.event_time,
             time_zone=zone,
             analyse=spark_analyser(scope),
+            annotate=annotate,
         )
         matcher = matcher_of(scope, compiled, id_type)
         rows, files = _rows(scope)
         wanted = in_range.condition()
         rows = rows if wanted is None else rows.filter(wanted)
-        names = [name for name in rows.columns if name not in TAGGED_COLUMNS]
-        made = matcher.with_inputs(rows).select(
-            *(functions.col(quoted(name)) for name in names),
-            matcher.rule_ids().alias("rule_ids"),
+        names = [name for name in rows.columns if name not in (*TAGGED_COLUMNS, *scope.stream.annotations)]
+        columns = [functions.col(quoted(name)) for name in names]
+        ids = matcher.with_inputs(rows).select(*columns, matcher.rule_ids().alias("rule_ids"), "source_version")
+        annotated = annotation_columns_of(compiled.annotations, functions.col("rule_ids"))
+        made = ids.select(
+            *columns,
+            "rule_ids",
+            *(column.alias(name) for name, column in annotated),
             functions.lit(rules_version).cast("bigint").alias("rules_version"),
             functions.lit(compiled.fingerprint).alias("index_fingerprint"),
             "source_version",
@@ -75,7 +83,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
         )
         if scope.stream.output == "matched":
             made = made.filter(functions.size("rule_ids") > 0)
-        _write(workspace, table, made, id_type)
+        _write(workspace, table, made, tagged_columns(id_type, scope.stream.annotations))
         adds = pa.table(lake.delta(table).get_add_actions())
     written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
     return Outcome(rules_version, files, int(adds.num_rows), int(written))
@@ -117,14 +125,15 @@ def _check_name(workspace: Workspace, table: str) -> None:
         raise ConfigurationError(f"There is a table {table} that no re-tag has made; give --into another name.")
 
 
-def _write(workspace: Workspace, table: str, rows: DataFrame, id_type: str) -> None:
+def _write(workspace: Workspace, table: str, rows: DataFrame, columns_added: tuple[Column, ...]) -> None:
     """Make the table these rows, in one commit that tells what has made it."""
     from pyspark.sql.types import StructType
 
     lake = workspace.lake
     if not lake.exists(table):
-        added = fields_of(tagged_columns(id_type))
-        columns = [field for field in rows.schema.fields if field.name not in TAGGED_COLUMNS]
+        added = fields_of(columns_added)
+        names = {field.name for field in added}
+        columns = [field for field in rows.schema.fields if field.name not in names]
         create_table(workspace, table, StructType([*columns, *added]), Order())
         statement = f"ALTER TABLE {lake.sql_name(table)} SET TBLPROPERTIES ('{_MADE_BY}' = 'true')"
         run(lambda: workspace.spark.sql(statement), f"make the table {table}")

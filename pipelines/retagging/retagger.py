@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 import pyarrow as pa
 
+from pipelines.annotated import check_widened
 from pipelines.errors import ConfigurationError, RestartedError, SourceError, TableError
 from pipelines.lake.folder_log import ChangedTableError, FolderLog
 from pipelines.lake.index_store import StoredIndex, index_to_tag_with, newest_index
@@ -134,6 +135,9 @@ class Retagger:
         if isinstance(self.scope, StreamScope):
             refuse_lost_texts(self.scope, changes)
         indexed = IndexedRules.of(self.workspace, stored)
+        table, columns = tagged_table(self.name), self.workspace.configuration.annotations_of(self.name)
+        held = (field.name for field in self.lake.delta(table).schema().fields)
+        check_widened(table, held, columns, self.id_type)
         if isinstance(self.scope, StreamScope) and self.since is None and self.until is None:
             found = LocalTables.of(self.scope, changes, indexed, self._only_matched)
             if found is not None:

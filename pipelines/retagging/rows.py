@@ -23,6 +23,7 @@ from pipelines.spark.arrow_batches import map_batches
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
+from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.direct import codec, run_task
 from pipelines.writing.files import discard, folder_of, layout_of
 from pipelines.writing.matching import bound_batches
@@ -181,7 +182,7 @@ class TaggedRows:
 
     def _read_columns(self, trial: Trial) -> list[str]:
         names = [FILE, *([IN_RANGE] if trial.in_range is not None else [])]
-        names += ["rule_ids"] if trial.retry.reads_ids else []
+        names += ["rule_ids", *trial.retry.columns.names] if trial.retry.reads_ids else []
         inputs = trial.compiled.inputs if trial.compiled is not None else ()
         names += [leaf.name if leaf.text is not None else path_parts(leaf.name)[0] for leaf in inputs]
         return list(dict.fromkeys(names))
@@ -198,6 +199,7 @@ class TaggedRows:
         rows = self._rows(found.version, found.files, trial, None)
         ids = f"array<{trial.id_type}>"
         rows = rows.withColumn("deltatag:new", _new_ids_column(rows, trial, ids))
+        made = dict(annotation_columns_of(trial.annotations, functions.col("`deltatag:new`")))
         if only_matched:
             rows = rows.filter((functions.size("`deltatag:new`") > 0) | (functions.size("rule_ids") == 0))
         tried = functions.col(f"`{IN_RANGE}`") if trial.in_range is not None else functions.lit(True)
@@ -206,6 +208,8 @@ class TaggedRows:
             column = functions.col(quoted(name))
             if name == "rule_ids":
                 column = functions.col("`deltatag:new`")
+            elif name in made:
+                column = functions.when(tried, made[name]).otherwise(column)
             elif name in stamps:
                 column = functions.when(tried, functions.lit(stamps[name])).otherwise(column)
             columns.append(column.alias(name))

@@ -89,19 +89,29 @@ class SparkTables:
     def _trial(self) -> Trial:
         changes, spark = self.changes, self.workspace.spark
         in_range = self._in_range()
+        columns = self.workspace.configuration.annotations_of(self.scope.name)
+        annotations = self.indexed.annotations.chosen(columns) if self.indexed.annotations is not None else None
         if changes.everything and changes.rules.is_empty():  # all that is known is that all rules may differ
-            return Trial(changes, self.id_type, in_range=in_range)
+            return Trial(changes, self.id_type, in_range=in_range, annotations=annotations)
         if changes.everything:
             path = fetch_index(self.lake, self.stored)
             compiled = ri.load(path)
-            return Trial(changes, self.id_type, compiled, Matcher(spark, compiled, path, self.id_type), None, in_range)
+            return Trial(
+                changes,
+                self.id_type,
+                compiled,
+                Matcher(spark, compiled, path, self.id_type),
+                None,
+                in_range,
+                annotations,
+            )
         former = self._former()
         if changes.rules.is_empty():
-            return Trial(changes, self.id_type, None, None, former, in_range)
+            return Trial(changes, self.id_type, None, None, former, in_range, annotations)
         self.workspace.progress(f"{self.scope.name}: compiling the {changes.rules.height:,} rules that differ")
         compiled = index_of(self.scope, changes.rules, self.indexed.event_time, self.indexed.time_zone)
         matcher = matcher_of(self.scope, compiled, self.id_type)
-        return Trial(changes, self.id_type, compiled, matcher, former, in_range)
+        return Trial(changes, self.id_type, compiled, matcher, former, in_range, annotations)
 
     def _former(self) -> ri.CompiledRules | None:
         if not isinstance(self.scope, StreamScope):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.retagging.changes import Changes
     from pipelines.writing.matching import Matcher
+    from rules_index.index.annotations import Annotations
 
 ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
@@ -30,7 +31,7 @@ class Trial:
     """What rows are tried with: the index of the rules that differ and what applies it, None where there are none.
 
     former: an index of what these rules were, None where it is not to be had; in_range: TRUE on rows to be tried, None
-    for all.
+    for all; annotations: what rows get beside ids, by all rules that there are now.
     """
 
     changes: Changes
@@ -39,12 +40,13 @@ class Trial:
     matcher: Matcher | None = None
     former: ri.CompiledRules | None = None
     in_range: Column | None = None
+    annotations: Annotations | None = None
 
     @property
     def retry(self) -> Retry:
         """As the workers have it."""
         kind = ID_TYPES[self.id_type]
-        return Retry(kind, pa.array(self.changes.held, kind), self.changes.everything)
+        return Retry(kind, pa.array(self.changes.held, kind), self.changes.everything, self.annotations)
 
     @property
     def condition(self) -> str | None:

@@ -11,12 +11,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
 from pipelines.lake.folder_log import Definition, FolderLog
 from pipelines.lake.lake import first_line
@@ -81,7 +83,8 @@ class LocalRunner:
 
     def open_source(self) -> Source:
         """The source, through delta-rs."""
-        source = Source(self.stream.name, FolderLog(self.stream.source), None, self.stream.source_stream)
+        stream = self.stream
+        source = Source(stream.name, FolderLog(stream.source), None, stream.source_stream, stream.left_out)
         self._check_features(source, source.version)
         return source
 
@@ -108,6 +111,9 @@ class LocalRunner:
                 if odd_names(definition.fields):
                     raise NeedsSparkError(f"the table {name} has columns whose names need column mapping")
                 log.replace(definition) if exists else log.create(definition)
+            if kept and name == tagged_table(self.stream):
+                held = (field["name"] for field in log.latest().fields)
+                check_widened(name, held, self.stream.annotations, id_type)
             if kept and layout_of(self.lake, name, definition.fields) is None:
                 raise NeedsSparkError(f"the table {name} has other columns than its source, or special features")
             if kept and log.latest().properties.get("delta.enableInCommitTimestamps") == "true":
@@ -143,6 +149,7 @@ class LocalRunner:
         layouts = {kind: self._layout(name) for kind, name in kinds.items()}
         folders = {kind: str(folder_of(self.lake, name)) for kind, name in due.items()}
         task = task_of(batch, job.stored, schema.names, folders, layouts, self._codec(), {})
+        task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
 
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
             rows = read_batches(piece, schema)
@@ -238,7 +245,7 @@ class LocalRunner:
         first, *last = column_fields(matches_columns(id_type))
         by = Order(stream.cluster_by, partition_columns_for(stream, fields, partitions), keys)
         for name, wanted, order, kept in (
-            (tagged_table(stream), [*fields, *column_fields(tagged_columns(id_type))], by, True),
+            (tagged_table(stream), [*fields, *column_fields(tagged_columns(id_type, stream.annotations))], by, True),
             (
                 matches_table(stream),
                 [first, *(named[key.lower()] for key in keys), *last],

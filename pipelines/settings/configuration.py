@@ -15,11 +15,13 @@ from typing import Any, cast, get_args
 from pipelines.errors import ConfigurationError
 from pipelines.settings.maintenance import maintenance_of
 from pipelines.settings.model import (
+    ANNOTATION_COLUMNS,
     ENGINES,
     FIXED_TABLES,
     MATCHES_COLUMNS,
     RETAG,
     RUNNERS,
+    SEVERITIES,
     Configuration,
     Join,
     JoinMethod,
@@ -135,7 +137,7 @@ def _lake(section: Section, path: Path) -> LakeSettings:
 
 
 def _rules(section: Section) -> RulesSettings:
-    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit", "engine")
+    section.expect("time_zone", "on_reject", "max_reject_share", "time_limit", "engine", "severities")
     time_zone = section.text("time_zone", "UTC")
     assert time_zone is not None
     try:
@@ -157,12 +159,13 @@ def _rules(section: Section) -> RulesSettings:
         section.share("max_reject_share"),
         time_limit,
         section.choice("engine", ENGINES),
+        section.texts("severities") or SEVERITIES,
     )
 
 
 _STREAM_KEYS = (
     "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
-    "partition_by", "checks", "max_quarantine_share", "engine", "retag",
+    "partition_by", "checks", "max_quarantine_share", "engine", "retag", "annotations",
 )  # fmt: skip
 
 
@@ -197,13 +200,26 @@ def _stream(name: str, section: Section) -> Stream:
         max_quarantine_share=section.share("max_quarantine_share"),
         engine=_engine(section),
         retag=section.choice("retag", RETAG),
+        annotations=_annotations(section),
     )
     if stream.cluster_by and stream.partition_by:
         raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")
+    if stream.annotations and stream.retag == "new_rules":
+        message = "what rows get of their rules (annotations) follows all rules or none of them"
+        raise section.error("retag", f'{message}: write "always" or "never"')
     for key in stream.key:
         if key.lower() in MATCHES_COLUMNS:
             raise section.error("key", f"the column {key} is named like one that deltatag adds")
     return stream
+
+
+def _annotations(section: Section) -> tuple[str, ...]:
+    """The columns in their order."""
+    named = section.texts("annotations")
+    for name in named:
+        if name not in ANNOTATION_COLUMNS:
+            raise section.error("annotations", f"expected some of {', '.join(ANNOTATION_COLUMNS)}, found {name!r}")
+    return tuple(name for name in ANNOTATION_COLUMNS if name in named)
 
 
 def _engine(section: Section) -> str | None:
@@ -249,7 +265,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
-    section.expect("streams", "on", "window", "lateness", "engine", "method")
+    section.expect("streams", "on", "window", "lateness", "engine", "method", "annotations")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -268,7 +284,7 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     window = _join_window(section, members)
     method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
     frozen = MappingProxyType(on), MappingProxyType(window)
-    return Join(name, members, *frozen, _lateness(section), _engine(section), method)
+    return Join(name, members, *frozen, _lateness(section), _engine(section), method, _annotations(section))
 
 
 def _lateness(section: Section) -> int | None:

@@ -17,6 +17,8 @@ TAGGED_COLUMNS = (
     "tagged_at",
 )
 """Columns that deltatag adds to a tagged row, in their order."""
+ANNOTATION_COLUMNS = ("first_rule_id", "labels", "severity")
+"""Columns that a tagged row gets where its stream or join asks for them, in their order."""
 MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
 """Columns of `<stream>_matches` beside the stream's key and event time."""
 QUARANTINE_COLUMNS = ("reason", "batch")
@@ -76,12 +78,16 @@ RETAG = ("never", "new_rules", "always")
 """Which edits of the rules a run applies to rows that are tagged already: none, added rules, all."""
 
 
+SEVERITIES = ("informational", "low", "medium", "high", "critical")
+"""Severities of rules where the configuration names no others, the lowest first: Sigma's."""
+
+
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
     """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
 
     `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
-    rows and bytes allow for. `engine`: of scopes that name none.
+    rows and bytes allow for. `engine`: of scopes that name none. `severities`: what there are, the lowest first.
     """
 
     time_zone: str = "UTC"
@@ -89,6 +95,7 @@ class RulesSettings:
     max_reject_share: float = 1.0
     time_limit: int = 600_000_000
     engine: str = "auto"
+    severities: tuple[str, ...] = SEVERITIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +115,8 @@ class Stream:
 
     `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
     another stream, the source is that one's tagged table, without what tagging added. `retag`, one of RETAG, says what
-    a run does to rows that are tagged already when rules are edited.
+    a run does to rows that are tagged already when rules are edited. `annotations`: which of ANNOTATION_COLUMNS tagged
+    rows get; `left_out`: columns that the stream which `source_stream` names has added to its source's.
     """
 
     name: str
@@ -126,6 +134,8 @@ class Stream:
     max_quarantine_share: float = 1.0
     engine: str | None = None
     retag: str = "never"
+    annotations: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = field(default=(), metadata={"key": False})
 
     @property
     def keeps_matches(self) -> bool:
@@ -152,6 +162,7 @@ class Join:
     lateness: int | None = None
     engine: str | None = None
     method: JoinMethod = "batch"
+    annotations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +180,16 @@ class Configuration:
         """The engine that the rules of a stream or join are compiled for, or "auto"."""
         found = self.streams.get(scope) or self.joins.get(scope)
         return (found.engine if found is not None else None) or self.rules.engine
+
+    def annotations_of(self, scope: str) -> tuple[str, ...]:
+        """Which of ANNOTATION_COLUMNS the tagged rows of a stream or join get."""
+        found = self.streams.get(scope) or self.joins.get(scope)
+        return found.annotations if found is not None else ()
+
+    @property
+    def annotates(self) -> bool:
+        """True if the tagged rows of any stream or join get some of ANNOTATION_COLUMNS."""
+        return any(self.annotations_of(name) for name in (*self.streams, *self.joins))
 
     def stream(self, name: str) -> Stream:
         """The stream of this name; ConfigurationError, with the names there are, if there is none."""

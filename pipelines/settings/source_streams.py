@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from pipelines.settings.model import TAGGED_COLUMNS
+
 if TYPE_CHECKING:
     from pipelines.settings.model import Join, LakeSettings, Stream
     from pipelines.settings.section import Section
@@ -28,7 +30,10 @@ def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Str
                 found.setdefault(each.name, each)
                 continue
             _refuse(section.section(each.name), each, found[each.source_stream])
-            found[each.name] = replace(each, source=lake.place(f"{each.source_stream}_tagged"))
+            origin = found[each.source_stream]
+            found[each.name] = replace(
+                each, source=lake.place(f"{origin.name}_tagged"), left_out=(*TAGGED_COLUMNS, *origin.annotations)
+            )
     return found
 
 

@@ -30,7 +30,7 @@ def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     if not workspace.lake.exists(tagged_table(stream.source_stream)):
         return nullable(source_columns(workspace, workspace.configuration.stream(stream.source_stream)))
     found = _table_columns(workspace, stream)
-    return pa.schema([field for field in found if field.name not in TAGGED_COLUMNS])
+    return pa.schema([field for field in found if field.name not in stream.left_out])
 
 
 def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
@@ -64,7 +64,7 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
                 )
     if stream.event_time is not None:
         _check_event_time(stream, schema, names)
-    added = [*TAGGED_COLUMNS, *_LOG_COLUMNS]
+    added = [*TAGGED_COLUMNS, *stream.annotations, *_LOG_COLUMNS]
     if stream.can_quarantine:
         added += QUARANTINE_COLUMNS
     for name in added:

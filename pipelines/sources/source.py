@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.configuration import is_catalog_name
-from pipelines.settings.model import TAGGED_COLUMNS, Start, Stream
+from pipelines.settings.model import Start, Stream
 from pipelines.settings.source_streams import no_source
 
 if TYPE_CHECKING:
@@ -104,12 +104,19 @@ class Log(Protocol):
 class Source:
     """The source table of one stream, as it is when this object is made."""
 
-    def __init__(self, name: str, log: Log, command: str | None = None, origin: str | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        log: Log,
+        command: str | None = None,
+        origin: str | None = None,
+        left_out: Sequence[str] = (),
+    ) -> None:
         """`name` is the stream's; `command` takes what is new, by default its tagging; `origin` is the stream that
-        tagged the rows, if one did. SourceError where there is no table."""
+        tagged the rows, if one did, with the columns `left_out` of its own. SourceError where there is no table."""
         self.name = name
         self.origin = origin
-        self.left_out = () if origin is None else TAGGED_COLUMNS
+        self.left_out = tuple(left_out)
         self._command = command or f"deltatag tag {name}"
         self.log = log
         self._newest = log.latest()
@@ -392,4 +399,6 @@ def open_source(spark: SparkSession, stream: Stream, command: str | None = None)
     """The stream's source through Spark, taken by a command; SourceError says what is missing."""
     from pipelines.spark.delta_internals import TableLog
 
-    return Source(stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream)
+    return Source(
+        stream.name, TableLog(spark, source_uri(spark, stream)), command, stream.source_stream, stream.left_out
+    )

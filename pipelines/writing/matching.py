@@ -46,7 +46,7 @@ class Matcher:
         the inputs that Spark does not evaluate: they are as where evaluating them raises."""
         self._spark = spark
         self._left_out = left_out
-        self._compiled = compiled
+        self.compiled = compiled
         self._path = path
         self._id_type = id_type
         context = spark.sparkContext
@@ -57,9 +57,9 @@ class Matcher:
     @property
     def constant(self) -> list[Any] | None:
         """The rule ids of every row, where the index reads no column; else None."""
-        if self._compiled.inputs:
+        if self.compiled.inputs:
             return None
-        ids: list[Any] = self._compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
+        ids: list[Any] = self.compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
         return ids
 
     def column(self, leaf: Leaf) -> Column:
@@ -72,7 +72,7 @@ class Matcher:
 
     def with_inputs(self, frame: DataFrame) -> DataFrame:
         """The frame with the columns that only Spark evaluates beside its own, named as the index knows them."""
-        derived = [self.column(leaf).alias(leaf.name) for leaf in self._compiled.inputs if leaf.text is not None]
+        derived = [self.column(leaf).alias(leaf.name) for leaf in self.compiled.inputs if leaf.text is not None]
         return frame.select("*", *derived) if derived else frame
 
     @property
@@ -100,13 +100,12 @@ class Matcher:
         constant = self.constant
         if constant is not None:
             return functions.array(*(functions.lit(i) for i in constant)).cast(f"array<{element}>")
-        names = tuple(leaf.name for leaf in self._compiled.inputs)
+        names = tuple(leaf.name for leaf in self.compiled.inputs)
         arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
         # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
         read = [
-            self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`")
-            for leaf in self._compiled.inputs
+            self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`") for leaf in self.compiled.inputs
         ]
         return function.asNondeterministic()(*read)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql import DataFrame, functions
 from pyspark.sql.types import StructType
 
+from pipelines.annotated import annotations_of
 from pipelines.errors import PipelineError
 from pipelines.lake.schema import plain_schema
 from pipelines.lake.tables import (
@@ -22,6 +24,7 @@ from pipelines.lake.transactions import app_of, is_done
 from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
+from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.direct import codec, write_files
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
@@ -32,6 +35,7 @@ from rules_index.workers.spark_worker import Counts
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
+    from rules_index.index.annotations import Annotations
     from rules_index.workers.tagged_files import Task
 from pipelines.writing.tables import StreamTables, _with, append_once, matches_schema
 
@@ -90,7 +94,7 @@ class Output:
     def _schemas(self, columns: StructType) -> dict[str, tuple[str, list[dict[str, Any]]]]:
         """The tables to be written by `tagged` and `matches`: name and columns; `columns` are the source's."""
         kinds = tables_of(self.tables.stream.name, self.plan)
-        schemas = {"tagged": _with(columns, tagged_columns(self.tables.id_type))}
+        schemas = {"tagged": _with(columns, tagged_columns(self.tables.id_type, self.tables.stream.annotations))}
         if "matches" in kinds:
             keys = matches_keys(self.plan["key"], self.plan["event_time"])
             schemas["matches"] = matches_schema(columns, keys, self.tables.id_type)
@@ -110,6 +114,7 @@ class Output:
             str(codec(spark)),
             {"org.apache.spark.version": str(spark.version)},
         )
+        task = replace(task, annotations=self._annotations)
         what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
         written = run(lambda: write_files(accepted, self.matcher, task), what)
         for kind in due:
@@ -145,15 +150,26 @@ class Output:
 
     def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
         """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
-        tagged = self.matcher.with_inputs(frame).select(
+        matched = self.matcher.with_inputs(frame).select(
+            *self._source_columns(frame), self.matcher.rule_ids(figures).alias("rule_ids"), "source_version"
+        )
+        tagged = matched.select(
             *self._source_columns(frame),
-            self.matcher.rule_ids(figures).alias("rule_ids"),
+            "rule_ids",
+            *(
+                column.alias(name)
+                for name, column in annotation_columns_of(self._annotations, functions.col("rule_ids"))
+            ),
             *self._versions(),
             functions.lit(self.index.fingerprint).alias("index_fingerprint"),
             "source_version",
             functions.lit(self.batch.started_at).alias("tagged_at"),
         )
         return tagged.filter(functions.size("rule_ids") > 0) if self.plan["output"] == "matched" else tagged
+
+    @property
+    def _annotations(self) -> Annotations | None:
+        return annotations_of(self.matcher.compiled, self.tables.stream.annotations)
 
     def _source_columns(self, frame: DataFrame) -> list[Any]:
         return [functions.col(quoted(name)) for name in frame.columns if name != "source_version"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructField, StructType
 
+from pipelines.annotated import check_widened
 from pipelines.errors import PipelineError, SourceChangedError, TableError
 from pipelines.lake.schema import changed_types, needs_mapping, plain_schema, same_columns
 from pipelines.lake.tables import (
@@ -60,7 +61,12 @@ class StreamTables:
             self.stream.cluster_by, partition_columns_for(self.stream, columns.jsonValue()["fields"], partitions), keys
         )
         tables = [
-            (tagged_table(self.stream), _with(columns, tagged_columns(self.id_type)), by, True),
+            (
+                tagged_table(self.stream),
+                _with(columns, tagged_columns(self.id_type, self.stream.annotations)),
+                by,
+                True,
+            ),
             (
                 matches_table(self.stream),
                 matches_schema(columns, keys, self.id_type),
@@ -71,6 +77,8 @@ class StreamTables:
         ]
         for name, wanted, order, kept in tables:
             prepare_table(self.workspace, name, wanted, order, kept, anew, f"deltatag tag {self.stream.name}")
+        held = self.lake.frame(tagged_table(self.stream)).columns
+        check_widened(tagged_table(self.stream), held, self.stream.annotations, self.id_type)
 
 
 def prepare_table(

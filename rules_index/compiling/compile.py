@@ -14,6 +14,7 @@ from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read
 from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
+from rules_index.index.annotations import Annotate, Annotations, settings_of
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.build import build
 from rules_index.index.code_matrix import Sample, sample_codes
@@ -39,6 +40,7 @@ def compile_rules(
     time_zone: str = "UTC",
     analyse: Analyse | None = None,
     sample: Sample | None = None,
+    annotate: Annotate | None = None,
 ) -> CompiledRules:
     """Compiles rules over rows of `schema` into an index.
 
@@ -47,7 +49,8 @@ def compile_rules(
     bounds are compared with. time_zone: of timestamp literals and functions. analyse: given the derived
     leaves that only Spark can evaluate, tells for each None or why Spark refuses it. sample: given the names of the
     columns that the rules read, some typical rows (of a table in memory: `table.select`), by which `auto` chooses;
-    without it how often values occur is guessed.
+    without it how often values occur is guessed. annotate: what rows get beside ids, by the rules' columns priority,
+    labels and severity (`index.annotations`); it is in the fingerprint.
 
     A rule that does not compile is in `rejects` and touches no other. Raises `RulesIndexError` where the
     rules as a whole cannot be read.
@@ -57,9 +60,9 @@ def compile_rules(
         raise RulesIndexError(f"There is no engine {engine!r}; choose one of auto, {', '.join(ENGINES)}.")
     if zone_offset(time_zone) is None and not has_region(time_zone):
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
-    given = Given(*read_rules(rules, time_zone))
+    given = Given(*read_rules(rules, time_zone, annotate))
     del rules
-    return compile_columns(given, Settings(schema, engine, event_time, time_zone), analyse, sample, started)
+    return compile_columns(given, Settings(schema, engine, event_time, time_zone, annotate), analyse, sample, started)
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class Settings:
     engine: str
     event_time: str | None
     time_zone: str
+    annotate: Annotate | None = None
 
 
 @dataclass
@@ -96,6 +100,9 @@ def compile_columns(
     inputs = inputs_of(flattened.attributes)
     ids, digests = accepted.ids, rule_digests(accepted)
     texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
+    annotations = None
+    if settings.annotate is not None and accepted.annotations is not None:
+        annotations = Annotations(settings.annotate, ids, accepted.annotations)
     # a million texts take more memory than the index of them
     del enabled, accepted, builder
     release_freed_memory()
@@ -112,7 +119,7 @@ def compile_columns(
         index=built,
         raising=flattened.raising,
         rejects=rejects.table(ids.type),
-        fingerprint=fingerprint([digests], [FORMAT_VERSION, time_zone, event_time], inputs),
+        fingerprint=fingerprint([digests], [FORMAT_VERSION, time_zone, event_time, *settings_of(annotations)], inputs),
         time_zone=time_zone,
         event_time=event_time,
         stats={
@@ -132,6 +139,7 @@ def compile_columns(
         },
         definition=RuleSource(digests),
         texts=texts,
+        annotations=annotations,
     )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.compiling.rule_annotations import texts
 from rules_index.compiling.rule_columns import RuleColumns
 from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
@@ -27,8 +28,17 @@ _PLAIN = r"^[ !#-\[\]-~]*$"
 
 def rule_digests(rules: RuleColumns) -> np.ndarray:
     """The first `DIGEST_BYTES` of the SHA-256 of each rule's line [rules, bytes] uint8: a line of JSON of its id, its
-    expression without the space around it, and its bounds."""
+    expression without the space around it, and its bounds. Annotations, where rules have them, go into a digest of that
+    and their text."""
     found = [_digests(rules, first, min(first + _BLOCK, len(rules))) for first in range(0, len(rules), _BLOCK)]
+    digests = np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
+    return digests if rules.annotations is None else _annotated(digests, rules.annotations)
+
+
+def _annotated(digests: np.ndarray, annotations: pa.Table) -> np.ndarray:
+    sha256 = hashlib.sha256
+    told = zip(digests, texts(annotations).to_list(), strict=True)
+    found = [sha256(digest.tobytes() + text.encode()).digest()[:DIGEST_BYTES] for digest, text in told]
     return np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
 
 

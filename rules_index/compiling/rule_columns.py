@@ -15,7 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.errors import RuleError, RulesIndexError
+from rules_index.index.annotations import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
 from rules_index.language.evaluation.times import zone_offset
 
@@ -32,12 +34,14 @@ class RuleColumns:
     ids                   [rules] string or int64, distinct
     expressions           [rules] large_string
     valid_from, valid_to  [rules] int64, microseconds since the epoch, NULL for unbounded; None where no rule is bounded
+    annotations           [rules] the columns of `Annotate.schema`, None where none are asked for
     """
 
     ids: pa.Array
     expressions: pa.LargeStringArray
     valid_from: pa.Int64Array | None = None
     valid_to: pa.Int64Array | None = None
+    annotations: pa.Table | None = None
 
     def __len__(self) -> int:
         """Number of rules."""
@@ -70,7 +74,7 @@ class RuleColumns:
         """The rules at these places."""
         if len(places) == len(self) and bool((np.diff(places) == 1).all()):
             return self
-        columns = (self.ids, self.expressions, self.valid_from, self.valid_to)
+        columns: tuple[Any, ...] = (self.ids, self.expressions, self.valid_from, self.valid_to, self.annotations)
         return RuleColumns(*(None if column is None else column.take(pa.array(places)) for column in columns))
 
 
@@ -101,14 +105,14 @@ class Rejects:
         )
 
 
-def read_rules(rules: Rules, time_zone: str) -> tuple[RuleColumns, Rejects]:
-    """The enabled rules by ascending id, and those refused for their form.
+def read_rules(rules: Rules, time_zone: str, annotate: Annotate | None = None) -> tuple[RuleColumns, Rejects]:
+    """The enabled rules by ascending id, and those refused for their form; with the annotations that are asked for.
 
     Every row of a repeated id is refused. Raises `RulesIndexError` where the ids are of mixed types or a
     column is missing or of another type.
     """
     rejects = Rejects()
-    columns = _columns(rules, time_zone, rejects)
+    columns = _columns(rules, time_zone, rejects, annotate)
     named = columns.ids.is_valid().to_numpy(zero_copy_only=False)
     for _ in range(len(columns) - int(named.sum())):
         rejects.add(None, RuleError("NO_ID", "The rule has no rule_id; give it one that no other rule has."))
@@ -120,7 +124,14 @@ def read_rules(rules: Rules, time_zone: str) -> tuple[RuleColumns, Rejects]:
     written = columns.expressions.is_valid().to_numpy(zero_copy_only=False)
     for rule in order[~written[order]].tolist():
         rejects.add(columns.rule_id(rule), RuleError("NO_EXPRESSION", "The rule has no expression."))
-    return columns.chosen(order[written[order]]), rejects
+    order = order[written[order]]
+    unknown = unknown_severities(columns.annotations, annotate)
+    if unknown:
+        refused = dict(unknown)
+        for rule in order[np.isin(order, list(refused))].tolist():
+            rejects.add(columns.rule_id(rule), refused[rule])
+        order = order[~np.isin(order, list(refused))]
+    return columns.chosen(order), rejects
 
 
 def _without_repeats(columns: RuleColumns, order: np.ndarray, rejects: Rejects) -> np.ndarray:
@@ -150,11 +161,11 @@ def as_rules_table(rules: Rules) -> pa.Table | None:
     return rules if isinstance(rules, pa.Table) else None
 
 
-def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
+def _columns(rules: Rules, time_zone: str, rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
     """The enabled rules as they are given."""
     table = as_rules_table(rules)
     if table is None:
-        return _of_pairs(cast(Iterable[tuple[RuleId, str]], rules), rejects)
+        return _of_pairs(cast(Iterable[tuple[RuleId, str]], rules), rejects, annotate)
     rules = table
     for required in ("rule_id", "expression"):
         if required not in rules.column_names:
@@ -172,6 +183,7 @@ def _columns(rules: Rules, time_zone: str, rejects: Rejects) -> RuleColumns:
         _contiguous(expressions, pa.large_string()),
         _instants(rules, "valid_from", time_zone),
         _instants(rules, "valid_to", time_zone),
+        read_annotations(rules, annotate) if annotate is not None else None,
     )
 
 
@@ -227,7 +239,7 @@ def _contiguous(column: pa.ChunkedArray, data_type: pa.DataType) -> pa.Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], data_type)
 
 
-def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects) -> RuleColumns:
+def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects, annotate: Annotate | None) -> RuleColumns:
     ids: list[Any] = []
     parts = [pa.array([], pa.large_string())]
     remaining = iter(pairs)
@@ -242,7 +254,9 @@ def _of_pairs(pairs: Iterable[tuple[RuleId, str]], rejects: Rejects) -> RuleColu
             named, texts = _encodable(named, texts, rejects)
             parts.append(pa.array(texts, pa.large_string()))
         ids += named
-    return RuleColumns(_of_kinds(ids), pa.concat_arrays(parts))
+    known = _of_kinds(ids)
+    bare = read_annotations(pa.table({"rule_id": known}), annotate) if annotate is not None else None
+    return RuleColumns(known, pa.concat_arrays(parts), annotations=bare)
 
 
 def _encodable(ids: list[Any], texts: list[Any], rejects: Rejects) -> tuple[list[Any], list[Any]]:

@@ -53,10 +53,17 @@ def update(
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
         return replace(base, rejects=table, stats=base.stats | {"rejected": table.num_rows}, errors={})
-    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone)
+    annotate = base.annotations.annotate if base.annotations is not None else None
+    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
-    if not len(base) or rules <= FEW_RULES or len(left_out) + len(changed) > FOLDED_SHARE * rules:
+    # annotations are kept of a full compile alone
+    if (
+        annotate is not None
+        or not len(base)
+        or rules <= FEW_RULES
+        or len(left_out) + len(changed) > FOLDED_SHARE * rules
+    ):
         whole = np.delete(np.arange(len(base)), left_out)
         given = Given(_merged(_columns(base).chosen(whole), changed), rejects)
         folded = compile_columns(given, settings, known, sample, started)
@@ -78,13 +85,14 @@ def _overlaid(layers: Layers, rejects: pa.Table, started: float) -> CompiledRule
 def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumns, Rejects]:
     """The ids that changes name, the rules among them that are not removed, and those refused for their form."""
     table = as_rules_table(changes)
+    annotate = compiled.annotations.annotate if compiled.annotations is not None else None
     named: pa.Array
     if table is None:
         pairs: list[Any] = list(changes)
         named = read_ids([rule_id for rule_id, _ in pairs])
-        enabled, rejects = read_rules([pair for pair in pairs if pair[1] is not None], compiled.time_zone)
+        enabled, rejects = read_rules([pair for pair in pairs if pair[1] is not None], compiled.time_zone, annotate)
     else:
-        enabled, rejects = read_rules(_with_expression(table), compiled.time_zone)
+        enabled, rejects = read_rules(_with_expression(table), compiled.time_zone, annotate)
         named = read_ids(table.column("rule_id"))
     known = compiled.ids.type
     base = compiled.definition.base if isinstance(compiled.definition, Layers) else compiled
@@ -121,7 +129,8 @@ def _columns(compiled: CompiledRules) -> RuleColumns:
         raise ArtifactError(f"The index's rules cannot be read ({error}); compile the rules again.") from error
     columns = [_one(texts.column(name)) for name in texts.column_names]
     bounds = [None if each.null_count == len(each) else each for each in columns[1:]]
-    return RuleColumns(compiled.ids, columns[0], *bounds)
+    annotations = compiled.annotations.rules if compiled.annotations is not None else None
+    return RuleColumns(compiled.ids, columns[0], bounds[0], bounds[1], annotations)
 
 
 def _schema(compiled: CompiledRules) -> pa.Schema:
@@ -168,6 +177,9 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
         joined(one.expressions, other.expressions),
         joined(one.valid_from, other.valid_from),
         joined(one.valid_to, other.valid_to),
+        None
+        if one.annotations is None or other.annotations is None
+        else pa.concat_tables([one.annotations, other.annotations]).take(taken),
     )
 
 

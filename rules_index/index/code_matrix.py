@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from rules_index.domains.regions import Regions
 from rules_index.index.inputs import as_table, path_parts, read_leaf, truth_values
+from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluate import Evaluated, evaluate
-from rules_index.language.typed import Expression, Leaf, leaves_of
+from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 
 Values = Mapping[str, Evaluated | np.ndarray]
 """The rows of leaves by name; of Boolean ones that only Spark evaluates perhaps truth codes (`inputs.read_leaf`)."""
@@ -41,7 +42,10 @@ def codes_of_values(
     raised: dict[int, np.ndarray] = {}
     values: dict[str, Evaluated] = {}
     cache: dict[Expression, Evaluated] = {}
+    done = _write_patterns(attributes, regions, read, codes) if rows >= LEAST_ROWS else frozenset[int]()
     for number, attribute in enumerate(attributes):
+        if number in done:
+            continue
         own = scratch if as_bytes else codes[number]
         given = read[attribute.name] if isinstance(attribute, Leaf) else None
         if isinstance(given, np.ndarray):
@@ -56,6 +60,32 @@ def codes_of_values(
         if failed is not None and failed.any():
             raised[number] = failed
     return codes, raised
+
+
+def _write_patterns(
+    attributes: Sequence[Expression], regions: Sequence[Regions], read: Values, codes: np.ndarray
+) -> frozenset[int]:
+    """Writes the codes of those attributes that are some of many patterns over a column; which ones these are."""
+    done: set[int] = set()
+    if sum(isinstance(each, Operation) and each.name in ("like", "rlike") for each in attributes) == 0:
+        return frozenset()
+    truth_codes = np.empty(3, np.int32)
+    for group in groups_of(tuple(attributes)):
+        given = read[group.leaf.name]
+        if isinstance(given, np.ndarray) or given.raised is not None or pa.types.is_dictionary(given.values.type):
+            continue
+        rows, truths = group.truths(given.values)
+        nulls = np.flatnonzero(rows < 0)
+        for number in group.numbers:
+            regions[number].encode_truth(np.arange(3, dtype=np.int8), truth_codes)
+            truth = truths.get(number)
+            if truth is None:
+                codes[number] = truth_codes[0]
+                codes[number, nulls] = truth_codes[2]
+            else:
+                codes[number] = truth_codes.astype(codes.dtype)[truth][rows]
+        done.update(group.numbers)
+    return frozenset(done)
 
 
 def _evaluated(

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, RulesIndexError
+from rules_index.index.annotations import Annotations
 from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
@@ -78,8 +79,8 @@ class CompiledRules:
 
     `ids` are the rules' ids in ascending order, a rule's ordinal being its place; `attributes` and `regions`
     go together; `raising` are, per rule, the attributes whose evaluation may fail on a row, as CSR arrays; `texts` are
-    what the rules' authors wrote; `definition` is what the next version is made from: the rules of a full compile, or
-    the layers of an update.
+    what the rules' authors wrote; `annotations` what rows get beside ids, where that is asked for; `definition` is what
+    the next version is made from: the rules of a full compile, or the layers of an update.
     """
 
     ids: pa.Array
@@ -96,6 +97,7 @@ class CompiledRules:
     definition: RuleSource | Layers
     texts: KeptTexts | None = None
     errors: dict[RuleId, int] = field(default_factory=dict)
+    annotations: Annotations | None = None
 
     @property
     def engine(self) -> str:
@@ -326,6 +328,10 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         "ids": sections.table(pa.table({"rule_id": compiled.ids})),
         "digests": sections.array(source.digests),
     }
+    if compiled.annotations is not None:
+        annotate = compiled.annotations.annotate
+        rules = sections.table(compiled.annotations.rules)
+        header["annotations"] = {"columns": annotate.columns, "severities": annotate.severities, "rules": rules}
     if isinstance(compiled.texts, RuleTexts):
         texts = compiled.texts
         header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}

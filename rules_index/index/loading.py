@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from rules_index.domains.regions import Regions
 from rules_index.errors import ArtifactError, SchemaError
+from rules_index.index.annotations import Annotate, Annotations, sound
 from rules_index.index.artifact import ALIGNMENT, DTYPES, read_header
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
@@ -138,7 +139,12 @@ def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
         stats=header["stats"],
         definition=RuleSource(digests),
         texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
+        annotations=_annotations(header["annotations"], body, ids) if "annotations" in header else None,
     )
+
+
+def _annotations(item: Mapping[str, Any], body: memoryview, ids: pa.Array) -> Annotations:
+    return sound(Annotate(tuple(item["columns"]), tuple(item["severities"])), ids, _table(item["rules"], body))
 
 
 def _ids(header: Mapping[str, Any], body: memoryview) -> pa.Array:

@@ -7,7 +7,7 @@ import json
 import os
 import posixpath
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rules_index.index.annotations import plain
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.parquet_columns import with_columns
 from rules_index.workers.retagged_rows import Retry, new_ids
@@ -56,6 +57,8 @@ def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str,
     for batch in _batches(task, add, with_ids=True):
         ids, _ = new_ids(compiled, task.retry, batch)
         columns: dict[str, pa.Array] = {"rule_ids": ids}
+        if task.retry.annotations is not None:
+            columns |= plain(task.retry.annotations.of_ids(ids))
         columns |= {name: _repeated(value, len(batch)) for name, value in task.stamps.items()}
         replaced.append(pa.table(columns))
     name = posixpath.join(posixpath.dirname(unquote(add["path"])), f"part-{uuid.uuid4()}.{task.codec}.parquet")
@@ -72,14 +75,15 @@ def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str,
         "size": os.path.getsize(target),
         "modificationTime": int(os.path.getmtime(target) * 1000),
         "dataChange": True,
-        **({"stats": _statistics(add["stats"], task.stamps)} if add.get("stats") else {}),
+        **({"stats": _statistics(add["stats"], task.stamps, task.retry.columns.names)} if add.get("stats") else {}),
     }
 
 
 def _batches(task: FileTask, add: Mapping[str, Any], with_ids: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a file, one batch for each of its row groups: the columns that are read, with NULL where the file is
     older than a column, and the values of its partition."""
-    wanted = pa.schema([*task.columns, *([pa.field("rule_ids", pa.list_(task.retry.id_type))] if with_ids else [])])
+    ids = [pa.field("rule_ids", pa.list_(task.retry.id_type)), *task.retry.columns] if with_ids else []
+    wanted = pa.schema([*task.columns, *ids])
     partition = add.get("partitionValues") or {}
     constants = {
         each.name: partition_value(partition[each.name], each.type) for each in wanted if each.name in partition
@@ -113,9 +117,12 @@ def _place(task: FileTask, path: str) -> str:
     return os.path.join(task.folder, unquote(path))
 
 
-def _statistics(text: str, stamps: Mapping[str, pa.Scalar]) -> str:
-    """A file's statistics with those of the columns that have one value now."""
+def _statistics(text: str, stamps: Mapping[str, pa.Scalar], others: Sequence[str]) -> str:
+    """A file's statistics with those of the columns that have one value now, and none of others with new values."""
     found = json.loads(text)
+    for part in ("nullCount", "minValues", "maxValues"):
+        for name in others:
+            found.get(part, {}).pop(name, None)
     for name, value in stamps.items():
         if name in found.get("nullCount", {}):
             found["nullCount"][name] = 0

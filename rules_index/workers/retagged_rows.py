@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.index.annotations import Annotations, plain
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.tagged_files import Files, Task
 
@@ -24,20 +26,27 @@ COUNTS = "file bigint, changed bigint, emptied bigint"
 
 @dataclass(frozen=True)
 class Retry:
-    """What rows lose before they are matched: the ids `held`, or all (`everything`)."""
+    """What rows lose before they are matched: the ids `held`, or all (`everything`). `annotations`: what rows get
+    beside ids, by the rules that there are now."""
 
     id_type: pa.DataType
     held: pa.Array
     everything: bool = False
+    annotations: Annotations | None = None
 
     @property
     def reads_ids(self) -> bool:
-        """False where no row has an id that it could lose."""
-        return self.everything or len(self.held) > 0
+        """False where no row has an id that it could lose, and nothing is made of its ids."""
+        return self.everything or len(self.held) > 0 or self.annotations is not None
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Those of the tagged table, beside ids, that are compared with what rows are to have."""
+        return pa.schema(list(self.annotations.types().items()) if self.annotations is not None else [])
 
 
 def new_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> tuple[pa.ListArray, np.ndarray]:
-    """The ids of each row as they are to be, and which rows' ids change.
+    """The ids of each row as they are to be, and of which rows these, or their annotations, change.
 
     `batch` has the columns that the index reads, IN_RANGE where not all rows are to be tried, and rule_ids unless no
     row has an id that it could lose.
@@ -57,9 +66,23 @@ def new_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch)
         changed[np.repeat(np.flatnonzero(alike), found[alike])[differs]] = True
     if IN_RANGE in batch.schema.names:
         changed &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
-    if not changed.any():
-        return before, changed
-    return _replaced(before, matched, own, changed), changed
+    ids = _replaced(before, matched, own, changed) if changed.any() else before
+    names = retry.columns.names
+    if retry.annotations is not None and set(names) <= set(batch.schema.names):
+        other = _differing(retry.annotations, batch, ids)
+        if IN_RANGE in batch.schema.names:
+            other &= pc.fill_null(batch.column(IN_RANGE), False).to_numpy(zero_copy_only=False)
+        changed |= other
+    return ids, changed
+
+
+def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArray) -> np.ndarray:
+    """Which rows [rows] bool have other annotations than their ids are to give them."""
+    found = np.zeros(len(batch), bool)
+    for name, column in plain(annotations.of_ids(ids)).items():
+        held, wanted = (pl.Series(pl.from_arrow(each)) for each in (batch.column(name), column))
+        found |= held.cast(wanted.dtype).ne_missing(wanted).to_numpy()
+    return found
 
 
 def _replaced(before: pa.ListArray, matched: pa.ListArray, own: np.ndarray, changed: np.ndarray) -> pa.ListArray:
@@ -165,7 +188,7 @@ def write_files(
         for batch in batches:
             ids, changed = new_ids(compiled, retry, batch)
             rows, count = rows + len(batch), count + int(changed.sum())
-            made = _stamped(batch, ids, task)
+            made = _stamped(batch, ids, task, retry.annotations)
             if task.only_matched:
                 made = made.filter(pa.array(~changed | (np.diff(_offsets(ids)) > 0)))
             if len(made):
@@ -183,13 +206,17 @@ def write_files(
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBatch:
+def _stamped(batch: pa.RecordBatch, ids: pa.ListArray, task: Task, annotations: Annotations | None) -> pa.RecordBatch:
+    made = plain(annotations.of_ids(ids)) if annotations is not None else {}
     tried = batch.column(IN_RANGE) if IN_RANGE in batch.schema.names else None
     columns = []
     for name in task.columns:
         column = batch.column(name)
         if name == "rule_ids":
             column = ids
+        elif name in made:
+            new = made[name]
+            column = new if tried is None else pc.if_else(pc.fill_null(tried, False), new, column.cast(new.type))
         elif name in task.stamps:
             stamp = task.stamps[name].cast(column.type)
             column = (

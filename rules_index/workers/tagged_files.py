@@ -19,6 +19,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 
+from rules_index.index.annotations import Annotations
 from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
 
@@ -36,7 +37,7 @@ class Task:
 
     `columns` are the source's columns in the tagged table, `keys` those of them that a match repeats. `stamps` are
     columns with one value for all rows. `folders` gives, by name, `tagged` and, where matches are kept and not yet
-    written, `matches`; `layouts` how the rows of these lie in files.
+    written, `matches`; `layouts` how the rows of these lie in files; `annotations` what tagged rows get beside ids.
     """
 
     id_type: pa.DataType
@@ -48,6 +49,7 @@ class Task:
     footer: Mapping[str, str]
     folders: Mapping[str, str]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    annotations: Annotations | None = None
 
 
 class Files:
@@ -126,11 +128,11 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     known = compiled.ids.cast(task.id_type)
     try:
         for batch in batches:
-            ids, raised = _ids(compiled, batch, known)
+            ids, ordinals, raised = _ids(compiled, batch, known)
             rows, matches = rows + len(ids), matches + len(ids.values)
             errors.update(raised)
             for name, its in files.items():
-                made = _MADE[name](batch, ids, task)
+                made = _MADE[name](batch, ids, ordinals, task)
                 if len(made):
                     its.write(made)
         entries = [(name, json.dumps({"add": entry})) for name, its in files.items() for entry in its.close()]
@@ -147,8 +149,11 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
     yield pa.RecordBatch.from_pydict(columns)
 
 
-def _ids(compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array) -> tuple[pa.ListArray, dict[RuleId, int]]:
-    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small, and the errors by rule.
+def _ids(
+    compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array
+) -> tuple[pa.ListArray, np.ndarray, dict[RuleId, int]]:
+    """The rows' rule ids, as a dictionary of all ids, `known`, where that is small; the rules' ordinals one behind the
+    other, and the errors by rule.
 
     Several threads may match with the index at a time.
     """
@@ -159,13 +164,15 @@ def _ids(compiled: CompiledRules, batch: pa.RecordBatch, known: pa.Array) -> tup
         values = pa.DictionaryArray.from_arrays(pa.array(ordinals), known)
     else:
         values = known.take(pa.array(ordinals))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values), errors
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values), ordinals, errors
 
 
-def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBatch:
+def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
     """Rows of the tagged table."""
     columns = {name: batch.column(name) for name in task.columns}
     columns["rule_ids"] = ids
+    if task.annotations is not None:
+        columns |= task.annotations.of_ordinals(ids.offsets.to_numpy(), ordinals)
     columns |= _stamps(batch, task, ("rules_version", "index_fingerprint", "source_version", "tagged_at"))
     made = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
     if task.only_matched:
@@ -173,7 +180,7 @@ def _tagged(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBa
     return made
 
 
-def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, task: Task) -> pa.RecordBatch:
+def _pairs(batch: pa.RecordBatch, ids: pa.ListArray, ordinals: np.ndarray, task: Task) -> pa.RecordBatch:
     """Rows of the matches: one for each id of each row."""
     rows = pa.array(np.repeat(np.arange(len(ids)), np.diff(ids.offsets.to_numpy())))
     columns = {"rule_id": ids.values}

@@ -54,7 +54,7 @@ def _refuse(message: str, position: int) -> None:
 
 def check_like(pattern: str, escape: str, ignore_case: bool = False) -> None:
     """Raises `RuleError` (`PATTERN`) where LIKE (or ILIKE, which lowers it before) cannot use the pattern."""
-    segments(_lowered(pattern) if ignore_case else pattern, escape)
+    segments(lowered(pattern) if ignore_case else pattern, escape)
 
 
 def like_prefix(pattern: str, escape: str) -> tuple[str, bool] | None:
@@ -71,7 +71,8 @@ def lower(strings: pa.Array) -> pa.Array:
     return series.str.to_lowercase().to_arrow().cast(pa.large_string())
 
 
-def _lowered(pattern: str) -> str:
+def lowered(pattern: str) -> str:
+    """A pattern in lower case, as ILIKE has it."""
     return str(lower(pa.array([pattern]))[0].as_py())
 
 
@@ -106,7 +107,7 @@ class LikeMatcher:
 def like_matcher(pattern: str, escape: str = "\\", ignore_case: bool = False) -> LikeMatcher:
     """The matcher of a pattern; ILIKE lowers value and pattern, but not the escape character, as Spark does."""
     if ignore_case:
-        pattern = _lowered(pattern)
+        pattern = lowered(pattern)
     parts = segments(pattern, escape)
     codes = np.array([code for part in parts for code in part], np.int32)
     return LikeMatcher(

@@ -1,0 +1,55 @@
+"""What rows get of their rules beside ids, where a stream or a join is configured for it: `first_rule_id`, `labels`,
+`severity`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.errors import IndexOutdatedError, TableError
+from pipelines.lake.tables import annotation_columns
+from rules_index.index.annotations import Annotate, Annotations
+
+if TYPE_CHECKING:
+    import rules_index as ri
+    from pipelines.settings.model import Configuration
+
+
+def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:
+    """What the rules of a stream or join are compiled for beside matching; None for nothing."""
+    columns = configuration.annotations_of(scope)
+    return Annotate(columns, configuration.rules.severities) if columns else None
+
+
+def annotations_of(compiled: ri.CompiledRules | None, columns: Sequence[str]) -> Annotations | None:
+    """An index's annotations for those of some columns that it was compiled for; None for none."""
+    found = compiled.annotations if compiled is not None else None
+    return found.chosen(columns) if found is not None else None
+
+
+def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: str) -> None:
+    """IndexOutdatedError where an index was not compiled for columns that rows are to get."""
+    known = compiled.annotations.annotate.columns if compiled.annotations is not None else ()
+    missing = [name for name in columns if name not in known]
+    if missing:
+        raise IndexOutdatedError(
+            f"The rules of {scope} were compiled without {', '.join(missing)}, which annotations asks for. Compile "
+            f"them again with: deltatag compile {scope}"
+        )
+
+
+def check_widened(table: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
+    """TableError, with the statement to run, where a tagged table was made without columns that rows are to get."""
+    names = {name.lower() for name in held}
+    before, added = "rule_ids", []
+    for column in annotation_columns(columns, id_type):
+        if column.name not in names:
+            added.append(f"{column.name} {column.type.upper()} AFTER {before}")
+        before = column.name
+    if added:
+        scope, names_added = table.removesuffix("_tagged"), ", ".join(each.split()[0] for each in added)
+        statement = f"ALTER TABLE {table} ADD COLUMNS ({', '.join(added)})"
+        raise TableError(
+            f"The table {table} was made without {names_added}, which annotations of {scope} asks for. Widen it once "
+            f'with: deltatag sql "{statement}". Rows that are there have NULL then, until: deltatag retag {scope}'
+        )

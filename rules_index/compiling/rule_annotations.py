@@ -1,0 +1,128 @@
+"""The priority, labels and severity of rules as people hand them over, brought into one form."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from rules_index.errors import RuleError, RulesIndexError
+from rules_index.index.annotations import Annotate
+
+_SEVERITY_LABELS = ("severity", "level")
+"""Labels that say how severe a rule is where it has no column for it; the latter is Sigma's."""
+
+
+def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
+    """The columns of `annotate.schema` of rules, whatever of priority, labels and severity they have.
+
+    Labels are a list of texts, a text with commas, or a mapping, of which an entry is the label `key=value`, or `key`
+    where it has no value; a rule's own are ascending, each once. A rule without severity has that of its label
+    `severity` or `level`. Raises `RulesIndexError` for a column of another type.
+    """
+    found: dict[str, pl.Series] = {}
+    wanted = annotate.schema.names
+    labels = _column(rules, "labels")
+    if "priority" in wanted:
+        priority = _column(rules, "priority", pl.Int32)
+        if not (priority.dtype.is_integer() or priority.dtype == pl.Null):
+            raise RulesIndexError(f"The rules' column priority is {priority.dtype}; it must be an integer.")
+        found["priority"] = priority.cast(pl.Int32)
+    if "labels" in wanted:
+        found["labels"] = _texts(labels)
+    if "severity" in wanted:
+        severity = _column(rules, "severity", pl.String)
+        if severity.dtype not in (pl.String, pl.Null):
+            raise RulesIndexError(f"The rules' column severity is {severity.dtype}; it must be a text.")
+        found["severity"] = _severity(severity.cast(pl.String), labels)
+    columns = [found[field.name].to_arrow().cast(field.type) for field in annotate.schema]
+    return pa.table(columns, schema=annotate.schema) if columns else rules.select([])
+
+
+def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Mappings as lists of key and value; other columns as they are."""
+    kind = column.type
+    if not pa.types.is_map(kind):
+        return column
+    return column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+
+
+def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> list[tuple[int, RuleError]]:
+    """The places of rules with a severity that there is not, and what is wrong with each."""
+    if rules is None or annotate is None or "severity" not in rules.column_names:
+        return []
+    severity = pl.Series(pl.from_arrow(rules.column("severity")))
+    known = list(annotate.severities)
+    places = np.flatnonzero((severity.is_not_null() & ~severity.is_in(known)).to_numpy())
+    return [(place, _unknown(str(severity[place]), known)) for place in places.tolist()]
+
+
+def texts(rules: pa.Table) -> pl.Series:
+    """The annotations of each rule as one text, JSON, equal where they are equal."""
+    frame = pl.DataFrame(pl.from_arrow(rules))
+    if not frame.width:
+        return pl.Series("annotations", [""] * rules.num_rows, pl.String)
+    return frame.select(pl.struct(pl.all()).struct.json_encode().alias("annotations"))["annotations"]
+
+
+def _unknown(severity: str, known: list[str]) -> RuleError:
+    close = get_close_matches(severity.strip().lower(), known, 1)
+    hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known)} (severities in [rules])."
+    return RuleError("UNKNOWN_SEVERITY", f"There is no severity {severity!r}; {hint}")
+
+
+def _column(rules: pa.Table, name: str, kind: type[pl.DataType] = pl.Null) -> pl.Series:
+    if name not in rules.column_names:
+        return pl.Series(name, [None] * rules.num_rows, kind)
+    return pl.Series(name, pl.from_arrow(as_lists(rules.column(name))))
+
+
+def _entries(labels: pl.Series) -> pl.DataFrame | None:
+    """Key and value of each entry of labels that are mappings, with the rule's `place`; None for other labels."""
+    inner = labels.dtype.inner if isinstance(labels.dtype, pl.List) else None
+    if not isinstance(inner, pl.Struct) or len(inner.fields) != 2:
+        return None
+    key, value = (field.name for field in inner.fields)
+    frame = pl.DataFrame({"entry": labels}).with_row_index("place").explode("entry").drop_nulls("entry")
+    return frame.select(
+        "place",
+        pl.col("entry").struct.field(key).cast(pl.String).alias("key"),
+        pl.col("entry").struct.field(value).cast(pl.String).alias("value"),
+    )
+
+
+def _texts(labels: pl.Series) -> pl.Series:
+    """The labels of each rule as a list of texts."""
+    entries = _entries(labels)
+    if entries is not None:
+        text = pl.when(pl.col("value").is_null()).then("key").otherwise(pl.col("key") + "=" + pl.col("value"))
+        grouped = entries.select("place", text.alias("labels")).group_by("place").agg("labels")
+        places = pl.DataFrame({"place": pl.Series(range(len(labels)), dtype=entries.schema["place"])})
+        found = places.join(grouped, on="place", how="left", maintain_order="left")["labels"]
+    elif labels.dtype == pl.String:
+        found = pl.DataFrame({"l": labels}).select(
+            pl.col("l").str.split(",").list.eval(pl.element().str.strip_chars(" ")).list.eval(
+                pl.element().filter(pl.element() != "")
+            )
+        )["l"]  # fmt: skip
+    elif labels.dtype in (pl.List(pl.String), pl.Null, pl.List(pl.Null)):
+        found = labels.cast(pl.List(pl.String))
+    else:
+        raise RulesIndexError(f"The rules' column labels is {labels.dtype}; it must be a map, a list or a text.")
+    lists = pl.DataFrame({"l": found}).select(pl.col("l").list.drop_nulls().list.unique().list.sort())["l"]
+    return lists.fill_null(pl.Series([[]], dtype=pl.List(pl.String)))
+
+
+def _severity(severity: pl.Series, labels: pl.Series) -> pl.Series:
+    entries = _entries(labels)
+    if entries is None:
+        return severity
+    found = severity
+    for name in _SEVERITY_LABELS:
+        mine = entries.filter(pl.col("key") == name).unique("place", keep="first")
+        places = pl.DataFrame({"place": pl.Series(range(len(labels)), dtype=entries.schema["place"])})
+        said = places.join(mine, on="place", how="left", maintain_order="left")["value"]
+        found = pl.DataFrame({"a": found, "b": said}).select(pl.coalesce("a", "b"))["a"]
+    return found

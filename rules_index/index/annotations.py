@@ -1,0 +1,186 @@
+"""What a rule is annotated with beside its expression, its priority, labels and severity, and what the rules of a row
+come to: the first rule, all labels, the highest severity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.index.conjunction_arrays import require
+from rules_index.kernels.label_lists import label_lists
+
+FIRST_RULE_ID, LABELS, SEVERITY = "first_rule_id", "labels", "severity"
+COLUMNS = (FIRST_RULE_ID, LABELS, SEVERITY)
+"""The columns that a row's rules give it, in their order."""
+SEVERITIES = ("informational", "low", "medium", "high", "critical")
+"""Sigma's severities, the lowest first."""
+_LABELS_A_RULE = 4
+_KINDS = {
+    FIRST_RULE_ID: ("priority", pa.int32()),
+    LABELS: ("labels", pa.list_(pa.string())),
+    SEVERITY: ("severity", pa.string()),
+}
+
+
+@dataclass(frozen=True)
+class Annotate:
+    """Which of `COLUMNS` rows are to have, and what severities there are, the lowest first."""
+
+    columns: tuple[str, ...] = COLUMNS
+    severities: tuple[str, ...] = SEVERITIES
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What is kept of each rule for them: some of priority, labels and severity."""
+        return pa.schema([_KINDS[name] for name in COLUMNS if name in self.columns])
+
+    @property
+    def settings(self) -> list[Any]:
+        """What decides, beside the rules, what rows get: as JSON values."""
+        return [sorted(self.columns), list(self.severities) if SEVERITY in self.columns else []]
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """The annotations of an index's rules: `rules` has the columns of `annotate.schema`, a row for each of `ids`."""
+
+    annotate: Annotate
+    ids: pa.Array
+    rules: pa.Table
+
+    def of_ordinals(self, offsets: np.ndarray, ordinals: np.ndarray) -> dict[str, pa.Array]:
+        """The columns of rows whose rules are `ordinals` [hits], from offsets [rows + 1] on, in the order of `COLUMNS`.
+
+        A row without rules has no first rule, no severity, and an empty list of labels. Several threads may ask at a
+        time.
+        """
+        made = {FIRST_RULE_ID: self._first, LABELS: self._labels, SEVERITY: self._severity}
+        return {name: made[name](offsets, ordinals) for name in COLUMNS if name in self.annotate.columns}
+
+    def of_ids(self, lists: pa.ListArray) -> dict[str, pa.Array]:
+        """The columns of rows with these rules, as lists of ids; an id that no rule has any more has no annotation."""
+        offsets = lists.offsets.to_numpy()
+        values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        found = pc.index_in(values.cast(self.ids.type), value_set=self.ids)
+        known = found.is_valid().to_numpy(zero_copy_only=False)
+        kept = np.concatenate([[0], np.cumsum(known)])[offsets - offsets[0]]
+        return self.of_ordinals(kept, found.drop_null().to_numpy())
+
+    def chosen(self, columns: Sequence[str]) -> Annotations | None:
+        """The same for only those of some columns that these have; None for none."""
+        kept = tuple(name for name in self.annotate.columns if name in columns)
+        if not kept:
+            return None
+        annotate = Annotate(kept, self.annotate.severities)
+        return Annotations(annotate, self.ids, self.rules.select(annotate.schema.names))
+
+    def types(self) -> dict[str, pa.DataType]:
+        """Of the columns, as `of_ids` gives them to whoever does not take codes of a dictionary."""
+        kinds = {FIRST_RULE_ID: self.ids.type, LABELS: pa.list_(pa.string()), SEVERITY: pa.string()}
+        return {name: kinds[name] for name in COLUMNS if name in self.annotate.columns}
+
+    def _first(self, offsets: np.ndarray, ordinals: np.ndarray) -> pa.Array:
+        rank, rules = self._ranks
+        best = _reduced(np.minimum, rank[ordinals], offsets, len(rank))
+        chosen = pa.array(np.append(rules, 0)[best], mask=best == len(rank))
+        return self.ids.take(chosen) if len(self.ids) else pa.nulls(len(best), self.ids.type)
+
+    def _severity(self, offsets: np.ndarray, ordinals: np.ndarray) -> pa.Array:
+        worst = _reduced(np.maximum, self._levels[ordinals], offsets, -1)
+        codes = pa.array(worst, pa.int32(), mask=worst < 0)
+        return pa.DictionaryArray.from_arrays(codes, pa.array(self.annotate.severities, pa.string()))
+
+    def _labels(self, offsets: np.ndarray, ordinals: np.ndarray) -> pa.Array:
+        starts, codes, names = self._label_codes
+        ends = np.empty(len(offsets), np.int64)
+        out = np.empty(max(len(ordinals) * _LABELS_A_RULE, 1), np.int32)
+        arguments = (offsets.astype(np.int64), ordinals.astype(np.int32), starts, codes)
+        count = label_lists(*arguments, np.full(len(names), -1), ends, out)
+        if count > len(out):
+            out = np.empty(count, np.int32)
+            label_lists(*arguments, np.full(len(names), -1), ends, out)
+        values = pa.DictionaryArray.from_arrays(pa.array(out[:count]), names)
+        return pa.ListArray.from_arrays(pa.array(ends.astype(np.int32)), values)
+
+    @cached_property
+    def _ranks(self) -> tuple[np.ndarray, np.ndarray]:
+        """The place of each rule [rules] by priority, those without one last, then by id; the rules in this order."""
+        priority = self.rules.column("priority").combine_chunks()
+        last = np.iinfo(np.int64).max
+        order = np.argsort(pc.fill_null(priority.cast(pa.int64()), last).to_numpy(), kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        return rank, order
+
+    @cached_property
+    def _levels(self) -> np.ndarray:
+        """The place of each rule's severity [rules] int32 among all, -1 for none."""
+        found = pc.index_in(self.rules.column("severity"), value_set=pa.array(self.annotate.severities, pa.string()))
+        levels: np.ndarray = pc.fill_null(found, -1).to_numpy()
+        return levels
+
+    @cached_property
+    def _label_codes(self) -> tuple[np.ndarray, np.ndarray, pa.StringArray]:
+        """Each rule's labels as CSR arrays [rules + 1] int64 and [.] int32, and what they mean, ascending."""
+        lists = _one(self.rules.column("labels"))
+        offsets = lists.offsets.to_numpy().astype(np.int64)
+        values = lists.flatten()
+        names = values.unique()
+        names = names.take(pc.sort_indices(names))
+        return offsets - offsets[0], pc.index_in(values, value_set=names).to_numpy().astype(np.int32), names
+
+
+def sound(annotate: Annotate, ids: pa.Array, rules: pa.Table) -> Annotations:
+    """Annotations that were read from a file; `InvalidArraysError` where they are not as they should be."""
+    require(set(annotate.columns) <= set(COLUMNS), "annotations")
+    require(all(isinstance(each, str) for each in annotate.severities), "annotations")
+    require(rules.schema == annotate.schema and rules.num_rows == len(ids), "annotations")
+    if "labels" in rules.column_names:
+        labels = rules.column("labels")
+        require(labels.null_count == 0 and pc.list_flatten(labels).null_count == 0, "annotations")
+    return Annotations(annotate, ids, rules)
+
+
+def settings_of(annotations: Annotations | None) -> list[Any]:
+    """What a fingerprint has of them beside the rules' own; nothing where there are none."""
+    return [] if annotations is None else [annotations.annotate.settings]
+
+
+def plain(columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """The columns with texts as such, and not as codes of a dictionary."""
+    return {name: _decoded(column) for name, column in columns.items()}
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        return column.dictionary_decode()
+    if pa.types.is_list(column.type) and pa.types.is_dictionary(column.type.value_type):
+        return pa.ListArray.from_arrays(column.offsets, column.values.dictionary_decode())
+    return column
+
+
+def _reduced(function: Any, values: np.ndarray, offsets: np.ndarray, nothing: int) -> np.ndarray:
+    """The function's value over each row's values; `nothing` for a row that has none."""
+    found = np.full(len(offsets) - 1, nothing, np.int64)
+    filled = np.flatnonzero(np.diff(offsets))
+    if len(filled):
+        found[filled] = function.reduceat(values, offsets[filled])
+    return found
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+
+
+__all__: Sequence[str] = (
+    "COLUMNS", "FIRST_RULE_ID", "LABELS", "SEVERITIES", "SEVERITY", "Annotate", "Annotations", "plain", "settings_of",
+    "sound",
+)  # fmt: skip

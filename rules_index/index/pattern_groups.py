@@ -1,0 +1,163 @@
+"""Many patterns over one column of texts: all are looked for in one pass over its distinct values.
+
+A pattern matches only strings that hold one of a few texts (`patterns.needles`). An automaton finds which of all
+patterns' texts occur in which values; a pattern is tried on those values alone, by the matcher that is asked everywhere
+else, so that what it means is the same. Of `%text%` the automaton has the answer already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.kernels.many_texts import build_states, find_texts
+from rules_index.language.patterns import like_matcher, rlike_matcher
+from rules_index.language.patterns.like import LikeMatcher, lower
+from rules_index.language.patterns.needles import like_is_contains, like_needles, rlike_needles
+from rules_index.language.patterns.rlike import RlikeMatcher
+from rules_index.language.patterns.strings import buffers
+from rules_index.language.typed import Expression, Leaf, Operation
+
+LEAST_PATTERNS = 16
+"""Of one column, for which it pays to look for all at once."""
+LEAST_ROWS = 128
+_MOST_CELLS = 1 << 26
+"""Of an automaton's table; patterns that need more are tried one by one."""
+_FALSE, _TRUE, _NULL = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Texts:
+    """An automaton of texts. owners [.] int32 in CSR form over `starts` [texts + 1]: which patterns wait for each."""
+
+    classes: np.ndarray
+    steps: np.ndarray
+    ends: np.ndarray
+    further: np.ndarray
+    starts: np.ndarray
+    owners: np.ndarray
+
+    @classmethod
+    def of(cls, needles: Sequence[frozenset[bytes]]) -> Texts | None:
+        """That of patterns' texts; None where its table would be too large."""
+        numbered: dict[bytes, list[int]] = {}
+        for pattern, texts in enumerate(needles):
+            for text in texts:
+                numbered.setdefault(text, []).append(pattern)
+        data = np.frombuffer(b"".join(numbered), np.uint8)
+        offsets = np.concatenate([[0], np.cumsum([len(text) for text in numbered])])
+        used = np.unique(data)
+        if (len(data) + 1) * (len(used) + 1) > _MOST_CELLS:
+            return None
+        classes = np.zeros(256, np.int32)
+        classes[used] = 1 + np.arange(len(used))
+        steps = np.zeros((len(data) + 1, len(used) + 1), np.int32)
+        ends, further = np.full(len(steps), -1, np.int32), np.zeros(len(steps), np.int32)
+        count = build_states(data, offsets, classes, steps, ends, further)
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in numbered.values()])])
+        owners = np.array([pattern for each in numbered.values() for pattern in each], np.int32)
+        return cls(classes, steps[:count].copy(), ends[:count].copy(), further[:count].copy(), starts, owners)
+
+    def candidates(self, strings: pa.Array, patterns: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each pattern the strings with one of its texts, ascending: offsets [patterns + 1] and strings [.]."""
+        data, offsets, valid = buffers(strings)
+        room = 4 * len(strings) + 1024
+        while True:
+            texts, found = np.empty(room, np.int32), np.empty(room, np.int32)
+            seen = np.full(len(self.starts) - 1, -1)
+            count = find_texts(
+                data, offsets, valid, self.classes, self.steps, self.ends, self.further, seen, texts, found
+            )
+            if count <= room:
+                break
+            room = count
+        texts, found = texts[:count], found[:count]
+        lengths = np.diff(self.starts)[texts]
+        begins = np.repeat(self.starts[texts] - np.cumsum(lengths) + lengths, lengths)
+        owners = self.owners[begins + np.arange(len(begins))]
+        # a pattern with several texts may have a string twice
+        keys = np.unique(owners.astype(np.int64) * len(strings) + np.repeat(found, lengths))
+        owners, found = np.divmod(keys, max(len(strings), 1))
+        return np.searchsorted(owners, np.arange(patterns + 1)), found
+
+
+@dataclass(frozen=True)
+class Group:
+    """Patterns over the column `leaf`, in lower case where `folded`: the attributes that they are, and their texts."""
+
+    leaf: Leaf
+    folded: bool
+    numbers: tuple[int, ...]
+    operations: tuple[Operation, ...]
+    certain: tuple[bool, ...]
+    texts: Texts
+    _matchers: dict[int, LikeMatcher | RlikeMatcher] = field(default_factory=dict, compare=False)
+
+    def truths(self, strings: pa.Array) -> tuple[np.ndarray, dict[int, np.ndarray]]:
+        """The distinct value of each row [rows], -1 for NULL, and by attribute, for those that match one, the truth
+        [values + 1] uint8 of each, that of NULL last."""
+        coded = strings.dictionary_encode()
+        values = coded.dictionary
+        rows = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+        searched = lower(values) if self.folded else values
+        offsets, found = self.texts.candidates(searched, len(self.numbers))
+        truths: dict[int, np.ndarray] = {}
+        for place in np.flatnonzero(np.diff(offsets)).tolist():
+            hits = found[offsets[place] : offsets[place + 1]]
+            if not self.certain[place]:
+                matched = self._matcher(place).match(values.take(pa.array(hits)))
+                hits = hits[matched.to_numpy(zero_copy_only=False)]
+                if not len(hits):
+                    continue
+            truth = np.full(len(values) + 1, _FALSE, np.uint8)
+            truth[hits] = _TRUE
+            truth[-1] = _NULL
+            truths[self.numbers[place]] = truth
+        return rows, truths
+
+    def _matcher(self, place: int) -> LikeMatcher | RlikeMatcher:
+        """That of a pattern, made once: the caches of the matchers' own modules hold fewer than there may be here."""
+        found = self._matchers.get(place)
+        if found is None:
+            operation = self.operations[place]
+            make = like_matcher if operation.name == "like" else rlike_matcher
+            found = self._matchers[place] = make(*operation.parameters)
+        return found
+
+
+@lru_cache(maxsize=8)
+def groups_of(attributes: tuple[Expression, ...]) -> tuple[Group, ...]:
+    """The groups of patterns among attributes; none where they are few."""
+    waiting: dict[tuple[Leaf, bool], list[tuple[int, Operation, frozenset[bytes], bool]]] = {}
+    for number, attribute in enumerate(attributes):
+        if not isinstance(attribute, Operation) or attribute.name not in ("like", "rlike"):
+            continue
+        (operand,) = attribute.operands
+        if not isinstance(operand, Leaf) or operand.text is not None or not pa.types.is_string(operand.type):
+            continue
+        folded, its, exact = _needles(attribute)
+        if its is not None:
+            waiting.setdefault((operand, folded), []).append((number, attribute, its, exact))
+    found = []
+    for (leaf, folded), members in waiting.items():
+        if len(members) < LEAST_PATTERNS and sum(len(needles) for _, _, needles, _ in members) < LEAST_PATTERNS:
+            continue
+        texts = Texts.of([needles for _, _, needles, _ in members])
+        if texts is not None:
+            numbers, operations = tuple(each[0] for each in members), tuple(each[1] for each in members)
+            certain = tuple(each[3] for each in members)
+            found.append(Group(leaf, folded, numbers, operations, certain, texts))
+    return tuple(found)
+
+
+def _needles(operation: Operation) -> tuple[bool, frozenset[bytes] | None, bool]:
+    """Whether strings are searched in lower case, what they must hold, and whether that says it all."""
+    if operation.name == "rlike":
+        return False, rlike_needles(*operation.parameters), False
+    pattern, escape, ignore_case = operation.parameters
+    return ignore_case, like_needles(pattern, escape, ignore_case), like_is_contains(pattern, escape, ignore_case)

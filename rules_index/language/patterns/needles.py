@@ -1,0 +1,102 @@
+"""Texts of which a string must hold one for a pattern to match it, so that all other strings need not be tried."""
+
+from __future__ import annotations
+
+from rules_index.errors import RuleError
+from rules_index.language.patterns.java_syntax import parse
+from rules_index.language.patterns.like import ANY_ONE, lowered, segments
+from rules_index.language.patterns.syntax import Characters, Choice, Node, Repeat, Sequence
+
+_REPLACEMENT = 0xFFFD
+"""What malformed bytes are read as: a text with it may match bytes that are none of its own."""
+_MOST = 4_096
+"""Texts of one pattern, at most."""
+
+
+def like_needles(pattern: str, escape: str, ignore_case: bool) -> frozenset[bytes] | None:
+    """For LIKE: the longest text of its segments; of ILIKE in lower case, as the string then must be. None for none."""
+    found: list[list[int]] = [[]]
+    for segment in segments(lowered(pattern) if ignore_case else pattern, escape):
+        found.append([])
+        for code in segment:
+            if code == ANY_ONE:
+                found.append([])
+            else:
+                found[-1].append(code)
+    return _usable(max(found, key=len))
+
+
+def like_is_contains(pattern: str, escape: str, ignore_case: bool) -> bool:
+    """True for `%text%`, which holds where the text occurs."""
+    parts = segments(lowered(pattern) if ignore_case else pattern, escape)
+    return len(parts) == 3 and not parts[0] and not parts[2] and bool(parts[1]) and ANY_ONE not in parts[1]
+
+
+def rlike_needles(pattern: str) -> frozenset[bytes] | None:
+    """For RLIKE: texts of which a string with a match holds one; None where there are none to be had."""
+    try:
+        return _of(parse(pattern))
+    except RuleError:
+        return None
+
+
+def _of(node: Node) -> frozenset[bytes] | None:
+    match node:
+        case Characters():
+            code = _single(node)
+            return _usable([code]) if code is not None else None
+        case Repeat(item, low, _):
+            return _of(item) if low > 0 else None
+        case Choice(items):
+            return _any_of(items)
+        case Sequence(items):
+            return _of_sequence(items)
+        case _:
+            return None
+
+
+def _any_of(items: tuple[Node, ...]) -> frozenset[bytes] | None:
+    found: set[bytes] = set()
+    for item in items:
+        texts = _of(item)
+        if texts is None or len(found) + len(texts) > _MOST:
+            return None
+        found |= texts
+    return frozenset(found) or None
+
+
+def _of_sequence(items: tuple[Node, ...]) -> frozenset[bytes] | None:
+    """Of the texts that single characters side by side make, and those of other parts, the ones that tell most."""
+    runs: list[list[int]] = [[]]
+    others: list[frozenset[bytes]] = []
+    for item in items:
+        code = _single(item)
+        if code is not None:
+            runs[-1].append(code)
+            continue
+        runs.append([])
+        texts = _of(item)
+        if texts is not None:
+            others.append(texts)
+    longest = _usable(max(runs, key=len))
+    return max([*others, *([longest] if longest is not None else [])], key=_worth, default=None)
+
+
+def _worth(texts: frozenset[bytes]) -> tuple[int, int]:
+    return min(map(len, texts)), -len(texts)
+
+
+def _single(node: Node) -> int | None:
+    """The code point that a node is, if it is just one."""
+    if not isinstance(node, Characters):
+        return None
+    members = node.members
+    if members.start or len(members.cuts) != 2 or members.cuts[1] != members.cuts[0] + 1:
+        return None
+    return int(members.cuts[0])
+
+
+def _usable(codes: list[int]) -> frozenset[bytes] | None:
+    if not codes or _REPLACEMENT in codes or any(0xD800 <= code < 0xE000 for code in codes):
+        return None
+    return frozenset(["".join(map(chr, codes)).encode()])

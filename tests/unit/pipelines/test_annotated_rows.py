@@ -1,0 +1,205 @@
+"""Annotations of tagged rows without a JVM: against brute force, after edits, and in tables that had none."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.errors import ConfigurationError, IndexOutdatedError, TableError
+from pipelines.join import join_streams
+from pipelines.retag import retag
+from pipelines.settings.configuration import parse_configuration
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.annotated_rows import (
+    RULES_OF_S,
+    STREAM,
+    append,
+    assert_annotated,
+    check_bounds,
+    local,
+    rows,
+    tagged,
+    write_rules,
+)
+
+EDITED = [
+    rule
+    | ({"priority": 9, "severity": "medium"} if rule["rule_id"] == "é" else {})
+    | ({"labels": {"team": "risk"}} if rule["rule_id"] == "b" else {})
+    for rule in local(RULES_OF_S)
+]
+
+
+@pytest.fixture
+def workspace(new_workspace) -> Workspace:
+    made = new_workspace({"s": STREAM}, spark=False)
+    append(made, 0, 100)
+    write_rules(made, local(RULES_OF_S))
+    compile_scopes(made)
+    return made
+
+
+def test_rows_have_what_brute_force_says(workspace) -> None:
+    tag_stream(workspace, "s")
+    assert_annotated(workspace)
+    check_bounds(workspace)
+    found = tagged(workspace)
+    labels = ["kind", "level=high", "severity=critical", "team=fraud", "é=\U0001f600,x"]
+    assert found[6] == (["a", "b", "c", "é"], "é", labels, "critical")
+    assert {row[3] for row in found.values()} == {None, "low", "high", "critical"}
+
+
+def test_only_what_is_asked_for_is_added_and_compiled(new_workspace) -> None:
+    made = new_workspace({"s": STREAM | {"annotations": ["severity"]}}, spark=False)
+    append(made, 0, 40)
+    write_rules(made, local(RULES_OF_S))
+    compile_scopes(made)
+    tag_stream(made, "s")
+    names = [field.name for field in DeltaTable(made.lake.uri("s_tagged")).schema().fields]
+    assert names[3:6] == ["rule_ids", "severity", "rules_version"]
+    relabelled = [
+        rule | {"labels": {"level": "low"} if rule["rule_id"] == "é" else rule.get("labels")} for rule in EDITED
+    ]
+    before = compile_scopes(made)[0].fingerprint
+    write_rules(made, [rule | {"priority": 1} for rule in local(RULES_OF_S)])
+    assert compile_scopes(made)[0].fingerprint == before
+    write_rules(made, relabelled)
+    assert compile_scopes(made)[0].fingerprint != before
+
+
+def test_an_edit_of_a_label_is_an_edit(workspace) -> None:
+    tag_stream(workspace, "s")
+    old = tagged(workspace)
+    before = compile_scopes(workspace)[0].fingerprint
+    write_rules(workspace, EDITED)
+    assert compile_is_due(workspace, "s")
+    assert compile_scopes(workspace)[0].fingerprint != before
+    append(workspace, 100, 140)
+    tag_stream(workspace, "s")
+    now = tagged(workspace)
+    assert {seq: row for seq, row in now.items() if seq < 100} == old, "rows keep what they were given"
+    result = retag(workspace, "s")
+    assert_annotated(workspace)
+    check_bounds(workspace)
+    now = tagged(workspace)
+    changed = {seq for seq, row in old.items() if now[seq] != row}
+    assert result.rows_changed == len(changed) > 0
+    again = retag(workspace, "s")
+    assert (again.rows_changed, again.files_written) == (0, 0)
+    tag_stream(workspace, "s", restart=True)
+    assert tagged(workspace) == now
+
+
+def test_edits_of_all_kinds_together(workspace) -> None:
+    tag_stream(workspace, "s")
+    rules = [rule for rule in EDITED if rule["rule_id"] != "a"]
+    rules[1] = rules[1] | {"expression": "n IN (1, 2)", "labels": {"new": "one"}}
+    rules.append({"rule_id": "e", "expression": "n >= 0", "priority": -9, "severity": "informational"})
+    write_rules(workspace, rules)
+    compile_scopes(workspace)
+    retag(workspace, "s")
+    assert_annotated(workspace)
+    now = tagged(workspace)
+    tag_stream(workspace, "s", restart=True)
+    assert tagged(workspace) == now
+
+
+def test_a_table_without_the_columns_is_widened_in_a_step(new_workspace) -> None:
+    plain = {key: value for key, value in STREAM.items() if key != "annotations"}
+    made = new_workspace({"s": plain}, spark=False)
+    append(made, 0, 40)
+    write_rules(made, local(RULES_OF_S))
+    compile_scopes(made)
+    tag_stream(made, "s")
+    document: dict[str, Any] = {"lake": {"root": "lake"}, "streams": {"s": STREAM}}
+    wider = Workspace(parse_configuration(document, made.configuration.path), None)
+    append(made, 40, 80)
+    with pytest.raises(IndexOutdatedError, match="deltatag compile s"):
+        tag_stream(wider, "s")
+    assert compile_is_due(wider, "s")
+    compile_scopes(wider)
+    statement = (
+        r"ALTER TABLE s_tagged ADD COLUMNS \(first_rule_id STRING AFTER rule_ids, labels ARRAY<STRING> AFTER "
+        r"first_rule_id, severity STRING AFTER labels\)"
+    )
+    for act in (tag_stream, retag):
+        with pytest.raises(TableError, match=statement):
+            act(wider, "s")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"annotations": ["first"]}, {"annotations": "labels"}, {"annotations": ["labels"], "retag": "new_rules"}],
+)
+def test_wrong_configurations_are_refused(settings: dict[str, Any], tmp_path) -> None:
+    document = {"lake": {"root": "lake"}, "streams": {"s": {"source": "x"} | settings}}
+    with pytest.raises(ConfigurationError, match="annotations"):
+        parse_configuration(document, tmp_path / "deltatag.toml")
+
+
+def test_a_source_with_such_a_column_is_refused(new_workspace) -> None:
+    made = new_workspace({"s": STREAM}, spark=False)
+    source = made.configuration.streams["s"].source
+    append(made, 0, 3)
+    table = DeltaTable(source).to_pyarrow_table()
+    write_deltalake(source, table.append_column("Labels", table["w"]), mode="overwrite", schema_mode="overwrite")
+    write_rules(made, local(RULES_OF_S))
+    (result,) = compile_scopes(made)
+    assert result.error is not None and "has a column Labels" in result.error
+
+
+def test_severities_may_be_others(new_workspace) -> None:
+    made = new_workspace({"s": STREAM}, {"severities": ["warn", "block"]}, spark=False)
+    append(made, 0, 40)
+    rules = [
+        {"rule_id": "w", "expression": "n > 3", "severity": "warn"},
+        {"rule_id": "b", "expression": "n > 8", "severity": "block"},
+        {"rule_id": "x", "expression": "n > 0", "severity": "high"},
+    ]
+    write_rules(made, rules)
+    assert compile_scopes(made)[0].rejects == 1
+    tag_stream(made, "s")
+    assert {row[3] for row in tagged(made).values()} == {None, "warn", "block"}
+
+
+def test_a_stream_behind_one_with_annotations_reads_its_source_columns(new_workspace) -> None:
+    behind = {"source_stream": "s", "key": ["seq"], "annotations": ["labels"]}
+    made = new_workspace({"s": STREAM, "t": behind}, spark=False)
+    append(made, 0, 40)
+    write_rules(made, [*local(RULES_OF_S)])
+    compile_scopes(made)
+    tag_stream(made, "s")
+    compile_scopes(made, ["t"])
+    tag_stream(made, "t")
+    names = [field.name for field in DeltaTable(made.lake.uri("t_tagged")).schema().fields]
+    assert names[:5] == ["seq", "n", "w", "rule_ids", "labels"]
+
+
+def test_joined_rows_without_spark(new_workspace) -> None:
+    streams = {"s": {"source": "lake/source", "event_time": "t"}, "o": {"source": "lake/other", "event_time": "t"}}
+    join = {"streams": ["s", "o"], "on": ["seq"], "window": "1 hour", "annotations": STREAM["annotations"]}
+    made = new_workspace(streams, spark=False, joins={"j": join})
+    times = pa.array([datetime(2024, 1, 1)] * 50, pa.timestamp("us", "UTC"))
+    for stream in ("s", "o"):
+        write_deltalake(made.configuration.streams[stream].source, rows(0, 50).append_column("t", times))
+    qualified = [
+        rule | {"expression": rule["expression"].replace("n ", "s.n ").replace("w ", "o.w ")}
+        for rule in local(RULES_OF_S)
+    ]
+    write_rules(made, qualified, "j")
+    compile_scopes(made)
+    join_streams(made, "j")
+    table = DeltaTable(made.lake.uri("j_tagged")).to_pyarrow_table().to_pylist()
+    assert len(table) > 20
+    for row in table:
+        mine = [rule for rule in qualified if rule["rule_id"] in row["rule_ids"]]
+        first = min(mine, key=lambda r: (r["priority"] is None, r["priority"], r["rule_id"]))
+        labels = {k if v is None else f"{k}={v}" for r in mine for k, v in r.get("labels", {}).items()}
+        assert (row["first_rule_id"], row["labels"]) == (first["rule_id"], sorted(labels))
+    assert {row["severity"] for row in table} == {None, "low", "high", "critical"}
