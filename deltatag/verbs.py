@@ -29,7 +29,6 @@ from deltatag.output import jsonable, paragraph, print_json, print_table
 from deltatag.progress import Progress
 
 if TYPE_CHECKING:
-
     from pipelines.workspace import Workspace
 
 DONE, FAILED = 0, 1
