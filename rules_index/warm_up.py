@@ -11,9 +11,11 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.lint import lint
+from rules_index.index.annotations import Annotate
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.layers import numbers_of, overlaid
 from rules_index.index.loading import loads
+from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
 from rules_index.join import JoinIndex, Side
 from rules_index.join.index import Method
 
@@ -56,7 +58,17 @@ def warm_up() -> int:
     layers = Layers(compiled, np.zeros(1, np.int64), compile_rules([("new", "whole > 5")], schema))
     updated = overlaid(layers, numbers_of(layers), compiled.rejects, "")
     matched = len(compiled.match(batch).flatten()) + len(updated.match(batch).flatten())
-    return matched + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+    return matched + _warm_up_texts(schema) + _warm_up_events(schema) + _warm_up_join() + _warm_up_lint(schema)
+
+
+def _warm_up_texts(schema: pa.Schema) -> int:
+    """Matches many patterns over a column at once, and annotates rows; returns the number of results."""
+    rules = [(number, f"contains(text, 'a{number}')") for number in range(LEAST_PATTERNS)]
+    compiled = compile_rules(rules, schema, annotate=Annotate())
+    batch = pa.table([pa.nulls(LEAST_ROWS, data_type) for data_type in _TYPES.values()], schema=schema)
+    lists = compiled.match(batch)
+    assert compiled.annotations is not None
+    return len(lists.flatten()) + len(compiled.annotations.of_ids(lists))
 
 
 def _warm_up_events(schema: pa.Schema) -> int:
