@@ -318,7 +318,7 @@ def test_output_forms(capsys) -> None:
 @pytest.mark.parametrize("width", [30, 60, 200])
 def test_a_table_fits_a_terminal_and_keeps_every_word(width: int, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((width, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((width, 24)))
     message = "The rule reads a column that is not there; name one of these in its place: " + ", ".join("abcdefghijk")
     print_table(["rule_id", "message", "n"], [["late", message, 1], ["x", "plan\n  +- scan", 20]])
     lines = capsys.readouterr().out.splitlines()
