@@ -16,8 +16,8 @@ import numba
 import numpy as np
 
 from benchmarks.report import median
-from rules_index.engines.be_tree.engine import BETree
 from rules_index.index.conjunction_arrays import Conjunctions
+from rules_index.index.hybrid import Hybrid
 from rules_index.index.layout import BLOCK_ROWS, AccessPlan
 from rules_index.index.planner import CHUNK_ROWS, Costs
 from rules_index.kernels import bitmaps, equality_blocks, fill, lists, prefilter, scan, sorted_runs, summaries
@@ -241,7 +241,7 @@ def _conjunctions(rules: int, named: int, values: int = VALUES) -> Conjunctions:
 def _match(repeat: int, rules: int, named: int, values: int = VALUES) -> float:
     """A match of a scanned conjunction: rules of so many equalities each, against the same without any matching row."""
     c, codes = _conjunctions(rules, named, values), CODES % values
-    engine = BETree(c, access_plan=AccessPlan(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
+    engine = Hybrid(c, access_plan=AccessPlan(*(np.full(rules, -1, np.int32),) * 2, (), (), CHUNK_ROWS))
     matches = len(engine.match(codes)[1])
     taken = nanoseconds(repeat, engine.match, codes)
     return max(0.1, (taken - nanoseconds(repeat, engine.match, np.full_like(codes, VALUES))) / matches)
@@ -341,14 +341,14 @@ def _fetch(repeat: int) -> float:
     return nanoseconds(repeat, run, entries, places) / len(places)
 
 
-def _keyed(rules: int, width: int, named: int) -> BETree:
+def _keyed(rules: int, width: int, named: int) -> Hybrid:
     """Rules of equalities on `named` of the same attributes, filed under the first `width` of them in one table."""
     c = _conjunctions(rules, named)
     first = np.sort(_draw.integers(0, VALUES, (rules, named)) + np.arange(named) * VALUES, axis=1)
     terms = np.stack([first.reshape(-1) // VALUES, first.reshape(-1)], 1).astype(np.int32)
     c = Conjunctions(c.sizes, c.set_start, c.intervals, c.start, terms, c.target, c.disjunction_start)
     table, sorted_by = np.zeros(rules, np.int32), np.full(rules, -1, np.int32)
-    return BETree(c, access_plan=AccessPlan(table, sorted_by, (tuple(range(width)),), (), CHUNK_ROWS))
+    return Hybrid(c, access_plan=AccessPlan(table, sorted_by, (tuple(range(width)),), (), CHUNK_ROWS))
 
 
 def _row(repeat: int) -> float:

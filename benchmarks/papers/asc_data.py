@@ -135,7 +135,7 @@ def constructs_of(given: Queries, data: list[np.ndarray]) -> tuple[SelectionCons
         start=np.arange(0, number * predicates + 1, predicates),
         terms=terms,
         target=np.arange(number, dtype=np.int32),
-        gate_start=np.zeros(1, np.int32),
+        disjunction_start=np.zeros(1, np.int32),
     )
     return SelectionConstructs.build(conjunctions), codes
 

@@ -17,7 +17,7 @@ from rules_index.implication.matching.box_bitmaps import BoxBitmaps, box_at, fin
 from rules_index.implication.matching.box_trees import BoxTrees
 from rules_index.implication.matching.intervals import Disjunction, Interval, Predicates, Space
 from rules_index.implication.matching.predicate_matching import Method, match, match_each
-from rules_index.implication.matching.streams import BESIDE, Stream, Streams, no_stream
+from rules_index.implication.matching.streams import ADDED, Stream, Streams, no_stream
 from tests.unit.implication.naive import cells
 from tests.unit.implication.oracles import CASES
 
@@ -78,7 +78,7 @@ def test_a_look_up_finds_what_brute_force_does_among_given_and_added_boxes() -> 
         streams, parts = Predicates.of(given), queries.subpredicates.boxes
         stream = no_stream(streams.streams, queries.subpredicates.measures, streams.longest + queries.longest)
         added = [len(streams.subpredicates) + query for query in range(seed % 3) if query < queries.longest]
-        stream.beside[: len(added)], stream.counts[BESIDE] = added, len(added)
+        stream.added_boxes[: len(added)], stream.counts[ADDED] = added, len(added)
         for (at, one), corners in itertools.product(enumerate(given), (False, True)):
             found = look_up_all(parts, stream, streams.streams, at, streams.index(), corners)
             boxes = np.concatenate([streams.start[at] + one.order, np.array(added, np.int64)])
