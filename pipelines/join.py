@@ -26,7 +26,8 @@ from pipelines.recovery.survival import step, surviving
 from pipelines.runners.needs import of_newest_index
 from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.newest_version import has_more
-from pipelines.sources.source import Source, position_from_plan
+from pipelines.sources.positions import position_from_plan
+from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from rules_index import RulesIndexError
 

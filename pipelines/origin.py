@@ -25,7 +25,8 @@ from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import Scope, StreamScope
 from pipelines.settings.model import Stream
 from pipelines.settings.source_streams import not_asked
-from pipelines.sources.source import Slice, Source
+from pipelines.sources.positions import Slice
+from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from rules_index.compiling.rule_annotations import texts
 from rules_index.index.annotations import Annotations

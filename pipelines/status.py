@@ -20,7 +20,7 @@ from pipelines.settings.configuration import is_catalog_name
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.newest_version import newest_version
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.source import Position, position_from_plan
+from pipelines.sources.positions import Position, position_from_plan
 from pipelines.workspace import Workspace
 
 

@@ -44,7 +44,8 @@ from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
 from pipelines.sources.newest_version import has_more
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.source import Position, Slice, Source, position_from_plan
+from pipelines.sources.positions import Position, Slice, position_from_plan
+from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
 

@@ -22,7 +22,7 @@ from rules_index.workers.source_files import read_batches, source_files
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Stream
-    from pipelines.sources.source import Add
+    from pipelines.sources.positions import Add
     from quality.written import NewestBatch
 
 _VERSIONS = ("rules_version", "index_fingerprint")

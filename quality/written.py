@@ -16,7 +16,8 @@ from quality.rules import enabled_rules
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipelines.sources.source import Add, Log
+    from pipelines.sources.positions import Add
+    from pipelines.sources.source import Log
     from pipelines.workspace import Workspace
 
 Counts = tuple[tuple[Any, int], ...]

@@ -38,7 +38,8 @@ from pipelines.lake.tables import quarantine_table, tagged_table
 from pipelines.recovery.attempts import Attempts, described, errors_of, holds_nothing, left_out, plan_anew
 from pipelines.scopes import JoinScope
 from pipelines.sources.lost_files import telling_lost_files
-from pipelines.sources.source import Position, Source, position_from_plan
+from pipelines.sources.positions import Position, position_from_plan
+from pipelines.sources.source import Source
 from pipelines.writing.inputs import check_inputs
 from rules_index.join import JoinIndex
 

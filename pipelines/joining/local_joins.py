@@ -23,7 +23,8 @@ from pipelines.joining.local_rows import LocalRows
 from pipelines.joining.local_sides import names_of, side_readers, struct_of
 from pipelines.joining.runner import Placed, Planned
 from pipelines.joining.sides import SideFiles, late_reason
-from pipelines.lake.folder_log import Definition, FolderLog
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transactions import app_of, application, is_done

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pipelines.joining.local_sides import SideReader, new_files, pieces_of, reading, side_readers
 from pipelines.joining.parts import Parts
 from pipelines.joining.sides import has_few_new, least_time
-from pipelines.sources.source import Add
+from pipelines.sources.positions import Add
 from rules_index.index.inputs import path_parts
 from rules_index.join.rows import FARTHEST
 from rules_index.join.worker import KEY, OWNED, STREAM, TIME, own_column

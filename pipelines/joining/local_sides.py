@@ -20,7 +20,7 @@ from pipelines.joining.sides import SideFiles
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
 from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable
-from pipelines.sources.source import Add
+from pipelines.sources.positions import Add
 from rules_index.join.worker import KEY, NEW, TIME, own_column
 from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
 

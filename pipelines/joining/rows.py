@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, functions
 from pipelines.joining.shuffle import key_types, side_rows, united, with_keys_of
 from pipelines.joining.sides import SideFiles, has_few_new, late_reason, least_time
 from pipelines.settings.model import Join
+from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Add
 from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 from rules_index.join.worker import NEW, TIME
 

@@ -19,8 +19,9 @@ from pipelines.errors import SourceError
 from pipelines.joining.statistics import Reach, Reaches, is_comparable, reach_of
 from pipelines.lake.schema import STORED_NAME, arrow_schema_of
 from pipelines.settings.model import Join, Stream
+from pipelines.sources.positions import Add, Position, Slice
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Add, Log, Position, Slice, Source
+from pipelines.sources.source import Log, Source
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

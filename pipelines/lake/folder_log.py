@@ -12,8 +12,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
@@ -22,12 +20,13 @@ import pyarrow as pa
 
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.file_statistics import statistics_of
+from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    pass
 
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
@@ -37,89 +36,6 @@ _SAFE_BETWEEN = ("commitInfo", "add", "remove", "txn", "cdc", "domainMetadata")
 
 class ChangedTableError(TableError):
     """Another writer has changed the table's columns or protocol meanwhile."""
-
-
-@dataclass(frozen=True, slots=True)
-class Definition:
-    """What a new table is: its columns, as logs write them, how its rows lie, and its properties."""
-
-    fields: Sequence[Mapping[str, Any]]
-    partition_by: Sequence[str] = ()
-    cluster_by: Sequence[str] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-    def actions(self, table_id: str, features: frozenset[str]) -> list[dict[str, Any]]:
-        """The protocol and metadata; `features` are those that the table has already, which it keeps."""
-        reader = sorted({"timestampNtz"} & {*features, *(["timestampNtz"] if _has_ntz(self.fields) else [])})
-        clustered = ["clustering", "domainMetadata"] if self.cluster_by else []
-        writer = sorted({*features, "appendOnly", "invariants", *clustered, *reader})
-        protocol: dict[str, Any] = {"minReaderVersion": 3 if reader else 1, "minWriterVersion": 7}
-        protocol |= {"readerFeatures": reader} if reader else {}
-        metadata = {
-            "id": table_id,
-            "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": [dict(each) for each in self.fields]}),
-            "partitionColumns": list(self.partition_by),
-            "configuration": dict(self.properties),
-            "createdTime": _now(),
-        }
-        found: list[dict[str, Any]] = [{"protocol": {**protocol, "writerFeatures": writer}}, {"metaData": metadata}]
-        if self.cluster_by:
-            domain = {"clusteringColumns": [[name] for name in self.cluster_by], "domainName": "delta.clustering"}
-            kept = {"domain": "delta.clustering", "configuration": json.dumps(domain), "removed": False}
-            found.append({"domainMetadata": kept})
-        return found
-
-    def told(self) -> dict[str, str]:
-        """What the history tells of the table's making."""
-        return {"partitionBy": json.dumps(list(self.partition_by)), "clusterBy": json.dumps(list(self.cluster_by))}
-
-
-class FolderSnapshot:
-    """One version of a table."""
-
-    def __init__(self, uri: str, table: DeltaTable | None) -> None:
-        """table: None where there is none."""
-        self.uri, self._table = uri, table
-
-    @property
-    def table(self) -> DeltaTable:
-        """As delta-rs has it; TableError where there is none."""
-        if self._table is None:
-            raise TableError(f"There is no Delta table at {self.uri}.")
-        return self._table
-
-    @cached_property
-    def number(self) -> int:
-        """The version; -1 where there is no table."""
-        return -1 if self._table is None else int(self._table.version())
-
-    @property
-    def table_id(self) -> str:
-        """What tells the table from one made later at the same place."""
-        return str(self.table.metadata().id)
-
-    @cached_property
-    def fields(self) -> list[dict[str, Any]]:
-        """The columns, as the log writes them."""
-        found: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
-        return found
-
-    @property
-    def partition_columns(self) -> list[str]:
-        """The columns by which the table is partitioned."""
-        return list(self.table.metadata().partition_columns)
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The table's properties."""
-        return dict(self.table.metadata().configuration)
-
-    @property
-    def features(self) -> frozenset[str]:
-        """What the table asks of those who read and write it, beyond the oldest protocol, by name."""
-        protocol = self.table.protocol()
-        return frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
 
 
 class FolderLog:
@@ -425,10 +341,6 @@ def _commit_info(operation: str, told: Mapping[str, str], metrics: Mapping[str, 
         "engineInfo": "deltatag",
         "txnId": str(uuid.uuid4()),
     }
-
-
-def _has_ntz(fields: Sequence[Mapping[str, Any]]) -> bool:
-    return "timestamp_ntz" in json.dumps([field["type"] for field in fields])
 
 
 def _now() -> int:

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from pipelines.errors import SparkEndedError
 from pipelines.lake.runs import last_batch
+from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Add
 from pipelines.spark import jvm
 from pipelines.spark.failures import explained
 from pipelines.workspace import Workspace

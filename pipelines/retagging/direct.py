@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pipelines.lake.lake import Lake
-    from pipelines.sources.source import Add
+    from pipelines.sources.positions import Add
 
 
 def file_task(

@@ -20,7 +20,7 @@ from pipelines.spark.failures import run
 from pipelines.spark.sql_text import quoted
 
 if TYPE_CHECKING:
-    from pipelines.sources.source import Add
+    from pipelines.sources.positions import Add
     from pipelines.workspace import Workspace
 
 _OUTER = 2

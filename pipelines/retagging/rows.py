@@ -33,7 +33,7 @@ from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, Retry
 from rules_index.workers.tagged_files import RESULT, Task
 
 if TYPE_CHECKING:
-    from pipelines.sources.source import Add
+    from pipelines.sources.positions import Add
     from pipelines.workspace import Workspace
 
 

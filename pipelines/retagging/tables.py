@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from pipelines.retagging.standing import Snapshots
-    from pipelines.sources.source import Add
+    from pipelines.sources.positions import Add
 
 Stamps: TypeAlias = Mapping[str, Any]
 """Values of columns of the rows that are tried, by the columns' names."""

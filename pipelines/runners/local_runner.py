@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 
 from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
-from pipelines.lake.folder_log import Definition, FolderLog
+from pipelines.lake.folder_log import FolderLog
+from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.lake import first_line
 from pipelines.lake.schema import arrow_schema_of, nullable, odd_names, plain_fields
 from pipelines.lake.tables import (
@@ -37,7 +38,8 @@ from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.needs import READABLE, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
-from pipelines.sources.source import Slice, Source
+from pipelines.sources.positions import Slice
+from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.files import CODEC, codec_named, discard, folder_of, gathered, layout_of, tables_of, task_of
 from pipelines.writing.refused_rows import RefusedRows

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
-    from pipelines.sources.source import Slice, Source
+    from pipelines.sources.positions import Slice
+    from pipelines.sources.source import Source
     from pipelines.writing.refused_rows import RefusedRows
 
 

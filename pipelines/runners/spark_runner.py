@@ -14,9 +14,10 @@ from pipelines.recovery.attempts import left_out
 from pipelines.recovery.survival import batch_time_limit
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
+from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
-from pipelines.sources.source import Slice, Source, open_source
+from pipelines.sources.source import Source, open_source
 from pipelines.sources.source_names import followed_columns
 from pipelines.spark.session import in_time_zone
 from pipelines.workspace import Workspace

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError, SourceError, SparkEndedError
+from pipelines.sources.positions import Add, Slice
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Add, Slice
 
 if TYPE_CHECKING:
     from pipelines.sources.source import Source

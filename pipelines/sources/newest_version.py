@@ -11,7 +11,8 @@ from pipelines.settings.source_streams import no_source
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
-from pipelines.sources.source import Position, open_source
+from pipelines.sources.positions import Position
+from pipelines.sources.source import open_source
 
 
 class SourceVersion(NamedTuple):

@@ -16,7 +16,8 @@ from rules_index.implication.widening import widen_compiled
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.sources.source import Add, Slice, Source
+    from pipelines.sources.positions import Add, Slice
+    from pipelines.sources.source import Source
     from rules_index.index.compiled import CompiledRules
 
 CONJUNCTIONS = 16

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-from pipelines.sources.source import Add, Slice, Source
+from pipelines.sources.positions import Add, Slice
+from pipelines.sources.source import Source
 
 
 def slice_schema(source: Source, schema_version: int) -> StructType:

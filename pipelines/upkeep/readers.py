@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pipelines.lake.runs import DONE, RESET, MicroBatch, last_batch
 from pipelines.settings.source_streams import canonical_place
-from pipelines.sources.source import position_from_plan
+from pipelines.sources.positions import position_from_plan
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

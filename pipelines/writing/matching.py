@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Add
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
 from rules_index.index.inputs import path_parts
 from rules_index.workers.spark_worker import Figures

@@ -15,7 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
 from pipelines.errors import NeedsSparkError, SourceChangedError
-from pipelines.lake.folder_log import ChangedTableError, Definition, FolderLog
+from pipelines.lake.folder_log import ChangedTableError, FolderLog
+from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
 from pipelines.settings.configuration import parse_configuration

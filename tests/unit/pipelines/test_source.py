@@ -9,8 +9,9 @@ import pytest
 
 from pipelines.errors import SourceChangedError, SourceError
 from pipelines.settings.model import Start
+from pipelines.sources.positions import Position, Slice, position_from_plan
 from pipelines.sources.slices import rows_of
-from pipelines.sources.source import Position, Slice, Source, position_from_plan
+from pipelines.sources.source import Source
 
 
 class FakeLog:
