@@ -61,7 +61,7 @@ soak: setup  ## run all tests with many more random cases; takes hours
 	$(SOAK) $(PYTEST) $(SPARK_FOLDERS) || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make soak: some tests failed" >&2; exit 1; fi
 
-check: setup  ## check format, lint, types, layers and the unit tests, in under two minutes
+check: setup  ## check format, lint, types, layers and the unit tests
 	@failed=; \
 	$(BIN)/mypy >$(TYPES) 2>&1 & types=$$!; \
 	$(BIN)/ruff format --check --output-format concise . || failed="$$failed format"; \

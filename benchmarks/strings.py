@@ -1,7 +1,8 @@
 """Thousands of patterns over the command lines of a published Sysmon log: looked for at once, and one by one.
 
 The patterns are cut out of the lines, half of them with a letter changed: LIKE, contains, ILIKE, RLIKE, endswith and
-LIKE with two texts, equally often. Matches are compared.
+LIKE with two texts, equally often. Matches are compared, and with `--spark` their counts with those of Spark's own
+expressions over the same rows on one core.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ import argparse
 import os
 import random
 import re
+import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import rules_index as ri
+from benchmarks.lakes import session
 from rules_index.index import code_matrix
 
+_AT_ONCE = 100
+"""Patterns that Spark counts in one query; it compiles no code for very many."""
 _FILE = "sysmon/sysmon_01_process_create.parquet"
 
 
@@ -61,16 +68,35 @@ def measured(compiled: ri.CompiledRules, rows: pa.Table) -> tuple[float, list[li
     return rows.num_rows / (time.perf_counter() - started), found.to_pylist()
 
 
+def by_spark(rules: Sequence[tuple[int, str]], rows: pa.Table) -> tuple[float, dict[int, int]]:
+    """Rows per second that Spark takes through all expressions, and how many rows each one keeps."""
+    with tempfile.TemporaryDirectory() as folder:
+        pq.write_table(rows, Path(folder) / "rows.parquet")
+        spark = session(Path(folder), {"spark.master": "local[1]"})
+        frame = spark.read.parquet(f"{folder}/rows.parquet").cache()
+        frame.count()
+        counts: dict[int, int] = {}
+        started = time.perf_counter()
+        for start in range(0, len(rules), _AT_ONCE):
+            counted = (f"count_if({text}) AS r{number}" for number, text in rules[start : start + _AT_ONCE])
+            counts |= {int(name[1:]): found for name, found in frame.selectExpr(*counted).first().asDict().items()}
+        taken = time.perf_counter() - started
+        spark.stop()
+    return rows.num_rows / taken, counts
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measures and prints one line for each way."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--patterns", type=int, default=3000)
     parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--spark", action="store_true", help="count with Spark, too")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("DELTATAG_DATA", "../shared/data")))
     given = parser.parse_args(arguments)
     lines = [each for each in pq.read_table(given.data / _FILE)["CommandLine"].to_pylist() if each]
     draw = random.Random(7)
-    compiled = ri.compile_rules(rules_of(lines, given.patterns, draw), pa.schema([("s", pa.string())]))
+    rules = rules_of(lines, given.patterns, draw)
+    compiled = ri.compile_rules(rules, pa.schema([("s", pa.string())]))
     assert compiled.rejects.num_rows == 0
     values = [None if draw.random() < 0.02 else draw.choice(lines) for _ in range(given.rows)]
     rows = pa.table({"s": pa.array(values, pa.string())})
@@ -84,6 +110,11 @@ def main(arguments: list[str] | None = None) -> None:
     print(
         f"at once     {together:12,.0f} rows/s\none by one  {alone:12,.0f} rows/s\ntimes       {together / alone:12.1f}"
     )
+    if given.spark:
+        spark, counts = by_spark(rules, rows)
+        matched = Counter(rule for each in found for rule in each)
+        assert counts == {number: matched[number] for number, _ in rules}
+        print(f"Spark       {spark:12,.0f} rows/s\ntimes       {together / spark:12.1f}")
 
 
 if __name__ == "__main__":
