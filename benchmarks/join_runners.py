@@ -89,7 +89,7 @@ def _run(folder: Path, *arguments: str) -> None:
 
 
 def _join(folder: Path) -> tuple[float, float, float]:
-    """Seconds, those of processors, and the most MiB that the processes of the command had at a time."""
+    """Seconds, those of processors (a JVM that is left to end by itself is not counted), and the most MiB at a time."""
     started, most = time.perf_counter(), [0.0]
     process = subprocess.Popen(
         _command("join", "j"), cwd=folder, env=_environment(), stdout=subprocess.DEVNULL, start_new_session=True
