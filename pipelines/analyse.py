@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _AT_ONCE = 64
 _CLOCK = "NOT_REPEATABLE"
+_MOVING = ("now", "today", "tomorrow", "yesterday")
 
 
 def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
@@ -127,7 +128,8 @@ class _Asking:
 
         if not reads_clock(self._spark, self._selected([column for _, column in asked])):
             return False
-        return len(asked) > 1 or "epoch" not in (asked[0][0].text or "").lower()
+        text = (asked[0][0].text or "").lower()
+        return len(asked) > 1 or "epoch" not in text or any(word in text for word in _MOVING)
 
     def _selected(self, columns: Sequence[Column]) -> DataFrame:
         return self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))

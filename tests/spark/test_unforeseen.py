@@ -132,6 +132,7 @@ def test_texts_that_spark_reads_as_a_moment_of_the_clock_are_refused(lake: Lake)
     """Spark replaces them where it plans a job, so that the same rows would get other rules on another day."""
     moving = [
         *("ts < 'yesterday'", "dt IN ('2024-02-29', ' Today ')", "nt < 'now'", "year('tomorrow') = 2024"),
+        "dt IN ('epoch', 'today')",
         *("dt > CAST(concat('to', 'day') AS DATE)", "coalesce(dt, 'today') = dt", "exists(array(dt), d -> d < 'now')"),
     ]
     fixed = [
