@@ -71,7 +71,8 @@ def check_columns(stream: Stream, schema: pa.Schema) -> None:
         if name in names:
             raise SourceError(
                 f"The source of the stream {stream.name} has a column {names[name]}, a name that deltatag needs for a "
-                "column of its own. Rename it in the source, or tag a view-like copy without it."
+                "column of its own. Rename it in the source, or tag a copy without it. What another stream has "
+                "tagged is read with source_stream in place of source."
             )
     if stream.event_time is not None and stream.keeps_matches and stream.event_time.lower() in MATCHES_COLUMNS:
         raise SourceError(f"The event time of {stream.name} is named like a column that deltatag adds: rename it.")
