@@ -28,10 +28,10 @@ from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.schema import arrow_schema_of, odd_names, plain_fields
 from pipelines.lake.tables import QUARANTINE_COLUMNS, joined_columns, quarantine_table, tagged_table
 from pipelines.lake.transactions import app_of, application, is_done
-from pipelines.runners.local_runner import column_fields
+from pipelines.runners.local_runner import codec_of, column_fields
 from pipelines.runners.needs import READABLE, of_derived
 from pipelines.sources.source import Source
-from pipelines.writing.files import CODEC, codec_named, folder_of, joined_layout_of
+from pipelines.writing.files import folder_of, joined_layout_of
 from pipelines.writing.table_order import Order, is_partition_type, statistics_property
 from rules_index.index.annotations import plain
 from rules_index.join.worker import JoinTask, join_partition
@@ -174,7 +174,7 @@ class LocalJoins:
                 arrays += [pa.repeat(value, len(found)) for value in stamps.values()]
                 yield pa.RecordBatch.from_arrays(arrays, [*found.schema.names, *made, *stamps])
 
-        written = _Written(str(folder_of(self.lake, name)), self._layout(name), self._codec())
+        written = _Written(str(folder_of(self.lake, name)), self._layout(name), codec_of(self.workspace))
         try:
             self._each_part(planned, rows.tasks(), joined, written)
             entries = written.close()
@@ -235,7 +235,7 @@ class LocalJoins:
         if not late or (planned.resumed and is_done(self.lake, name, app, batch.batch)):
             return late, latest
         reason = pa.scalar(late_reason(plan["lateness"]))
-        written = _Written(str(folder_of(self.lake, name)), self._layout(name), self._codec())
+        written = _Written(str(folder_of(self.lake, name)), self._layout(name), codec_of(self.workspace))
         try:
             file = written.opened()
             for reader, found in rows.late_rows():
@@ -261,13 +261,6 @@ class LocalJoins:
         if layout is None:
             raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
         return layout
-
-    def _codec(self) -> str:
-        named = self.workspace.configuration.spark.get(CODEC, "snappy")
-        found = codec_named(named)
-        if found is None:
-            raise NeedsSparkError(f"files are to be compressed by {named}")
-        return found
 
 
 class _Written:

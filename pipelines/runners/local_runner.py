@@ -150,7 +150,7 @@ class LocalRunner:
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._holds(job, name))}
         layouts = {kind: self._layout(name) for kind, name in kinds.items()}
         folders = {kind: str(folder_of(self.lake, name)) for kind, name in due.items()}
-        task = task_of(batch, job.stored, schema.names, folders, layouts, self._codec(), {})
+        task = task_of(batch, job.stored, schema.names, folders, layouts, codec_of(self.workspace), {})
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
 
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
@@ -188,7 +188,7 @@ class LocalRunner:
         if self._holds(job, name):
             return
         made = pa.schema([*schema, pa.field("reason", pa.string()), pa.field("batch", pa.int64())])
-        file = DeltaFile(str(folder_of(self.lake, name)), made, self._codec(), {}, self._layout(name))
+        file = DeltaFile(str(folder_of(self.lake, name)), made, codec_of(self.workspace), {}, self._layout(name))
         try:
             for piece in self._pieces(job.source, job.taken):
                 for batch in read_batches(piece, schema):
@@ -210,13 +210,6 @@ class LocalRunner:
         if layout is None:
             raise NeedsSparkError(f"the table {name} asks more of its files than their rows")
         return layout
-
-    def _codec(self) -> str:
-        named = self.workspace.configuration.spark.get(CODEC, "snappy")
-        found = codec_named(named)
-        if found is None:
-            raise NeedsSparkError(f"files are to be compressed by {named}")
-        return found
 
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
         key = json.dumps([checks["key"], checks["checks"], schema.to_string(), self._zone])
@@ -313,6 +306,15 @@ def _log(source: Source) -> FolderLog:
 
 def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({"type": "struct", "fields": list(fields)})
+
+
+def codec_of(workspace: Workspace) -> str:
+    """How this process compresses the files that it writes; NeedsSparkError for a codec that only Spark has."""
+    named = workspace.configuration.spark.get(CODEC, "snappy")
+    found = codec_named(named)
+    if found is None:
+        raise NeedsSparkError(f"files are to be compressed by {named}")
+    return found
 
 
 def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
