@@ -1,0 +1,83 @@
+"""What processes of deltatag leave to those after them, and what a Ctrl-C leaves of a JVM that is being started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipelines.settings.configuration import parse_configuration
+from pipelines.spark import jvm
+from pipelines.spark.runtime import numba_cache_folder
+from pipelines.spark.session import start_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+MATCHES = """
+import numba
+import pyarrow as pa
+import rules_index as ri
+from numba.core.dispatcher import Dispatcher
+rows = pa.table({"i": pa.array([1, 5, None], pa.int32())})
+assert ri.compile_rules([("low", "i < 3")], rows.schema).match(rows).to_pylist() == [["low"], [], []]
+import gc
+kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
+print(numba.config.CACHE_DIR, sum(sum(each.stats.cache_misses.values()) for each in kernels), sep="|")
+"""
+
+
+def test_the_library_alone_takes_the_kernels_that_the_command_line_has_compiled() -> None:
+    bare = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    if numba_cache_folder(bare) != Path(sys.prefix) / "share" / "deltatag" / "numba":
+        pytest.skip("set-up made no folder of kernels here")
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", MATCHES],
+            env=bare | {"PYTHONPATH": str(ROOT)} | more,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        # the command line and Spark's workers are told of the folder; the library finds it by itself
+        for more in ({"NUMBA_CACHE_DIR": str(numba_cache_folder(bare))}, {})
+    ]
+    folder, compiled = told[1].split("|")
+    assert (Path(folder), int(compiled)) == (numba_cache_folder(bare), 0)
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://cluster:7077"])
+def test_what_rows_pass_through_lies_in_a_folder_of_the_jvms_own(tmp_path: Path, master: str) -> None:
+    document = {"lake": {"root": "lake"}, "spark": {"spark.master": master}}
+    configuration = parse_configuration(document, tmp_path / "deltatag.toml")
+    settings = start_settings(configuration, (), "", tmp_path / "private")
+    alone = master.startswith("local")
+    assert settings.get("spark.local.dir") == (str(tmp_path / "private") if alone else None)
+    assert (str(tmp_path / "private") in settings.get("spark.driver.extraJavaOptions", "")) == alone
+
+
+def test_a_ctrl_c_waits_until_the_jvm_is_known() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), jvm._interrupts_deferred():
+        signal.raise_signal(signal.SIGINT)
+        done.append("started")
+    assert done == ["started"]
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_other_threads_defer_nothing() -> None:
+    handlers = []
+
+    def work() -> None:
+        with jvm._interrupts_deferred():
+            handlers.append(signal.getsignal(signal.SIGINT))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert handlers == [before]
