@@ -46,7 +46,7 @@ def rules_asset(configuration: Configuration) -> Any:
 
 
 def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
-    """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint.
+    """A scope's parts of `rule_index` and `rule_rejects`; the index's data version is its fingerprint.
 
     origin: the stream whose tagged rows the scope reads, whose rules must imply the scope's.
     """

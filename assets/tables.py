@@ -33,7 +33,7 @@ def written_assets(
     deps: Sequence[dg.AssetKey],
     write: Callable[[dg.AssetExecutionContext, "Workspace"], StepResult],
 ) -> dg.AssetsDefinition:
-    """The tables of a scope and `runs/<scope>`, written by one step; `tables` and `runs` tell what they hold."""
+    """The tables of a scope and `runs/<scope>_runs`, written by one step; `tables` and `runs` tell what they hold."""
     specs = [
         dg.AssetSpec(table_key(name), deps=deps, group_name=scope, description=text, kinds={"deltalake", "spark"})
         for name, text in tables.items()

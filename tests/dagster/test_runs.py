@@ -138,7 +138,7 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     tick = tick_sensor(workspace, instance, None)
     (request,) = tick.run_requests
     keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"rules", "flights", "rule_index/flights", "flights_tagged", "quarantine_flights"} <= keys
+    assert {"rules", "flights", "rule_index/flights_rule_index", "flights_tagged", "quarantine_flights"} <= keys
     assert tick_schedule(workspace, instance).run_requests[0].asset_selection == request.asset_selection
     result = run_once(workspace, instance, ["flights"])
     assert result.success
@@ -166,7 +166,7 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     result = run_once(workspace, instance, ["flights"])
     assert result.success
     second = made(result)
-    assert second["rule_index/flights"] != first["rule_index/flights"]
+    assert second["rule_index/flights_rule_index"] != first["rule_index/flights_rule_index"]
     edited = {
         **FIRST,
         "late": lambda number, delay: delay > 90,
@@ -196,7 +196,7 @@ def assert_told(result: dg.ExecuteInProcessResult) -> None:
     materializations = {
         e.asset_key.to_user_string(): e for e in result.get_asset_materialization_events() if e.asset_key
     }
-    rejects = materializations["rule_rejects/flights"].step_materialization_data.materialization.metadata
+    rejects = materializations["rule_rejects/flights_rule_rejects"].step_materialization_data.materialization.metadata
     assert "UNKNOWN_COLUMN" in str(rejects["rejects"].value)
 
 
@@ -206,7 +206,7 @@ def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_
     add_rules(workspace, [(None, "delay > 1")] * 5)
     result = run_once(workspace, instance)
     assert not result.success
-    assert set(made(result)) == {"rule_rejects/flights"}
+    assert set(made(result)) == {"rule_rejects/flights_rule_rejects"}
     checks = failed_checks(result)
     assert checks["reject_share"] == "WARN" and checks["rule_id_not_null"] == "WARN"
     assert not workspace.lake.exists("flights_tagged")
@@ -229,7 +229,7 @@ def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace, instance:
     result = run_once(workspace, instance)
     assert not result.success
     assert failed_checks(result)["quarantine_share"] == "ERROR"
-    assert set(made(result)) == {"rule_index/flights", "rule_rejects/flights"}
+    assert set(made(result)) == {"rule_index/flights_rule_index", "rule_rejects/flights_rule_rejects"}
     assert workspace.lake.arrow("runs").num_rows == 0
 
 
@@ -335,7 +335,12 @@ def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_i
     assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0, "source weather": 0}
     (request,) = tick.run_requests
     keys = [key.to_user_string() for key in request.asset_selection]
-    assert len(keys) == len(set(keys)) and {"weather", "rule_index/both", "both_tagged", "runs/both"} <= set(keys)
+    assert len(keys) == len(set(keys)) and {
+        "weather",
+        "rule_index/both_rule_index",
+        "both_tagged",
+        "runs/both_runs",
+    } <= set(keys)
     result = run_once(joined, instance)
     assert result.success and failed_checks(result) == {}
     assert joined_pairs(joined) == gusty(20, 20)
@@ -372,7 +377,7 @@ def test_a_missing_source_stops_the_join_and_not_the_other_stream(
     source.rename(source.with_name("elsewhere"))
     result = run_once(joined, instance)
     assert not result.success
-    assert {"flights_tagged", "rule_index/flights"} <= set(made(result))
+    assert {"flights_tagged", "rule_index/flights_rule_index"} <= set(made(result))
     assert not {"both_tagged", "weather_tagged"} & set(made(result))
 
 
