@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from assets.automation import assets_of
-from assets.definitions import build_definitions
+from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
-from assets.names import RESOURCE
+from assets.names import JOB, RESOURCE, runs_key, table_key
 from assets.resources import LakeResource
 from pipelines.due import due_scopes
 from pipelines.lake.lake import arrow_schema
@@ -214,6 +214,50 @@ def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_
     sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
     assert due_scopes(workspace) == ["flights"]
     assert run_once(workspace, instance).success
+
+
+def shown(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+    """The metadata that the run gave to an asset."""
+    (event,) = [
+        e
+        for e in result.get_asset_materialization_events()
+        if e.asset_key is not None and e.asset_key.to_user_string() == asset
+    ]
+    return {key: each.value for key, each in event.step_materialization_data.materialization.metadata.items()}
+
+
+def test_a_table_shows_its_rows_columns_and_a_query_and_no_zeros_where_nothing_was_due(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    told = shown(run_once(workspace, instance), "flights_tagged")
+    assert (told["dagster/row_count"], told["new_rows"], told["quarantine_rate"]) == (90, 90, 0.1)
+    pairs = sum(len(ids) for ids in tagged(workspace).values())
+    assert told["matches_per_row"] == float(f"{pairs / 90:.4g}")
+    names = ["flight_id", "delay", "rule_ids", "rules_version", "index_fingerprint", "source_version", "tagged_at"]
+    assert [column.name for column in told["dagster/column_schema"].columns] == names
+    assert len(told["sample_rows"].records if hasattr(told["sample_rows"], "records") else told["sample_rows"]) == 5
+    assert "SELECT * FROM flights_tagged WHERE size(rule_ids) > 0" in told["query"]
+    again = shown(run_once(workspace, instance), "flights_tagged")
+    assert again["dagster/row_count"] == 90
+    assert not {"new_rows", "matches", "seconds", "micro_batches", "quarantine_rate", "rows_per_second"} & set(again)
+
+
+def test_a_step_fails_with_a_sentence_and_without_a_stack_trace(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    assert run_once(workspace, instance).success
+    write_deltalake(workspace.configuration.stream("flights").source, flights(0, 50), mode="overwrite")
+    # the step alone, without the gate that would stop it before
+    tables = [table_key(name) for name in ("flights_tagged", "flights_matches", "quarantine_flights")]
+    job = definitions_over(workspace.configuration, LakeResource.over(workspace)).resolve_job_def(JOB)
+    result = job.execute_in_process(
+        instance=instance, raise_on_error=False, asset_selection=[*tables, runs_key("flights")]
+    )
+    (failed,) = [event for event in result.all_events if event.is_step_failure and event.step_key == "tag_flights"]
+    data = failed.step_failure_data
+    assert data.error is not None and list(data.error.stack) == [] and data.error.cause is None
+    assert data.user_failure_data is not None and "--restart" in str(data.user_failure_data.description)
+    assert data.error.message == data.user_failure_data.description
 
 
 def test_rules_of_a_scope_that_is_unknown_stop_nothing(workspace: Workspace, instance: dg.DagsterInstance) -> None:
