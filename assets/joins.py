@@ -26,7 +26,7 @@ def join_tables(join: Join) -> dict[str, str]:
 
 
 def join_assets(join: Join) -> dg.AssetsDefinition:
-    """`<join>_tagged`, `quarantine_<join>` and `runs/<join>`, written by one step from the sources of all streams."""
+    """`<join>_tagged`, `quarantine_<join>` and `runs/<join>_runs`, written by one step from all sources."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
         from pipelines.join import join_streams

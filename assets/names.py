@@ -1,4 +1,8 @@
-"""Keys of the assets, names of the checks' steps, and words that all definitions share."""
+"""Keys of the assets, names of the checks' steps, and words that all definitions share.
+
+Dagster's page shows the last part of a key alone, so that no two keys end alike. A key of two parts is of what lies
+within a table, and never clashes with the name of one.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +24,17 @@ def source_key(stream: str) -> dg.AssetKey:
 
 def index_key(scope: str) -> dg.AssetKey:
     """A scope's part of `rule_index`."""
-    return dg.AssetKey(["rule_index", scope])
+    return dg.AssetKey(["rule_index", f"{scope}_rule_index"])
 
 
 def rejects_key(scope: str) -> dg.AssetKey:
     """A scope's part of `rule_rejects`."""
-    return dg.AssetKey(["rule_rejects", scope])
+    return dg.AssetKey(["rule_rejects", f"{scope}_rule_rejects"])
 
 
 def runs_key(scope: str) -> dg.AssetKey:
     """A scope's part of `runs`."""
-    return dg.AssetKey(["runs", scope])
+    return dg.AssetKey(["runs", f"{scope}_runs"])
 
 
 def table_key(table: str) -> dg.AssetKey:

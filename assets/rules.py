@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.failures import ToldError, telling
+from assets.looks import rounded
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
 from pipelines.lake.tables import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
@@ -46,7 +48,7 @@ def rules_asset(configuration: Configuration) -> Any:
 
 
 def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
-    """`rule_index/<scope>` and `rule_rejects/<scope>`; the index's data version is its fingerprint.
+    """A scope's parts of `rule_index` and `rule_rejects`; the index's data version is its fingerprint.
 
     origin: the stream whose tagged rows the scope reads, whose rules must imply the scope's.
     """
@@ -73,10 +75,11 @@ def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
         from pipelines.compile import compile_scopes
 
         workspace = context.resources.lake.workspace()
-        result = compile_scopes(workspace, [scope])[0]
+        with telling():
+            result = compile_scopes(workspace, [scope])[0]
         yield _rejects(workspace, result)
         if result.error is not None or result.fingerprint is None:
-            raise dg.Failure(result.error or _held(result), allow_retries=False)
+            raise ToldError(result.error or _held(result))
         yield dg.MaterializeResult(
             asset_key=index_key(scope),
             data_version=dg.DataVersion(result.fingerprint),
@@ -84,11 +87,11 @@ def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
                 "state": result.state,
                 "rules": result.rules,
                 "rejected": result.rejects,
-                "reject_rate": result.rejects / result.rules if result.rules else 0.0,
+                "reject_rate": rounded(result.rejects / result.rules) if result.rules else 0.0,
                 "rules_version": result.rules_version,
                 "engine": result.engine or "",
                 "bytes": result.bytes,
-                "seconds": result.seconds,
+                "seconds": rounded(result.seconds),
             },
         )
 

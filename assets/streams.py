@@ -80,7 +80,7 @@ def stream_tables(stream: Stream) -> dict[str, str]:
 
 
 def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
-    """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>`, written by one step."""
+    """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>_runs`, written by one step."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
         from pipelines.retag import retag_due

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from assets.failures import telling
+from assets.looks import rounded, table_metadata
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
 from pipelines.lake.tables import RUNS
@@ -33,7 +35,7 @@ def written_assets(
     deps: Sequence[dg.AssetKey],
     write: Callable[[dg.AssetExecutionContext, "Workspace"], StepResult],
 ) -> dg.AssetsDefinition:
-    """The tables of a scope and `runs/<scope>`, written by one step; `tables` and `runs` tell what they hold."""
+    """The tables of a scope and `runs/<scope>_runs`, written by one step; `tables` and `runs` tell what they hold."""
     specs = [
         dg.AssetSpec(table_key(name), deps=deps, group_name=scope, description=text, kinds={"deltalake", "spark"})
         for name, text in tables.items()
@@ -43,20 +45,33 @@ def written_assets(
     @dg.multi_asset(name=step, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
     def written(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
         workspace = context.resources.lake.workspace()
-        done = write(context, workspace)
+        with telling():
+            done = write(context, workspace)
         for name in tables:
             yield dg.MaterializeResult(
                 asset_key=table_key(name),
                 data_version=table_version(workspace, name),
-                metadata={**done.metadata[name], "dagster/uri": workspace.lake.uri(name)},
+                metadata={**_plotted(done, name), **table_metadata(workspace, name)},
             )
         yield dg.MaterializeResult(
             asset_key=runs_key(scope),
             data_version=dg.DataVersion(newest_batch(workspace, scope)),
-            metadata={BATCHES: done.batches, "dagster/uri": workspace.lake.uri(RUNS.name)},
+            metadata={
+                **({BATCHES: done.batches} if done.batches else {}),
+                "dagster/uri": workspace.lake.uri(RUNS.name),
+            },
         )
 
     return written
+
+
+def _plotted(done: StepResult, name: str) -> dict[str, Any]:
+    """A table's metadata; where nothing was due, without the zeros, and the seconds that it took to see that."""
+    found = done.metadata[name]
+    if done.batches:
+        return dict(found)
+    idle = {key for key, value in found.items() if key == "seconds" or (isinstance(value, int | float) and not value)}
+    return {key: value for key, value in found.items() if key not in idle}
 
 
 def table_version(workspace: "Workspace", name: str) -> dg.DataVersion:
@@ -73,12 +88,11 @@ def newest_batch(workspace: "Workspace", scope: str) -> str:
 
 
 def rates(new_rows: int, source_rows: int, matches: int, quarantined: int, seconds: float) -> dict[str, Any]:
-    """What a tagged table tells of the rows that it gained."""
-    return {
-        "new_rows": new_rows,
-        "matches": matches,
-        "matches_per_row": matches / new_rows if new_rows else 0.0,
-        "quarantine_rate": quarantined / source_rows if source_rows else 0.0,
-        "rows_per_second": source_rows / seconds if seconds else 0.0,
-        "seconds": seconds,
-    }
+    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot."""
+    told: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
+    if new_rows:
+        told["matches_per_row"] = rounded(matches / new_rows)
+    if source_rows:
+        told["quarantine_rate"] = rounded(quarantined / source_rows)
+        told["rows_per_second"] = rounded(source_rows / max(seconds, 1e-3))
+    return told

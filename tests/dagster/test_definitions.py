@@ -37,48 +37,48 @@ lateness = "1 day"
 """
 # asset <- the assets that it is made from, and the checks of the asset
 GRAPH = """
-both_tagged <- flights rule_index/both weather
+both_tagged <- flights rule_index/both_rule_index weather
   ids_exist keys_equal matches_recorded quarantine_share row_count rule_ids_ascending rule_ids_not_empty
   rule_ids_not_null sample_agrees times_in_window versions_recorded
 deltatag/maintenance <-
 early <- flights_tagged
   check_long_holds check_sane_holds checks_valid columns followed key_flight_id_not_null quarantine_share
-early_matches <- early rule_index/early
-early_tagged <- early rule_index/early
+early_matches <- early rule_index/early_rule_index
+early_tagged <- early rule_index/early_rule_index
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
 flights <-
   check_sane_holds check_two_words_holds checks_valid columns event_time_type followed key_flight_id_not_null
   quarantine_share
-flights_matches <- flights rule_index/flights
-flights_tagged <- flights rule_index/flights
+flights_matches <- flights rule_index/flights_rule_index
+flights_tagged <- flights rule_index/flights_rule_index
   ids_exist matches_agree matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees
   versions_recorded
-quarantine_both <- flights rule_index/both weather
-quarantine_early <- early rule_index/early
-quarantine_flights <- flights rule_index/flights
-rule_index/both <- rules
+quarantine_both <- flights rule_index/both_rule_index weather
+quarantine_early <- early rule_index/early_rule_index
+quarantine_flights <- flights rule_index/flights_rule_index
+rule_index/both_rule_index <- rules
   nothing_odd
-rule_index/early <- rule_index/flights rules
+rule_index/early_rule_index <- rule_index/flights_rule_index rules
   nothing_odd
-rule_index/flights <- rules
+rule_index/flights_rule_index <- rules
   nothing_odd
-rule_index/weather <- rules
+rule_index/weather_rule_index <- rules
   nothing_odd
-rule_rejects/both <- rules
-rule_rejects/early <- rule_index/flights rules
-rule_rejects/flights <- rules
-rule_rejects/weather <- rules
+rule_rejects/both_rule_rejects <- rules
+rule_rejects/early_rule_rejects <- rule_index/flights_rule_index rules
+rule_rejects/flights_rule_rejects <- rules
+rule_rejects/weather_rule_rejects <- rules
 rules <-
   description_type enabled_type expression_not_null expression_type labels_type owner_type priority_type reject_share
   rule_id_not_null rule_id_type rule_id_unique scope_known scope_not_null scope_type table valid_from_type valid_to_type
-runs/both <- flights rule_index/both weather
-runs/early <- early rule_index/early
-runs/flights <- flights rule_index/flights
-runs/weather <- rule_index/weather weather
+runs/both_runs <- flights rule_index/both_rule_index weather
+runs/early_runs <- early rule_index/early_rule_index
+runs/flights_runs <- flights rule_index/flights_rule_index
+runs/weather_runs <- rule_index/weather_rule_index weather
 weather <-
   columns event_time_type followed
-weather_tagged <- rule_index/weather weather
+weather_tagged <- rule_index/weather_rule_index weather
   ids_exist matches_recorded row_count rule_ids_ascending rule_ids_not_null sample_agrees versions_recorded
 """
 
@@ -188,3 +188,10 @@ def test_great_expectations_is_importable_where_the_main_module_has_no_file() ->
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=300)
     assert (run.returncode, run.stdout.split()[-1:]) == (0, ["True"]), run.stdout + run.stderr
+
+
+def test_no_two_assets_end_alike_since_the_page_shows_the_last_part_of_a_key(configuration: Path) -> None:
+    keys = build_definitions(configuration).resolve_asset_graph().get_all_asset_keys()
+    last = [key.path[-1] for key in keys]
+    assert len(set(last)) == len(last)
+    assert yaml.safe_load((ROOT / "dagster.yaml").read_text())["nux"] == {"enabled": False}

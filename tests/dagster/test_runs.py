@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from assets.automation import assets_of
-from assets.definitions import build_definitions
+from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
-from assets.names import RESOURCE
+from assets.names import JOB, RESOURCE, runs_key, table_key
 from assets.resources import LakeResource
 from pipelines.due import due_scopes
 from pipelines.lake.lake import arrow_schema
@@ -138,7 +138,7 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     tick = tick_sensor(workspace, instance, None)
     (request,) = tick.run_requests
     keys = {key.to_user_string() for key in request.asset_selection}
-    assert {"rules", "flights", "rule_index/flights", "flights_tagged", "quarantine_flights"} <= keys
+    assert {"rules", "flights", "rule_index/flights_rule_index", "flights_tagged", "quarantine_flights"} <= keys
     assert tick_schedule(workspace, instance).run_requests[0].asset_selection == request.asset_selection
     result = run_once(workspace, instance, ["flights"])
     assert result.success
@@ -166,7 +166,7 @@ def test_from_nothing_to_tags_and_a_rule_edited_by_sql_tags_what_arrives_before_
     result = run_once(workspace, instance, ["flights"])
     assert result.success
     second = made(result)
-    assert second["rule_index/flights"] != first["rule_index/flights"]
+    assert second["rule_index/flights_rule_index"] != first["rule_index/flights_rule_index"]
     edited = {
         **FIRST,
         "late": lambda number, delay: delay > 90,
@@ -196,7 +196,7 @@ def assert_told(result: dg.ExecuteInProcessResult) -> None:
     materializations = {
         e.asset_key.to_user_string(): e for e in result.get_asset_materialization_events() if e.asset_key
     }
-    rejects = materializations["rule_rejects/flights"].step_materialization_data.materialization.metadata
+    rejects = materializations["rule_rejects/flights_rule_rejects"].step_materialization_data.materialization.metadata
     assert "UNKNOWN_COLUMN" in str(rejects["rejects"].value)
 
 
@@ -206,7 +206,7 @@ def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_
     add_rules(workspace, [(None, "delay > 1")] * 5)
     result = run_once(workspace, instance)
     assert not result.success
-    assert set(made(result)) == {"rule_rejects/flights"}
+    assert set(made(result)) == {"rule_rejects/flights_rule_rejects"}
     checks = failed_checks(result)
     assert checks["reject_share"] == "WARN" and checks["rule_id_not_null"] == "WARN"
     assert not workspace.lake.exists("flights_tagged")
@@ -214,6 +214,50 @@ def test_too_many_refused_rules_of_a_scope_stop_its_compile_and_what_depends_on_
     sql(workspace, "DELETE FROM {rules} WHERE rule_id IS NULL")
     assert due_scopes(workspace) == ["flights"]
     assert run_once(workspace, instance).success
+
+
+def shown(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
+    """The metadata that the run gave to an asset."""
+    (event,) = [
+        e
+        for e in result.get_asset_materialization_events()
+        if e.asset_key is not None and e.asset_key.to_user_string() == asset
+    ]
+    return {key: each.value for key, each in event.step_materialization_data.materialization.metadata.items()}
+
+
+def test_a_table_shows_its_rows_columns_and_a_query_and_no_zeros_where_nothing_was_due(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    told = shown(run_once(workspace, instance), "flights_tagged")
+    assert (told["dagster/row_count"], told["new_rows"], told["quarantine_rate"]) == (90, 90, 0.1)
+    pairs = sum(len(ids) for ids in tagged(workspace).values())
+    assert told["matches_per_row"] == float(f"{pairs / 90:.4g}")
+    names = ["flight_id", "delay", "rule_ids", "rules_version", "index_fingerprint", "source_version", "tagged_at"]
+    assert [column.name for column in told["dagster/column_schema"].columns] == names
+    assert len(told["sample_rows"].records if hasattr(told["sample_rows"], "records") else told["sample_rows"]) == 5
+    assert "SELECT * FROM flights_tagged WHERE size(rule_ids) > 0" in told["query"]
+    again = shown(run_once(workspace, instance), "flights_tagged")
+    assert again["dagster/row_count"] == 90
+    assert not {"new_rows", "matches", "seconds", "micro_batches", "quarantine_rate", "rows_per_second"} & set(again)
+
+
+def test_a_step_fails_with_a_sentence_and_without_a_stack_trace(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    assert run_once(workspace, instance).success
+    write_deltalake(workspace.configuration.stream("flights").source, flights(0, 50), mode="overwrite")
+    # the step alone, without the gate that would stop it before
+    tables = [table_key(name) for name in ("flights_tagged", "flights_matches", "quarantine_flights")]
+    job = definitions_over(workspace.configuration, LakeResource.over(workspace)).resolve_job_def(JOB)
+    result = job.execute_in_process(
+        instance=instance, raise_on_error=False, asset_selection=[*tables, runs_key("flights")]
+    )
+    (failed,) = [event for event in result.all_events if event.is_step_failure and event.step_key == "tag_flights"]
+    data = failed.step_failure_data
+    assert data.error is not None and list(data.error.stack) == [] and data.error.cause is None
+    assert data.user_failure_data is not None and "--restart" in str(data.user_failure_data.description)
+    assert data.error.message == data.user_failure_data.description
 
 
 def test_rules_of_a_scope_that_is_unknown_stop_nothing(workspace: Workspace, instance: dg.DagsterInstance) -> None:
@@ -229,7 +273,7 @@ def test_too_many_bad_rows_stop_the_tagging_only(workspace: Workspace, instance:
     result = run_once(workspace, instance)
     assert not result.success
     assert failed_checks(result)["quarantine_share"] == "ERROR"
-    assert set(made(result)) == {"rule_index/flights", "rule_rejects/flights"}
+    assert set(made(result)) == {"rule_index/flights_rule_index", "rule_rejects/flights_rule_rejects"}
     assert workspace.lake.arrow("runs").num_rows == 0
 
 
@@ -335,7 +379,12 @@ def test_a_join_runs_when_a_row_has_come_on_either_side_and_its_checks_look_at_i
     assert json.loads(tick.cursor) == {"rules": 1, "source flights": 0, "source weather": 0}
     (request,) = tick.run_requests
     keys = [key.to_user_string() for key in request.asset_selection]
-    assert len(keys) == len(set(keys)) and {"weather", "rule_index/both", "both_tagged", "runs/both"} <= set(keys)
+    assert len(keys) == len(set(keys)) and {
+        "weather",
+        "rule_index/both_rule_index",
+        "both_tagged",
+        "runs/both_runs",
+    } <= set(keys)
     result = run_once(joined, instance)
     assert result.success and failed_checks(result) == {}
     assert joined_pairs(joined) == gusty(20, 20)
@@ -372,7 +421,7 @@ def test_a_missing_source_stops_the_join_and_not_the_other_stream(
     source.rename(source.with_name("elsewhere"))
     result = run_once(joined, instance)
     assert not result.success
-    assert {"flights_tagged", "rule_index/flights"} <= set(made(result))
+    assert {"flights_tagged", "rule_index/flights_rule_index"} <= set(made(result))
     assert not {"both_tagged", "weather_tagged"} & set(made(result))
 
 

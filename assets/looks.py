@@ -1,0 +1,71 @@
+"""What a table's asset shows of the table: rows, columns, where it is, some rows, and a query to copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.workspace import Workspace
+
+_ROWS = 5
+_CELL = 80
+_DIGITS = 4
+
+
+def rounded(value: float) -> float:
+    """A rate with four significant digits; whole from a thousand on."""
+    return float(round(value)) if abs(value) >= 1_000 else float(f"{value:.{_DIGITS}g}")
+
+
+def table_metadata(workspace: Workspace, name: str) -> dict[str, Any]:
+    """What one of the lake's tables shows; nothing but its place as long as it is not there, or cannot be read."""
+    from deltalake import exceptions
+
+    from pipelines.errors import PipelineError
+
+    shown: dict[str, Any] = {}
+    try:
+        shown["dagster/uri"] = workspace.lake.uri(name)
+        if workspace.lake.exists(name):
+            shown |= _of(workspace.lake.delta(name))
+            shown["query"] = dg.MetadataValue.md(_query(workspace, name))
+    except (PipelineError, exceptions.DeltaError, OSError, ValueError):
+        pass  # a look at a table stops no run that has written it
+    return shown
+
+
+def _of(table: DeltaTable) -> dict[str, Any]:
+    from pipelines.lake.lake import rows_in
+
+    fields = table.schema().fields
+    columns = [dg.TableColumn(f.name, _type(f.type), (f.metadata or {}).get("comment")) for f in fields]
+    shown: dict[str, Any] = {"dagster/column_schema": dg.TableSchema(columns=columns)}
+    rows = rows_in(table)
+    if rows is not None:
+        shown["dagster/row_count"] = rows
+    if rows != 0:
+        head = table.to_pyarrow_dataset().head(_ROWS, batch_size=_ROWS).to_pylist()
+        records = [dg.TableRecord({key: _cell(value) for key, value in row.items()}) for row in head]
+        if records:
+            schema = dg.TableSchema([dg.TableColumn(f.name, "string") for f in fields])
+            shown["sample_rows"] = dg.MetadataValue.table(records, schema)
+    return shown
+
+
+def _type(kind: Any) -> str:
+    return str(getattr(kind, "type", None) or kind) if isinstance(getattr(kind, "type", None), str) else str(kind)
+
+
+def _cell(value: Any) -> str:
+    text = "NULL" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= _CELL else f"{text[: _CELL - 1]}…"
+
+
+def _query(workspace: Workspace, name: str) -> str:
+    where = " WHERE size(rule_ids) > 0" if name.endswith("_tagged") else ""
+    path = workspace.configuration.path.absolute()
+    return f'```sh\ndeltatag sql --config "{path}" "SELECT * FROM {name}{where} LIMIT 10"\n```'
