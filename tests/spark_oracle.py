@@ -127,7 +127,14 @@ def _truth_codes(column: pa.Array) -> np.ndarray:
     return column.fill_null(RAISED).to_numpy(zero_copy_only=False)
 
 
-def compare(oracle: Oracle, table: pa.Table, texts: Sequence[str], tally: Tally, engine: str = "auto") -> None:
+def compare(
+    oracle: Oracle,
+    table: pa.Table,
+    texts: Sequence[str],
+    tally: Tally,
+    engine: str = "auto",
+    time_zone: str = "UTC",
+) -> None:
     """Compiles the expressions as one rule set, matches the rows in one pass, and adds to `tally` what differs."""
     schema = pa.schema([each for each in table.schema if each.name != "pk"])
     refusals: dict[Any, str] = {}
@@ -141,7 +148,7 @@ def compare(oracle: Oracle, table: pa.Table, texts: Sequence[str], tally: Tally,
                 columns[leaf.name] = answer
         return [refusals.get(leaf) for leaf in leaves]
 
-    compiled = ri.compile_rules(list(enumerate(texts)), schema, engine=engine, analyse=analyse)
+    compiled = ri.compile_rules(list(enumerate(texts)), schema, engine=engine, time_zone=time_zone, analyse=analyse)
     batch = table
     for leaf in compiled.derived:
         batch = batch.append_column(leaf.name, columns[leaf.name])

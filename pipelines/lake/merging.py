@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rules_index.workers.delta_files import DeltaFile, Layout
+from rules_index.workers.source_files import UnreadableFileError, check_times
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """What the footer of a file has whose times are in another calendar."""
@@ -76,15 +77,17 @@ class FileWriter:
 
     def _copy(self, add: Mapping[str, Any], file: DeltaFile) -> None:
         told = json.loads(add.get("stats") or "{}").get("numRecords")
+        path = os.path.join(self.folder, unquote(add["path"]))
         rows = 0
         try:
-            with pq.ParquetFile(
-                os.path.join(self.folder, unquote(add["path"])), coerce_int96_timestamp_unit="us"
-            ) as parquet:
+            with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as parquet:
                 self._check(parquet, add)
+                check_times(path, parquet.metadata, range(parquet.num_row_groups), parquet.schema_arrow.names)
                 for batch in parquet.iter_batches(_BATCH_ROWS):
                     file.write(self._as_table_has_it(batch))
                     rows += batch.num_rows
+        except UnreadableFileError as error:
+            raise NotMergeableError(str(error)) from error
         except pa.ArrowException as error:
             raise NotMergeableError(f"the file {add['path']} has other types than the table: {error}") from error
         if told is not None and rows != told:

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language import calls, computation, constants, operations, references
+from rules_index.language import calls, computation, constants, moved_casts, operations, references
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import (
     BINARY,
@@ -196,6 +196,8 @@ class Analyser:
         decided = self.decided(operator, first, second)
         if decided is not None:
             return Value(node, BOOLEAN, Constant(decided, BOOLEAN))
+        if moved_casts.is_moved(self, first, second, self.scope.time_zone):
+            return Value(node, BOOLEAN)
         if common is not None and first.local is not None and second.local is not None:
             tree = operations.compared(operator, first.local, second.local, common, self.scope.time_zone)
         return Value(node, BOOLEAN, tree)
@@ -235,7 +237,8 @@ class Analyser:
         if common is not None and constants.has_keys(common):
             zone = self.scope.time_zone
             operands = [None if each.local is None else operations.as_type(each.local, common, zone) for each in values]
-            tree = operations.operation("in", operands, BOOLEAN)
+            if not moved_casts.is_moved_in_list(self, values, common, zone):
+                tree = operations.operation("in", operands, BOOLEAN)
         return self._negated(Value(node, BOOLEAN, tree), node.value)
 
     def common_of(self, node: Node, values: list[Value]) -> Type:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, starting_with, union
-from rules_index.language import calls, constants, operations
+from rules_index.language import calls, constants, moved_casts, operations
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
@@ -174,10 +174,11 @@ class Splitter:
         coerced = constants.cast(constant, common, self.zone)
         if coerced is None:
             return None
-        bounds = constants.cut(attribute.type, coerced, self.zone)
-        if bounds is None:
+        found = moved_casts.cut(self.analyser, operator, left, attribute, coerced, self.zone)
+        if found is None:
             return None
-        true = constants.comparison(operator, *bounds, attribute.type)
+        attribute, low, high = found
+        true = constants.comparison(operator, low, high, attribute.type)
         return Predicate(attribute, true, ~true, Truth.FALSE if operator == "<=>" else Truth.NULL)
 
     def _with_null(self, operator: str, attribute: Expression) -> Formula:
@@ -225,7 +226,7 @@ class Splitter:
         if common is None or isinstance(subject.local, Constant):
             return self._whole(node)
         attribute = self.analyser.attribute(subject)
-        if attribute is None:
+        if attribute is None or moved_casts.is_moved_in_list(self.analyser, values, common, self.zone):
             return self._whole(node)
         members = self._members(attribute.type, common, values[1:])
         if members is None:

@@ -25,6 +25,8 @@ _BYTES_OF_A_CODE = 4.0
 """Bytes of a value in a file, before compression, below which a column of texts is taken to be stored as codes."""
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _SPARK_VERSION = b"org.apache.spark.version"
+_YEARS = (-62_135_596_800_000, 253_402_300_800_000)
+"""Milliseconds since 1970 of the year 1's beginning and of the year 9999's end."""
 
 
 class UnreadableFileError(RulesIndexError):
@@ -109,6 +111,7 @@ def _batches(
         read_dictionary=[places[name] or name for name in encoded if name in places],
     )
     groups = range(parquet.num_row_groups) if file.groups is None else file.groups
+    check_times(file.path, footer, groups, read)
     for rows, batch in _rows(parquet, groups, read):
         arrays = []
         for field in wanted:
@@ -123,6 +126,42 @@ def _batches(
                 arrays.append(_as(batch.column(name), kind, file.path, field.name))
         arrays.append(pa.repeat(pa.scalar(file.version, pa.int64()), rows))
         yield pa.RecordBatch.from_arrays(arrays, [*(field.name for field in wanted), SOURCE_VERSION])
+
+
+def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], columns: Sequence[str]) -> None:
+    """UnreadableFileError where Arrow may read a timestamp of type INT96 otherwise than Spark does.
+
+    Spark counts days before -4713 and beyond 287,000 with a sign, and Arrow without: it may give any time. In
+    milliseconds such a time is beyond all years, but for that of day 0, which becomes the beginning of 1970.
+    """
+    parts = [footer.schema.column(number) for number in range(footer.num_columns)]
+    leaves = [each.path for each in parts if each.physical_type == "INT96" and each.path.split(".")[0] in columns]
+    if not leaves:
+        return
+    with pq.ParquetFile(path, metadata=footer, memory_map=True, coerce_int96_timestamp_unit="ms") as parquet:
+        for batch in parquet.iter_batches(BATCH_ROWS, groups, columns=leaves, use_threads=False):
+            for values in (each for column in batch.columns for each in _leaves(column)):
+                millis = values.cast(pa.int64())
+                low, high = pc.min_max(millis).values()
+                is_far = low.is_valid and not _YEARS[0] <= low.as_py() <= high.as_py() < _YEARS[1]
+                if is_far or pc.any(pc.equal(millis, 0)).as_py():
+                    raise UnreadableFileError(f"{path} may have timestamps that are not of the years 1 to 9999.")
+
+
+def _leaves(column: pa.Array) -> Iterator[pa.Array]:
+    """The arrays without parts that a nested array is made of."""
+    kind = column.type
+    if pa.types.is_map(kind):
+        parts = [column.keys, column.items]
+    elif pa.types.is_struct(kind):
+        parts = column.flatten()
+    elif pa.types.is_list(kind):
+        parts = [column.flatten()]
+    else:
+        yield column
+        return
+    for part in parts:
+        yield from _leaves(part)
 
 
 def _rows(

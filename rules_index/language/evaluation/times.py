@@ -186,6 +186,21 @@ def to_instant(local: int, zone: str) -> int | None:
     return None if ahead is None else local - ahead // timedelta(microseconds=1)
 
 
+def to_local(instant: int, zone: str) -> int | None:
+    """What clocks of a zone show at an instant, both in microseconds since 1970; None where only Spark can tell."""
+    offset = zone_offset(zone)
+    if offset is not None:
+        return instant + offset
+    region = _region(zone)
+    if region is None or instant < _SETTLED:
+        return None
+    try:
+        ahead = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=instant)).astimezone(region).utcoffset()
+    except OverflowError:
+        return None
+    return None if ahead is None else instant + ahead // timedelta(microseconds=1)
+
+
 def start_of_day(days: int, zone: str) -> int | None:
     """The instant at which a date begins in a zone, None where only Spark can tell."""
     instant = to_instant(days * DAY, zone)

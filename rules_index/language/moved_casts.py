@@ -1,0 +1,120 @@
+"""Comparisons of a date or time that is cast with a constant, in time zones whose clocks change.
+
+Spark's optimiser moves the cast from the value to the constant: `CAST(ntz AS TIMESTAMP) < constant` becomes
+`ntz < CAST(constant AS TIMESTAMP_NTZ)`. Where clocks change the two differ on some rows: on local times that a change
+skips, and on instants whose local time a change repeats. What WHERE keeps follows the moved cast, and so do rules.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rules_index.domains.values import Key
+from rules_index.language import constants
+from rules_index.language.analysis import Analysis, Value
+from rules_index.language.coercion import DATE
+from rules_index.language.evaluation import times
+from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
+from rules_index.language.typed import Constant, Expression, Leaf
+
+_CASTS = (
+    *("date", "to_date", "try_to_date"),
+    *("timestamp", "to_timestamp", "try_to_timestamp", "to_timestamp_ltz", "to_timestamp_ntz"),
+)
+"""Functions that are casts where their one argument is a date or time."""
+_KINDS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
+
+
+def source(analyser: Analysis, value: Value, zone: str) -> Value | None:
+    """What `value` casts from one kind of date or time to another in the time zone; None where the cast may stay.
+
+    It may in a zone with one offset, and between DATE and TIMESTAMP_NTZ: the comparison is the same then.
+    """
+    node = value.node
+    if value.type not in _KINDS or times.zone_offset(zone) is not None:
+        return None
+    if node.kind != "cast" and not (node.kind == "call" and node.value in _CASTS and len(node.children) == 1):
+        return None
+    inner = analyser.value(node.children[0])
+    if (
+        inner.type not in (*_KINDS, None)
+        or inner.type == value.type
+        or {inner.type, value.type} == {DATE, TIMESTAMP_NTZ}
+    ):
+        return None
+    return inner
+
+
+def cut(
+    analyser: Analysis, operator: str, value: Value, attribute: Expression, constant: Constant, zone: str
+) -> tuple[Expression, Key, Key] | None:
+    """What is compared in place of a value and a constant of the type in which they are compared, and its two bounds.
+
+    They are those of `constants.cut`. None where only Spark's own comparison is right.
+    """
+    inner = source(analyser, value, zone)
+    if inner is None:
+        bounds = constants.cut(attribute.type, constant, zone) or moved(attribute.type, constant, zone)
+        return None if bounds is None else (attribute, *bounds)
+    column = inner.local
+    # of a cast to DATE, Spark leaves <=> as it is
+    if value.type != constant.type or not _is_column(column) or (operator == "<=>" and value.type == DATE):
+        return None
+    assert column is not None
+    bounds = moved(column.type, constant, zone)
+    return None if bounds is None else (column, *bounds)
+
+
+def moved(column: pa.DataType, constant: Constant, zone: str) -> tuple[int, int] | None:
+    """The bounds of a constant among the values of a column of another kind of date or time, its cast being moved.
+
+    None where Spark does not move it, or only Spark can tell what clocks showed.
+    """
+    if times.zone_offset(zone) is not None or constant.value is None:
+        return None
+    if (column, constant.type) == (DATE, TIMESTAMP):
+        return _among_dates(constant.value, zone)
+    if (column, constant.type) == (TIMESTAMP, DATE):
+        begin = times.to_instant(constant.value * times.DAY, zone)
+        end = times.to_instant((constant.value + 1) * times.DAY, zone)
+        return None if begin is None or end is None else (begin, end)
+    # Spark moves the cast only where the constant comes back from it
+    if (column, constant.type) == (TIMESTAMP_NTZ, TIMESTAMP):
+        found = times.to_local(constant.value, zone)
+        back = None if found is None else times.to_instant(found, zone)
+    elif (column, constant.type) == (TIMESTAMP, TIMESTAMP_NTZ):
+        found = times.to_instant(constant.value, zone)
+        back = None if found is None else times.to_local(found, zone)
+    else:
+        return None
+    return (found, found + 1) if found is not None and back == constant.value else None
+
+
+def _among_dates(instant: int, zone: str) -> tuple[int, int] | None:
+    """The bounds of an instant among dates, each standing for its beginning."""
+    local = times.to_local(instant, zone)
+    begin = None if local is None else times.to_instant(local // times.DAY * times.DAY, zone)
+    if local is None or begin is None:
+        return None
+    day = local // times.DAY
+    return (day if begin == instant else day + 1), day + 1
+
+
+def _is_column(expression: Expression | None) -> bool:
+    return isinstance(expression, Leaf) and expression.text is None
+
+
+def is_moved(analyser: Analysis, first: Value, second: Value, zone: str) -> bool:
+    """Whether Spark moves the cast of one of two compared values to the other one, a constant."""
+    return any(
+        isinstance(constant.local, Constant) and source(analyser, value, zone) is not None
+        for value, constant in ((first, second), (second, first))
+    )
+
+
+def is_moved_in_list(analyser: Analysis, values: list[Value], common: pa.DataType, zone: str) -> bool:
+    """Whether `IN` is an equality for Spark, as its list has one value, to which Spark moves the cast of the first."""
+    if source(analyser, values[0], zone) is None:
+        return False
+    members = {constants.cast(each.local, common, zone) for each in values[1:] if isinstance(each.local, Constant)}
+    return len(members) == 1
