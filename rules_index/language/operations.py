@@ -170,7 +170,12 @@ def operation(
 
 
 def null_test(node: Node, operand: Expression | None) -> Expression | None:
-    """Whether an operand is NULL, FALSE where it never is; None where the operand is."""
+    """Whether an operand is NULL, FALSE where it never is; None where only Spark can tell.
+
+    It can where an operand raises: if it knows that the operand is never NULL, it evaluates nothing.
+    """
     if operand is not None and is_never_null(node):
         return Constant(False, BOOLEAN)
+    if operand is not None and can_raise(operand):
+        return None
     return operation("is_null", [operand], BOOLEAN)

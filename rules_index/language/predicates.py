@@ -168,7 +168,9 @@ class Splitter:
         if attribute is None:
             return None
         if constant.value is None:
-            if operator == "<=>" and not operations.is_sure(attribute.type, common):
+            if operator == "<=>" and (
+                operations.can_raise(attribute) or not operations.is_sure(attribute.type, common)
+            ):
                 return None
             return self._with_null(operator, attribute)
         coerced = constants.cast(constant, common, self.zone)
@@ -334,8 +336,8 @@ class Splitter:
                 == {"TRUE": Truth.TRUE, "FALSE": Truth.FALSE, "UNKNOWN": Truth.NULL, "NULL": Truth.NULL}[word]
             )
             return Fixed(Truth(int(found != negated)))
-        if not isinstance(inner, Predicate):
-            return self._whole(node)
+        if not isinstance(inner, Predicate) or (word in ("NULL", "UNKNOWN") and operations.can_raise(inner.attribute)):
+            return self._whole(node)  # an error is raised only where Spark does not know that the value is never NULL
         formula = truth_test(inner, word)
         return negate(formula) if negated else formula
 
@@ -347,14 +349,12 @@ class Splitter:
     def _is_null(self, value: Value) -> Formula:
         if isinstance(value.local, Constant):
             return Fixed(Truth(int(value.local.value is None)))
-        attribute = self.analyser.attribute(value)
-        if attribute is None:
-            tree = Operation("is_null", (value.local,), BOOLEAN) if isinstance(value.local, Leaf) else None
-            if tree is None:
-                leaf = self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL")
-                return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
-            return Predicate(tree, _TRUE, _FALSE, Truth.NULL)
-        return Predicate(attribute, NOTHING, EVERYTHING, Truth.TRUE)
+        if isinstance(value.local, Leaf) and self.analyser.attribute(value) is None:
+            return Predicate(Operation("is_null", (value.local,), BOOLEAN), _TRUE, _FALSE, Truth.NULL)
+        if value.local is None or operations.can_raise(value.local):
+            # Spark may know that the value is never NULL; it evaluates nothing then, and no error is raised
+            return Predicate(self.analyser.derived(value.node, BOOLEAN, "({}) IS NULL"), _TRUE, _FALSE, Truth.NULL)
+        return Predicate(value.local, NOTHING, EVERYTHING, Truth.TRUE)
 
     def _call(self, node: Node) -> Formula:
         """A function call that stands for an operator, or any other as one Boolean attribute."""
