@@ -1,0 +1,69 @@
+"""Tests for NULL of what may raise: where Spark knows that a value is never NULL it evaluates nothing."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.spark.tagged_rules import reference_session
+from tests.spark_oracle import Oracle, Tally, compare
+
+RAISING = ["CAST(s AS INT)", "1 / i", "l + 9223372036854775807", "element_at(array(i), 2)", "i"]
+VALUES = [
+    "{v}",
+    "coalesce({v}, 0)",
+    "named_struct('a', {v})",
+    "array({v}, 1)",
+    "CASE WHEN i > 0 THEN 1 ELSE coalesce({v}, 2) END",
+    "concat('a', CAST(coalesce({v}, 1) AS STRING))",
+    "nvl(nullif({v}, 1), 2)",
+]
+CONDITIONS = [
+    "{v} > 1",
+    "coalesce({v}, 0) > 1",
+    "(1, {v}) = (2, 3)",
+    "named_struct('a', {v}) <> named_struct('a', 1)",
+    "coalesce({v}, 0) IN (1, 2)",
+    "coalesce({v}, 0) BETWEEN 0 AND 2",
+    "CASE WHEN {v} > 1 THEN TRUE ELSE FALSE END",
+    "coalesce({v} > 1, FALSE)",
+    "CAST(coalesce({v}, 0) AS STRING) LIKE '1%'",
+]
+TESTS = [
+    "({x}) IS NULL",
+    "({x}) IS NOT NULL",
+    "isnull({x})",
+    "NOT isnotnull({x})",
+    "({x}) <=> NULL",
+    "nvl2({x}, b, NOT b)",
+    "CASE WHEN ({x}) IS NULL THEN b ELSE NOT b END",
+    "if(isnotnull({x}) OR b, i > 0, i < 0)",
+]
+TRUTHS = ["({x}) IS UNKNOWN", "({x}) IS NOT UNKNOWN", "({x}) IS TRUE", "({x}) IS NOT FALSE"]
+
+
+def test_rows_are_those_that_spark_keeps(spark, tmp_path) -> None:
+    table = pa.table(
+        {
+            "pk": pa.array(range(6), pa.int64()),
+            "s": ["1", "x", None, "2", "", "3"],
+            "i": pa.array([0, 1, None, 2, -1, 0], pa.int32()),
+            "l": pa.array([0, 1, None, -1, 2**62, 5], pa.int64()),
+            "b": pa.array([True, False, None, True, True, False]),
+        }
+    )
+    pq.write_table(table, tmp_path / "rows.parquet")
+    session = reference_session(spark, "UTC")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    tested = [
+        *product(VALUES, TESTS),
+        *product(CONDITIONS, [*TESTS, *TRUTHS]),
+    ]
+    texts = [test.format(x=value.format(v=raising)) for raising in RAISING for value, test in tested]
+    tally = Tally()
+    compare(Oracle(session, session.read.parquet(str(tmp_path / "rows.parquet"))), table, texts, tally)
+    assert not tally.differences, "\n".join(map(str, tally.differences[:10])) + f"\n{tally}"
+    assert tally.compared > 700 and tally.with_errors > 100
