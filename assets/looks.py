@@ -57,7 +57,16 @@ def _of(table: DeltaTable) -> dict[str, Any]:
 
 
 def _type(kind: Any) -> str:
-    return str(getattr(kind, "type", None) or kind) if isinstance(getattr(kind, "type", None), str) else str(kind)
+    """A column's type as Spark writes it."""
+    from deltalake.schema import ArrayType, MapType, StructType
+
+    if isinstance(kind, ArrayType):
+        return f"array<{_type(kind.element_type)}>"
+    if isinstance(kind, MapType):
+        return f"map<{_type(kind.key_type)},{_type(kind.value_type)}>"
+    if isinstance(kind, StructType):
+        return f"struct<{','.join(f'{field.name}:{_type(field.type)}' for field in kind.fields)}>"
+    return str(kind.type)
 
 
 def _cell(value: Any) -> str:

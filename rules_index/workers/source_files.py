@@ -135,7 +135,8 @@ def check_times(path: str, footer: pq.FileMetaData, groups: Sequence[int], colum
     milliseconds such a time is beyond all years, but for that of day 0, which becomes the beginning of 1970.
     """
     parts = [footer.schema.column(number) for number in range(footer.num_columns)]
-    leaves = [each.path for each in parts if each.physical_type == "INT96" and each.path.split(".")[0] in columns]
+    begins = tuple(f"{name}." for name in columns)
+    leaves = [each.path for each in parts if each.physical_type == "INT96" and f"{each.path}.".startswith(begins)]
     if not leaves:
         return
     with pq.ParquetFile(path, metadata=footer, memory_map=True, coerce_int96_timestamp_unit="ms") as parquet:
