@@ -380,4 +380,7 @@ class Analyser:
         for condition, tree in zip(conditions, trees, strict=False):
             operands += [condition, tree]
         operands.append(trees[-1] if len(trees) > len(conditions) else Constant(None, common))
+        outcomes = [*operands[1::2], operands[-1]]
+        if len(set(outcomes)) < len(outcomes) and any(each and operations.can_raise(each) for each in operands[:-1:2]):
+            return Value(node, common, None, collated)  # Spark evaluates no condition on which nothing depends
         return Value(node, common, operations.operation("case", operands, common), collated)

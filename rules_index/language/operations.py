@@ -79,7 +79,36 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
         return None
     if isinstance(first, Constant) and isinstance(second, Constant):
         return _fold(name, first, second)
+    if is_integer(result) and name in ("add", "multiply"):
+        return _reordered(name, first, second, result)
     return Operation(name, (first, second), result)
+
+
+def _reordered(name: str, first: Expression, second: Expression, result: pa.DataType) -> Expression | None:
+    """A sum or product of integers as Spark orders it, its constants made one: `a + 1 + b + 2` becomes `a + b + 3`.
+
+    Whether a part overflows depends on the order. None where that of the constants does.
+    """
+    parts = [*_parts(name, first), *_parts(name, second)]
+    known = [each for each in parts if isinstance(each, Constant)]
+    if len(known) < 2:
+        return Operation(name, (first, second), result)
+    total: Constant | None = known[0]
+    for each in known[1:]:
+        total = None if total is None else _fold(name, total, each)
+    if total is None:
+        return None
+    others = [each for each in parts if not isinstance(each, Constant)]
+    tree = others[0]
+    for each in others[1:]:
+        tree = Operation(name, (tree, each), result)
+    return Operation(name, (tree, total), result)
+
+
+def _parts(name: str, expression: Expression) -> list[Expression]:
+    if not (isinstance(expression, Operation) and expression.name == name):
+        return [expression]
+    return [part for operand in expression.operands for part in _parts(name, operand)]
 
 
 def _holds_sum(left: pa.DataType, right: pa.DataType, result: pa.DataType) -> bool:
@@ -121,8 +150,8 @@ def negated(operand: Expression) -> Expression | None:
 def compared(operator: str, left: Expression, right: Expression, common: pa.DataType, zone: str) -> Expression | None:
     """A comparison of two expressions in their common type, None where only Spark can evaluate it."""
     first, second = as_type(left, common, zone), as_type(right, common, zone)
-    if first is None or second is None:
-        return None
+    if first is None or second is None or (first == second and can_raise(first)):
+        return None  # of a value and itself Spark may know the outcome, and evaluates nothing then
     if isinstance(first, Constant) and isinstance(second, Constant):
         return Constant(truth(operator, first, second), BOOLEAN)
     if not constants.has_keys(common):
