@@ -100,8 +100,8 @@ def _reordered(name: str, first: Expression, second: Expression, result: pa.Data
         return None
     others = [each for each in parts if not isinstance(each, Constant)]
     tree = others[0]
-    for each in others[1:]:
-        tree = Operation(name, (tree, each), result)
+    for other in others[1:]:
+        tree = Operation(name, (tree, other), result)
     return Operation(name, (tree, total), result)
 
 
