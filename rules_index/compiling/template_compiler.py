@@ -41,6 +41,8 @@ class TemplateCompiler:
         self._rules = RuleClauses(of_rule, found.start, found.clause)
         negated = _negated(self._rules, patterns, len(found.clauses))
         self._literals = ClauseLiterals(found.clauses, negated, compiler, builder.expansion, builder.literals)
+        repeating = _repeating(self._rules, self._literals.question)
+        self._skeleton[repeating] = of_rule[repeating] = -1  # Spark may know their outcome: `truth_tests.are_proven`
         if clock is not None and bounded.any():
             chosen = np.flatnonzero(bounded)
             first = self._literals.append(clock, validities(clock, rules, chosen, compiler.scope.time_zone))
@@ -87,6 +89,14 @@ def _negated(rules: RuleClauses, patterns: Patterns, clauses: int) -> np.ndarray
     gather, by_rule = gather_indices(offsets, rules.skeleton[chosen])
     found[rules.clause[rules.start[chosen][segment_ids(by_rule)] + turned[gather]]] = True
     return found
+
+
+def _repeating(rules: RuleClauses, question: np.ndarray) -> np.ndarray:
+    """The rules two clauses of which ask one question."""
+    asked, questions = question[rules.clause], int(question.max(initial=-1)) + 1
+    pairs = segment_ids(rules.start).astype(np.int64) * questions + asked
+    found, counts = np.unique(pairs[asked >= 0], return_counts=True)
+    return found[counts > 1] // max(1, questions)
 
 
 def _with_clauses(rules: RuleClauses, chosen: np.ndarray, first: int) -> RuleClauses:

@@ -13,7 +13,7 @@ from rules_index.language.connectives import CONDITIONS, may_be_texts
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
-from rules_index.language.truth_tests import fixed, is_plain, negate, truth_test
+from rules_index.language.truth_tests import are_proven, fixed, is_plain, negate, truth_test
 from rules_index.language.typed import OPERAND, Constant, Expression, Leaf, Operation
 
 _TRUE = ValueSet(False, (1,))
@@ -80,6 +80,8 @@ class Splitter:
         formulas = tuple(whole.get(id(child)) or self.formula(child) for child in operands)
         if len(formulas) == 1:
             return formulas[0]
+        if are_proven(formulas):
+            return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         return And(formulas) if node.kind == "and" else Or(formulas)
 
     def _beside(self, kind: str, first: Node, second: Node) -> Formula:
@@ -331,11 +333,8 @@ class Splitter:
             return negate(formula) if negated else formula
         inner = self.formula(child)
         if isinstance(inner, Fixed):
-            found = (
-                inner.truth
-                == {"TRUE": Truth.TRUE, "FALSE": Truth.FALSE, "UNKNOWN": Truth.NULL, "NULL": Truth.NULL}[word]
-            )
-            return Fixed(Truth(int(found != negated)))
+            wanted = Truth.NULL if word in ("UNKNOWN", "NULL") else Truth[word]
+            return Fixed(Truth(int((inner.truth == wanted) != negated)))
         if not isinstance(inner, Predicate) or (word in ("NULL", "UNKNOWN") and operations.can_raise(inner.attribute)):
             return self._whole(node)  # an error is raised only where Spark does not know that the value is never NULL
         formula = truth_test(inner, word)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rules_index.language import constants
+from rules_index.language import constants, operations
 from rules_index.language.formula import Fixed, Formula, Not, Predicate, Truth
 from rules_index.language.typed import Constant, Leaf
 
@@ -20,6 +20,16 @@ def negate(formula: Formula) -> Formula:
     if isinstance(formula, Fixed):
         return Fixed(formula.truth if formula.truth == Truth.NULL else Truth(1 - formula.truth))
     return formula.operand if isinstance(formula, Not) else Not(formula)
+
+
+def are_proven(operands: tuple[Formula, ...]) -> bool:
+    """True where Spark may know an AND or OR from its text, since one operand is the negation of another.
+
+    It then evaluates neither, so that nothing is raised.
+    """
+    raising = [each for each in operands if isinstance(each, Predicate) and operations.can_raise(each.attribute)]
+    seen = {(each.attribute, each.true) for each in raising}
+    return any((each.attribute, each.false) in seen for each in raising)
 
 
 def fixed(constant: Constant) -> Fixed:

@@ -64,6 +64,18 @@ SIMPLER = """
     (coalesce({v}, 0) = 1) = (coalesce({v}, 0) = 1)
     {v} <=> {v}
     {v} = {v}
+    coalesce({v}, 0) > 1 OR NOT coalesce({v}, 0) > 1
+    coalesce({v}, 0) > 1 AND NOT coalesce({v}, 0) > 1
+    NOT (coalesce({v}, 0) > 1 AND coalesce({v}, 0) <= 1)
+    coalesce({v}, 0) > 1 OR coalesce({v}, 0) <= 1
+    coalesce({v}, 0) = 1 OR b OR coalesce({v}, 0) <> 1
+    coalesce({v}, 0) = 1 OR coalesce({v}, 0) = 1 OR coalesce({v}, 0) <> 1
+    coalesce({v}, 0) IN (1, 2) OR coalesce({v}, 0) NOT IN (1, 2)
+    coalesce({v} > 1, FALSE) OR NOT coalesce({v} > 1, FALSE)
+    b AND (coalesce({v} > 1, FALSE) OR NOT coalesce({v} > 1, FALSE))
+    (coalesce({v}, 0) > 1 AND b) OR NOT (coalesce({v}, 0) > 1 AND b)
+    coalesce({v}, 0) <=> 1 OR NOT coalesce({v}, 0) <=> 1
+    {v} > 1 OR NOT {v} > 1
 """
 """What Spark makes simpler before it evaluates anything, so that less raises, or other parts do."""
 
