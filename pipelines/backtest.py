@@ -22,6 +22,7 @@ from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.sources.event_times import moment
+from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
 from rules_index.index.inputs import path_parts
@@ -117,12 +118,15 @@ def _compiled(
     )
     there = current_rules(workspace).of_scope(scope.name).select(RULE_COLUMNS)
     there = there.with_columns(pl.format("t{}", "rule_id").alias("rule_id"))
+    rules = pl.concat([there, tried], how="diagonal_relaxed")
+    lists, _ = read_lists(workspace.configuration, rules["expression"])
     compiled = ri.compile_rules(
-        pl.concat([there, tried], how="diagonal_relaxed").to_arrow(),
+        rules.to_arrow(),
         schema,
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
         analyse=lambda leaves: [RuleError("ANALYSIS", _SPARK_ONLY.format(leaf.text)) for leaf in leaves],
+        lists=lists,
     )
     rejects = {row["rule_id"]: row for row in compiled.rejects.to_pylist()}
     found = [Backtested(each.rule_id) for each in candidates]

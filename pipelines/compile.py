@@ -37,6 +37,7 @@ from pipelines.recovery.survival import step
 from pipelines.rule_set import ANNOTATED_BY, UNKNOWN_SCOPE, RuleSet, read_rules
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
+from pipelines.value_lists import LISTS, Versions, list_versions, lists_named, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.memory import release_freed_memory
@@ -117,7 +118,7 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
         return True
     rules = current_rules(workspace)
     mine = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
-    holds = _still_holds(stored, _rules_hash(scope, rules, engine), scope.columns(), mine)
+    holds = _still_holds(stored, _rules_hash(scope, rules, engine, _versions(scope, rules)), scope.columns(), mine)
     return not holds or too_many(scope, _counts(rules, name, mine)) is not None
 
 
@@ -171,7 +172,7 @@ def _bring_up_to_date(
 ) -> tuple[ScopeResult, pl.DataFrame]:
     lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
     schema = scope.columns()
-    content = _rules_hash(scope, rules, engine)
+    content = _rules_hash(scope, rules, engine, _versions(scope, rules))
     stored = None if force else sound_index(lake, name)
     known = stored.statistics.get("implied_by") if stored is not None else None
     if stored is not None and _still_holds(stored, content, schema, kept.height):
@@ -181,6 +182,7 @@ def _bring_up_to_date(
             return failed, kept
         update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
         return indexed("unchanged", stored, counts), kept
+    lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"])
     compiled = ri.compile_rules(
         rules.of_scope(name).drop("scope").to_arrow(),
         schema,
@@ -190,6 +192,7 @@ def _bring_up_to_date(
         analyse=spark_analyser(scope),
         sample=scope.sample(schema),
         annotate=annotate_of(scope.workspace.configuration, name),
+        lists=lists,
     )
     kept_ids = rules.kept_of(name)
     rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
@@ -201,12 +204,13 @@ def _bring_up_to_date(
         return held(name, counts, stored), rejected
     is_known = stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
     found = {
-        "rules_sha256": content,
+        "rules_sha256": _rules_hash(scope, rules, engine, versions),
         "settings": settings_of(scope, engine),
         "columns": columns_of(schema),
         "rejected": rejected.height,
         "needs_spark": of_derived(compiled) or "",
         **({KEPT: kept_ids} if kept_ids else {}),
+        LISTS: versions,
         **_implied_by(scope, rules.accepted(name, rejected), known if is_known else None),
     }
     if stored is not None and is_known:
@@ -236,7 +240,12 @@ def _counts(rules: RuleSet, name: str, rejected: int) -> Counts:
     return Counts(rules.version, rules.enabled(name), rules.refused(name) + rejected)
 
 
-def _rules_hash(scope: Scope, rules: RuleSet, engine: str) -> str:
+def _versions(scope: Scope, rules: RuleSet) -> Versions:
+    configuration = scope.workspace.configuration
+    return list_versions(configuration, lists_named(configuration, rules.of_scope(scope.name)["expression"]))
+
+
+def _rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:
     """SHA-256 of all that a compile takes in, the source's columns aside."""
     mine = rules.of_scope(scope.name)
     if not scope.workspace.configuration.annotations_of(scope.name):
@@ -247,6 +256,8 @@ def _rules_hash(scope: Scope, rules: RuleSet, engine: str) -> str:
         for part in mine.iter_slices(_HASHED_RULES):
             writer.write_table(part.to_arrow().combine_chunks())
     sink.write(repr(settings_of(scope, engine)).encode())
+    if lists:
+        sink.write(repr(sorted(lists.items())).encode())
     return sink.digest.hexdigest()
 
 

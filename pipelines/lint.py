@@ -23,6 +23,7 @@ from pipelines.origin import IndexedRules
 from pipelines.rule_set import RULE_COLUMNS, RuleSet
 from pipelines.scopes import Scope, StreamScope, scope_of, scopes_of
 from pipelines.sources.value_ranges import SourceRange, source_ranges
+from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import disjoint_rules
 
@@ -174,23 +175,29 @@ def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[
     if not isinstance(scope, StreamScope):
         return
     workspace = scope.workspace
-    zone = workspace.configuration.rules.time_zone
     theirs = {}
     for stream in possible_origins(workspace.configuration, scope.stream):
         other = StreamScope(workspace, stream)
         sound = _usable(other, rules, _rejected(other, rules))
-        theirs[stream.name] = IndexedRules(sound, rules.version, stream.event_time, zone)
-    mine = IndexedRules(usable, rules.version, scope.event_time, zone)
+        theirs[stream.name] = _with_lists(workspace, sound, rules, stream.event_time)
+    mine = _with_lists(workspace, usable, rules, scope.event_time)
     proposal = origin_proposal(workspace, scope.stream, mine, theirs, scope.columns()) if theirs else None
     if proposal is not None:
         yield Finding(None, IMPLIED_BY_STREAM, proposal)
+
+
+def _with_lists(workspace: Workspace, usable: pl.DataFrame, rules: RuleSet, event_time: str | None) -> IndexedRules:
+    configuration = workspace.configuration
+    lists, _ = read_lists(configuration, usable["expression"])
+    return IndexedRules(usable, rules.version, event_time, configuration.rules.time_zone, lists=lists)
 
 
 def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
     """What the library tells of the rules alone."""
     zone = scope.workspace.configuration.rules.time_zone
     known = scope.known_values(rules["expression"].to_list())
-    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone, known)
+    lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
+    found = ri.lint(rules.to_arrow(), scope.columns(), scope.event_time, zone, known, lists)
     for each in found.drop_columns(["example"]).to_pylist():
         others = tuple(each.pop("other_ids"))
         yield Finding(**each, other_ids=others)
@@ -206,10 +213,11 @@ def _of_source(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding]) -> li
         return []
     condition = " AND ".join(each.condition for each in ranges.values())
     zone = scope.workspace.configuration.rules.time_zone
+    lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
     explained = {(each.rule_id, (each.text or "").lower()) for each in told if each.kind in _EXPLAIN_RANGE}
     return [
         Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
-        for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone).items()
+        for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone, lists).items()
         if column is None or not any(rule_id == rule and column.lower() in text for rule, text in explained)
     ]
 

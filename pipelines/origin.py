@@ -6,7 +6,7 @@ takes from there, each of its rules must be implied by all those rules together.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,8 +27,10 @@ from pipelines.settings.model import Stream
 from pipelines.settings.source_streams import not_asked
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
+from pipelines.value_lists import contents, read_lists
 from pipelines.workspace import Workspace
 from rules_index.compiling.rule_annotations import texts
+from rules_index.domains.value_lists import AnyList
 from rules_index.index.annotations import Annotations
 
 _NAMED = 5
@@ -39,7 +41,8 @@ _NAMED = 5
 class IndexedRules:
     """The rules that are in an index.
 
-    rules: rule_id, expression, valid_from and valid_to, and `annotations` as one text where the index has them, which
+    rules: rule_id, expression, valid_from and valid_to, what the lists hold that they name
+    (`value_lists.contents`), and `annotations` as one text where the index has them, which
     the field of this name are; event_time and time_zone are those that it was compiled with.
     """
 
@@ -48,6 +51,7 @@ class IndexedRules:
     event_time: str | None
     time_zone: str
     annotations: Annotations | None = None
+    lists: Sequence[AnyList] = ()
 
     @classmethod
     def of(cls, workspace: Workspace, stored: StoredIndex) -> IndexedRules:
@@ -65,7 +69,11 @@ class IndexedRules:
         if compiled.annotations is not None:
             told = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
             found = found.join(told, on="rule_id", how="left", maintain_order="left")
-        return cls(found, stored.rules_version, compiled.event_time, compiled.time_zone, compiled.annotations)
+        lists = [*compiled.lists.values()]
+        if lists:
+            found = found.with_columns(contents(found, lists))
+        zone = compiled.time_zone
+        return cls(found, stored.rules_version, compiled.event_time, zone, compiled.annotations, lists)
 
 
 class Origin:
@@ -87,7 +95,8 @@ class Origin:
         stored = index_to_tag_with(self.workspace.lake, self.origin.name)
         if stored.fingerprint != known:
             zone = self.workspace.configuration.rules.time_zone
-            mine = IndexedRules(rules, stored.rules_version, self.stream.event_time, zone)
+            lists, _ = read_lists(self.workspace.configuration, rules["expression"])
+            mine = IndexedRules(rules, stored.rules_version, self.stream.event_time, zone, lists=lists)
             self._refuse_unless_implied(mine, stored, "")
         return stored.fingerprint
 
@@ -209,9 +218,16 @@ def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> p
     if event_time is not None and (theirs.event_time or event_time).lower() != event_time.lower():
         # bounds on another event time say nothing of mine
         others = others.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
-    found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone)
+    both = {each.name: each for each in (*theirs.lists, *mine.lists)}
+    # of rules that name a list with other values than before nothing is known
+    lists = [each for each in both.values() if all(same in (None, each) for same in _named(each.name, mine, theirs))]
+    found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone, lists)
     # of a rule that does not compile with these columns nothing is known
     return mine.rules.select("rule_id").join(pl.DataFrame(pl.from_arrow(found)), on="rule_id", how="left")
+
+
+def _named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
+    return [next((each for each in one.lists if each.name == name), None) for one in indexed]
 
 
 def origin_of(scope: Scope) -> Origin | None:

@@ -117,7 +117,7 @@ def _as_arrow(frame: DataFrame) -> pa.Table:
 def table_names(configuration: Configuration) -> list[str]:
     """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
     names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
-    names += [table for name in configuration.streams for table in scope_tables(name)]
+    names += [*configuration.lists, *(table for name in configuration.streams for table in scope_tables(name))]
     return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
 
 
@@ -175,14 +175,20 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
     for name in table_names(workspace.configuration):
         if words is not None and name.lower() not in words:
             continue
-        stream = workspace.configuration.streams.get(name)
-        if stream is not None:
+        source = _source_of(workspace.configuration, name)
+        if source is not None:
             from deltalake import DeltaTable
 
-            there = is_catalog_name(stream.source) or DeltaTable.is_deltatable(delta_rs_uri(stream.source))
-            yield name, stream.source if there else None
+            there = is_catalog_name(source) or DeltaTable.is_deltatable(delta_rs_uri(source))
+            yield name, source if there else None
         elif lake.settings.root is not None:
             yield name, lake.uri(name) if lake.exists(name) else None
+
+
+def _source_of(configuration: Configuration, name: str) -> str | None:
+    """Where the rows of a stream, or the values of a list, come from; None for a name that is neither's."""
+    found = configuration.streams.get(name) or configuration.lists.get(name)
+    return found.source if found is not None else None
 
 
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
@@ -204,18 +210,20 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
 
 
 def _exists(workspace: Workspace, name: str) -> bool:
-    stream = workspace.configuration.streams.get(name)
-    if stream is None:
+    source = _source_of(workspace.configuration, name)
+    if source is None:
         return workspace.lake.exists(name)
     from deltalake import DeltaTable
 
-    return DeltaTable.is_deltatable(stream.source)
+    return DeltaTable.is_deltatable(source)
 
 
 def _missing(workspace: Workspace, name: str) -> str:
     stream = workspace.configuration.streams.get(name)
     if stream is not None:
         return f"The stream {name} has no source yet: there is no Delta table at {stream.source}."
+    if name in workspace.configuration.lists:
+        return f"The list {name} has no table yet: there is none at {workspace.configuration.lists[name].source}."
     for join in workspace.configuration.joins:
         if name in scope_tables(join, is_join=True):
             return f"There is no table {name} yet. It is made by the first run of: deltatag join {join}"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import polars as pl
+
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.scopes import scope_of
+from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 
 
@@ -33,18 +36,20 @@ def validate_expression(workspace: Workspace, expression: str, scope: str) -> Va
     """Compile one expression against the scope's source; Spark is started only if it must be asked."""
     over = scope_of(workspace, scope)
     schema, zone = over.columns(), workspace.configuration.rules.time_zone
+    lists, _ = read_lists(workspace.configuration, pl.Series([expression]))
     compiled = ri.compile_rules(
         [("rule", expression)],
         schema,
         event_time=over.event_time,
         time_zone=zone,
         analyse=spark_analyser(over),
+        lists=lists,
     )
     for reject in compiled.rejects.to_pylist():
         return Validation(expression, scope, reject["error"], reject["message"], reject["position"])
     plain = tuple(leaf.name for leaf in compiled.inputs if leaf.text is None)
     known = over.known_values([expression])
-    found = ri.lint([("rule", expression)], schema, over.event_time, zone, known)
+    found = ri.lint([("rule", expression)], schema, over.event_time, zone, known, lists)
     findings = tuple(found.select(["kind", "message", "position", "text"]).to_pylist())
     derived = tuple(leaf.text or "" for leaf in compiled.derived)
     return Validation(expression, scope, indexed=plain, derived=derived, findings=findings)

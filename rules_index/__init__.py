@@ -1,6 +1,7 @@
 """Match rows against many rules at once: the rule language, the index over it, and its file format."""
 
 from rules_index.compiling.compile import compile_rules
+from rules_index.domains.value_lists import ValueList, value_list
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, SchemaError, UnknownRuleError
 from rules_index.implication.implies import implies
 from rules_index.implication.lint import lint
@@ -19,6 +20,7 @@ __all__ = [
     "RulesIndexError",
     "SchemaError",
     "UnknownRuleError",
+    "ValueList",
     "WideConjunction",
     "Widened",
     "compile_rules",
@@ -28,5 +30,6 @@ __all__ = [
     "lint",
     "load",
     "loads",
+    "value_list",
     "widen",
 ]

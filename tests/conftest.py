@@ -70,6 +70,7 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
         spark: bool = True,
         joins: Mapping[str, Any] | None = None,
         runner: str = "auto",
+        lists: Mapping[str, Any] | None = None,
     ) -> Workspace:
         from pipelines.lake.tables import LAKE_TABLES
         from pipelines.settings.configuration import parse_configuration
@@ -77,7 +78,7 @@ def new_workspace(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..
 
         lake = {"root": "lake", "runner": runner}
         document: dict[str, Any] = {"lake": lake, "streams": streams or {}, "rules": rules or {}}
-        document["joins"] = joins or {}
+        document |= {"joins": joins or {}, "lists": lists or {}}
         configuration = parse_configuration(document, tmp_path / "deltatag.toml")
         workspace = Workspace(configuration, request.getfixturevalue("spark") if spark else None)
         for name in LAKE_TABLES:

@@ -25,6 +25,7 @@ from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.tables import RULES
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import scope_of, scopes_of
+from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 
 READERS = {"sigma": read_sigma, "dmn": read_dmn}
@@ -223,13 +224,16 @@ def _compile_rejects(workspace: Workspace, name: str, rules: pl.DataFrame) -> di
     if not rules.height:
         return {}
     scope = scope_of(workspace, name)
+    chosen = rules.filter(pl.col("enabled").fill_null(True)).select(RULE_COLUMNS)
+    lists, _ = read_lists(workspace.configuration, chosen["expression"])
     compiled = ri.compile_rules(
-        rules.filter(pl.col("enabled").fill_null(True)).select(RULE_COLUMNS).to_arrow(),
+        chosen.to_arrow(),
         scope.columns(),
         engine="scan",
         event_time=scope.event_time,
         time_zone=workspace.configuration.rules.time_zone,
         analyse=spark_analyser(scope),
+        lists=lists,
     )
     return {each["rule_id"]: each for each in compiled.rejects.to_pylist()}
 

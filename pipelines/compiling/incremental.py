@@ -7,7 +7,7 @@ since then, and nothing else that has changed. Whatever is missing, all rules ar
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -30,24 +30,27 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, store
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
+from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
 from pipelines.rule_set import DUPLICATE_ID, RULE_COLUMNS
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
+from pipelines.value_lists import LISTS, Versions, list_versions, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 
 
 @dataclass(frozen=True, slots=True)
 class KnownRules:
-    """What is known of the rules without reading them all; `told` is all of `rule_rejects` as it stands."""
+    """What is known of the rules without reading them all; `told` is all of `rule_rejects` as it stands;
+    `of_lists` are the scopes whose rules name lists that hold other values than when they were compiled."""
 
     mark: Mark
     changes: RuleChanges
     indexes: Mapping[str, StoredIndex]
     told: pl.DataFrame
+    of_lists: Collection[str] = ()
 
     @property
     def of_row(self) -> pl.DataFrame:
@@ -66,10 +69,14 @@ class KnownRules:
         refused = rejected + self.of_row.filter(pl.col("scope") == name).height
         return Counts(self.changes.version, rules + refused, refused)
 
+    def has_changed(self, name: str) -> bool:
+        """True if rules of a scope, or lists that they name, may have changed since its index was compiled."""
+        return name in self.changes.scopes or name in self.of_lists
+
     def is_due(self, scope: Scope) -> bool:
-        """True if rules of a scope may have changed since its index was compiled, or too many of them are rejected."""
+        """True if what a scope's index is compiled from may have changed, or too many of its rules are rejected."""
         name = scope.name
-        if name in self.changes.scopes:
+        if self.has_changed(name):
             return True
         rules = int(self.indexes[name].statistics["rules"])
         return too_many(scope, self.counts(name, rules, self.of_library({name}).height)) is not None
@@ -98,11 +105,20 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
         changes = changes_since(lake, list(names), table, version)
         if changes is None or (changes.rules.rejects["error"] == DUPLICATE_ID).any():
             return None
-        known = KnownRules(mark, changes, indexes, stored_rejects(lake))
+        of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
+        known = KnownRules(mark, changes, indexes, stored_rejects(lake), of_lists)
         # rules that changed may read a column that has come since, and so may those that were refused
-        return known if widened.isdisjoint(changes.scopes) and known.of_library(widened).is_empty() else None
+        # or name a list that has come, or was refused for what it held
+        again = known.of_library(widened | of_lists)
+        return known if widened.isdisjoint(changes.scopes) and again.is_empty() else None
     except (PipelineError, OSError):
         return None
+
+
+def _has_other_lists(workspace: Workspace, stored: StoredIndex) -> bool:
+    before: Versions = stored.statistics.get(LISTS, {})
+    configured = workspace.configuration.lists
+    return any(name not in configured for name in before) or list_versions(workspace.configuration, before) != before
 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
@@ -164,11 +180,14 @@ def _bring_up_to_date(
     lake, name, changes = scope.workspace.lake, scope.name, known.changes
     stored = known.indexes[name]
     path = fetch_index(lake, stored)
-    if name not in changes.scopes:
+    if not known.has_changed(name):
         counts = known.counts(name, int(stored.statistics["rules"]), kept.height)
         return too_many(scope, counts) or indexed("unchanged", stored, counts), kept, stored
-    updated = _updated(scope, path, changes)
-    named = library_rejects(updated, name).filter(pl.col("rule_id").is_in(changes.names.implode()))
+    updated, versions = _updated(scope, stored, path, changes)
+    rule_id = pl.col("rule_id")  # lists may have had rules rejected that have not changed
+    named = library_rejects(updated, name).filter(
+        rule_id.is_in(changes.names.implode()) | ~rule_id.is_in(kept["rule_id"].implode())
+    )
     rejected = pl.concat([changes.unchanged(kept), named])
     counts = known.counts(name, len(updated), rejected.height)
     failed = too_many(scope, counts)
@@ -177,6 +196,7 @@ def _bring_up_to_date(
     if counts.rejected and scope.workspace.configuration.rules.on_reject == "hold":
         return held(name, counts, stored), rejected, None
     if updated.fingerprint == stored.fingerprint:
+        update_statistics(lake, stored, {LISTS: versions})
         return indexed("unchanged", stored, counts), rejected, stored
     statistics = {
         **updated.stats,
@@ -185,17 +205,21 @@ def _bring_up_to_date(
         "columns": stored.statistics["columns"],
         "rejected": rejected.height,
         "needs_spark": of_derived(updated) or "",
+        LISTS: versions,
     }
     fingerprint, built = updated.fingerprint, updated.engine
     written = store(lake, saved(updated), name, changes.version, fingerprint, built, statistics, force=False)
     return indexed("compiled", written, counts), rejected, written
 
 
-def _updated(scope: Scope, path: Path, changes: RuleChanges) -> ri.CompiledRules:
-    """The index of a file with what has changed."""
-    compiled = ri.load(path)
+def _updated(scope: Scope, stored: StoredIndex, path: Path, changes: RuleChanges) -> tuple[ri.CompiledRules, Versions]:
+    """The index of a file with what has changed, and the versions of the lists that its rules name."""
+    compiled, configuration = ri.load(path), scope.workspace.configuration
     mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
     told = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
-    return compiled.update(told.to_arrow(), spark_analyser(scope), scope.sample(scope.columns()))
+    named = pl.Series([f"LIST('{name}')" for name in stored.statistics.get(LISTS, {})], dtype=pl.String)
+    lists, versions = read_lists(configuration, pl.concat([named, mine["expression"]]))
+    sample = scope.sample(scope.columns())
+    return compiled.update(told.to_arrow(), spark_analyser(scope), sample, lists), versions

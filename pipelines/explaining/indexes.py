@@ -14,6 +14,7 @@ from pipelines.errors import IndexDamagedError, IndexOutdatedError, PipelineErro
 from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index
 from pipelines.rule_set import RULE_COLUMNS, read_rules
 from pipelines.scopes import Scope, scopes_of
+from pipelines.value_lists import read_lists
 from pipelines.writing.inputs import check_inputs
 from rules_index.compiling.rule_columns import read_rules as in_columns
 from rules_index.index.rule_texts import RuleTexts
@@ -74,9 +75,12 @@ class Indexes:
             rules = current_rules(workspace)
         else:
             rules = read_rules(workspace.lake, scopes_of(workspace), version)
+        chosen = rules.of_scope(self._scope.name).select(RULE_COLUMNS)
+        lists, _ = read_lists(workspace.configuration, chosen["expression"])
         return ri.compile_rules(
-            rules.of_scope(self._scope.name).select(RULE_COLUMNS).to_arrow(),
+            chosen.to_arrow(),
             self._columns,
             event_time=self._scope.event_time,
             time_zone=workspace.configuration.rules.time_zone,
+            lists=lists,
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
 import rules_index as ri
@@ -17,6 +18,7 @@ from pipelines.lake.lake import first_line, open_delta
 from pipelines.lake.tables import tagged_table
 from pipelines.scopes import JOINED_TIME, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
+from pipelines.value_lists import read_lists
 from rules_index.index.inputs import path_parts
 from rules_index.names import column_key, spelled
 
@@ -46,7 +48,11 @@ def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition
     nor Spark can read the rows.
     """
     schema = pa.schema([field for field in columns if field.name != JOINED_TIME])
-    compiled = ri.compile_rules([("where", condition)], schema, time_zone=workspace.configuration.rules.time_zone)
+    zone, (lists, _) = (
+        workspace.configuration.rules.time_zone,
+        read_lists(workspace.configuration, pl.Series([condition])),
+    )
+    compiled = ri.compile_rules([("where", condition)], schema, time_zone=zone, lists=lists)
     for reject in compiled.rejects.to_pylist():
         where = "" if reject["position"] is None else f" (at character {reject['position'] + 1})"
         raise ConfigurationError(f"The condition of --where is refused{where}: {reject['error']}: {reject['message']}")

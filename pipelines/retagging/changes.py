@@ -16,6 +16,7 @@ from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.origin import IndexedRules
 from pipelines.retagging.standing import NEW_RULES, Chain
 from pipelines.rule_set import RULE_COLUMNS
+from pipelines.value_lists import LISTS
 from pipelines.workspace import Workspace
 from rules_index.index.annotations import Annotate
 
@@ -48,8 +49,8 @@ class Changes:
 def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new: bool) -> Changes:
     """What differs between each base and the rules that there are now, all together.
 
-    A base is a frame of rule_id, expression, valid_from and valid_to, and of annotations where there are any, None
-    where it is not known. Of several bases
+    A base is a frame of rule_id, expression, valid_from, valid_to and lists, and of annotations where there are any,
+    None where it is not known. Of several bases
     each rule counts that differs from any of them: to try a row with more rules than it needs changes nothing.
     only_new: no rule counts that a base had in any form.
     """
@@ -63,7 +64,7 @@ def changes_of(bases: Iterable[pl.DataFrame | None], now: pl.DataFrame, only_new
             )
         return Changes(now, now.clear(), (), everything=True)
     differ, former = [now.clear()], [now.clear()]
-    compared = [*RULE_COLUMNS, *(name for name in now.columns if name == "annotations")]
+    compared = [*RULE_COLUMNS, *(name for name in now.columns if name in ("annotations", LISTS))]
     for base in known:
         if only_new:
             differ.append(now.join(base, on="rule_id", how="anti"))
@@ -137,9 +138,11 @@ class RuleSets:
 
 
 def _with_times(rules: pl.DataFrame) -> pl.DataFrame:
-    """The rules with bounds of one type, also those of a version of `rules` that had no such columns."""
+    """The rules with bounds of one type, also those of a version of `rules` that had no such columns, and with what
+    the lists hold that they name."""
     missing = [name for name in ("valid_from", "valid_to") if rules.schema[name] == pl.Null]
-    return rules.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in missing)
+    found = rules.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in missing)
+    return found if LISTS in found.columns else found.with_columns(pl.lit(None, pl.String).alias(LISTS))
 
 
 def _meaning(indexed: IndexedRules, stored: StoredIndex) -> _Meaning:

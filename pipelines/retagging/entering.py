@@ -18,6 +18,7 @@ from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import slice_frame
 from pipelines.sources.source import Source, open_source
 from pipelines.spark.sql_text import quoted
+from pipelines.value_lists import LISTS, contents
 from pipelines.writing.annotated_rows import with_annotations
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted
@@ -127,7 +128,14 @@ class Entrance:
         return old.filter(functions.size("`deltatag:old`") == 0).drop("deltatag:old")
 
     def _matcher(self, base: pl.DataFrame, compiled: ri.CompiledRules) -> Matcher:
-        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone)
+        lists = [*compiled.lists.values()]
+        now = set(contents(base, lists).drop_nulls())
+        if not set(base[LISTS].drop_nulls()) <= now:
+            raise TableError(
+                f"{self.stream.name} keeps only rows that match, and a list that its rules name holds other values now "
+                f"than when rows were tagged. {self._way_out()}holds now."
+            )
+        index = index_of(self.scope, base, self.scope.event_time, compiled.time_zone, lists)
         return matcher_of(self.scope, index, self.trial.id_type)
 
 

@@ -12,6 +12,7 @@ import rules_index as ri
 from pipelines.errors import IndexOutdatedError
 from pipelines.lake.index_store import file_sha256
 from pipelines.scratch import indexes_folder, keep
+from rules_index.domains.value_lists import AnyList
 from rules_index.errors import RuleError
 from rules_index.language.typed import Leaf
 
@@ -22,12 +23,19 @@ if TYPE_CHECKING:
     from pipelines.writing.matching import Matcher
 
 
-def index_of(scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zone: str) -> ri.CompiledRules:
+def index_of(
+    scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zone: str, lists: Sequence[AnyList] = ()
+) -> ri.CompiledRules:
     """An index of rules that the scope's own index holds; IndexOutdatedError if one does not compile any more."""
     from pipelines.analyse import spark_analyser
 
     compiled = ri.compile_rules(
-        rules.to_arrow(), scope.columns(), event_time=event_time, time_zone=time_zone, analyse=spark_analyser(scope)
+        rules.to_arrow(),
+        scope.columns(),
+        event_time=event_time,
+        time_zone=time_zone,
+        analyse=spark_analyser(scope),
+        lists=lists,
     )
     if compiled.rejects.num_rows:
         first = compiled.rejects.to_pylist()[0]
@@ -39,10 +47,12 @@ def index_of(scope: Scope, rules: pl.DataFrame, event_time: str | None, time_zon
 
 
 def index_without_spark(
-    rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str
+    rules: pl.DataFrame, columns: pa.Schema, event_time: str | None, time_zone: str, lists: Sequence[AnyList] = ()
 ) -> ri.CompiledRules | None:
     """An index of rules whose parts for Spark, `derived`, nobody has looked at; None if one does not compile."""
-    compiled = ri.compile_rules(rules.to_arrow(), columns, event_time=event_time, time_zone=time_zone, analyse=_accept)
+    compiled = ri.compile_rules(
+        rules.to_arrow(), columns, event_time=event_time, time_zone=time_zone, analyse=_accept, lists=lists
+    )
     return None if compiled.rejects.num_rows else compiled
 
 

@@ -69,7 +69,9 @@ class LocalTables:
                 return None
         compiled = None
         if not changes.rules.is_empty():
-            compiled = index_without_spark(changes.rules, scope.columns(), indexed.event_time, indexed.time_zone)
+            compiled = index_without_spark(
+                changes.rules, scope.columns(), indexed.event_time, indexed.time_zone, indexed.lists
+            )
             if compiled is None or compiled.derived:
                 return None
         former = former_index(changes.former, scope.columns(), indexed.event_time, indexed.time_zone)

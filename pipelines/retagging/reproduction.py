@@ -27,6 +27,7 @@ from pipelines.sources.source import open_source
 from pipelines.spark.failures import run
 from pipelines.spark.session import in_time_zone
 from pipelines.spark.sql_text import quoted
+from pipelines.value_lists import read_lists
 from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.quarantine import is_accepted
 from pipelines.writing.table_order import Order
@@ -56,6 +57,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
     rules = read_rules(lake, scopes_of(workspace), rules_version, annotated=annotate is not None)
     workspace.progress(f"compiling the rules of {scope.name} as they were in version {rules_version}")
     with workspace.active_session() as spark, in_time_zone(spark, zone):
+        lists, _ = read_lists(workspace.configuration, rules.of_scope(scope.name)["expression"])
         compiled = ri.compile_rules(
             rules.of_scope(scope.name).drop("scope").to_arrow(),
             scope.columns(),
@@ -63,6 +65,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
             time_zone=zone,
             analyse=spark_analyser(scope),
             annotate=annotate,
+            lists=lists,
         )
         matcher = matcher_of(scope, compiled, id_type)
         rows, files = _rows(scope)

@@ -109,7 +109,8 @@ class SparkTables:
         if changes.rules.is_empty():
             return Trial(changes, self.id_type, None, None, former, in_range, annotations)
         self.workspace.progress(f"{self.scope.name}: compiling the {changes.rules.height:,} rules that differ")
-        compiled = index_of(self.scope, changes.rules, self.indexed.event_time, self.indexed.time_zone)
+        indexed = self.indexed
+        compiled = index_of(self.scope, changes.rules, indexed.event_time, indexed.time_zone, indexed.lists)
         matcher = matcher_of(self.scope, compiled, self.id_type)
         return Trial(changes, self.id_type, compiled, matcher, former, in_range, annotations)
 

@@ -26,6 +26,7 @@ from pipelines.settings.model import (
     Join,
     JoinMethod,
     LakeSettings,
+    ListTable,
     RulesSettings,
     Start,
     Stream,
@@ -82,7 +83,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
     """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
     top = Section(path, "", substituted(document, path))
-    top.expect("lake", "spark", "rules", "streams", "joins")
+    top.expect("lake", "spark", "rules", "streams", "joins", "lists")
     lake = _lake(top.section("lake"), path)
     spark = {name: _spark_value(name, value, path) for name, value in flattened(top.table("spark"))}
     rules = _rules(top.section("rules"))
@@ -90,7 +91,8 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
     streams = {name: _stream(name, sections.section(name)) for name in top.table("streams")}
     streams = with_sources(sections, lake, streams)
     joins = {name: _join(name, top.section("joins").section(name), streams) for name in top.table("joins")}
-    _refuse_collisions(path, streams, joins)
+    lists = {name: _list(name, top.section("lists").section(name)) for name in top.table("lists")}
+    _refuse_collisions(path, streams, joins, lists)
     makers = {table: name for name in (*streams, *joins) for table in scope_tables(name, is_join=name in joins)}
     refuse_circles(sections, {lake.place(table): name for table, name in makers.items()}, streams, joins)
     return Configuration(
@@ -100,6 +102,7 @@ def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuratio
         rules,
         MappingProxyType(streams),
         MappingProxyType(joins),
+        MappingProxyType(lists),
     )
 
 
@@ -287,6 +290,14 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     return Join(name, members, *frozen, _lateness(section), _engine(section), method, _annotations(section))
 
 
+def _list(name: str, section: Section) -> ListTable:
+    section.expect("source", "column")
+    source = section.text("source")
+    if source is None:
+        raise section.error("source", "the path or URI of the list's Delta table is missing")
+    return ListTable(name, _resolve(section.path, source), section.text("column"))
+
+
 def _lateness(section: Section) -> int | None:
     if "lateness" not in section.values:
         return None
@@ -323,16 +334,20 @@ def _join_window(section: Section, members: tuple[str, ...]) -> dict[str, int]:
     return window
 
 
-def _refuse_collisions(path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join]) -> None:
-    """Refuse scopes whose names, or whose tables' names, are already in use in the lake (case aside)."""
+def _refuse_collisions(
+    path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join], lists: Mapping[str, ListTable]
+) -> None:
+    """Refuse scopes and lists whose names, or whose tables' names, are already in use in the lake (case aside)."""
     taken = dict.fromkeys(FIXED_TABLES, "a table of deltatag's")
-    scopes = [("streams", name) for name in streams] + [("joins", name) for name in joins]
+    scopes = [
+        (kind, name) for kind, named in (("streams", streams), ("joins", joins), ("lists", lists)) for name in named
+    ]
     for kind, name in scopes:
         if not _NAME.match(name):
             message = "a name consists of letters, digits and underscores and starts with no digit"
             raise ConfigurationError(f"{path}: [{kind}.{name}]: {message}.")
     for kind, name in scopes:
-        own = scope_tables(name, is_join=kind == "joins")
+        own = scope_tables(name, is_join=kind == "joins") if kind != "lists" else ()
         for table in (name, *own):
             if table.lower() in taken:
                 message = f"the name {table} is already taken by {taken[table.lower()]}; choose another"

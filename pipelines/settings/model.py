@@ -166,6 +166,15 @@ class Join:
 
 
 @dataclass(frozen=True, slots=True)
+class ListTable:
+    """A list of values that rules may name: a column of a Delta table, by default its only one."""
+
+    name: str
+    source: str
+    column: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Configuration:
     """All of one deltatag.toml. `path` is the file that it was read from."""
 
@@ -175,6 +184,7 @@ class Configuration:
     rules: RulesSettings
     streams: Mapping[str, Stream]
     joins: Mapping[str, Join]
+    lists: Mapping[str, ListTable] = field(default_factory=dict)
 
     def engine_of(self, scope: str) -> str:
         """The engine that the rules of a stream or join are compiled for, or "auto"."""

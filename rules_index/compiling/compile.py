@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ from rules_index.compiling.fingerprint import fingerprint, rule_digests
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, read_rules
 from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
+from rules_index.domains.value_lists import AnyList
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
 from rules_index.index.annotations import Annotate, Annotations, settings_of
 from rules_index.index.artifact import FORMAT_VERSION
@@ -41,6 +43,7 @@ def compile_rules(
     analyse: Analyse | None = None,
     sample: Sample | None = None,
     annotate: Annotate | None = None,
+    lists: Sequence[AnyList] = (),
 ) -> CompiledRules:
     """Compiles rules over rows of `schema` into an index.
 
@@ -50,7 +53,8 @@ def compile_rules(
     leaves that only Spark can evaluate, tells for each None or why Spark refuses it. sample: given the names of the
     columns that the rules read, some typical rows (of a table in memory: `table.select`), by which `auto` chooses;
     without it how often values occur is guessed. annotate: what rows get beside ids, by the rules' columns priority,
-    labels and severity (`index.annotations`); it is in the fingerprint.
+    labels and severity (`index.annotations`); it is in the fingerprint. lists: those that rules may name
+    (`domains.value_lists`); the values of those that they do name become part of the index, and of the fingerprint.
 
     A rule that does not compile is in `rejects` and touches no other. Raises `RulesIndexError` where the
     rules as a whole cannot be read.
@@ -62,7 +66,8 @@ def compile_rules(
         raise RulesIndexError(f"There is no time zone {time_zone!r}; name one like Europe/Berlin or +02:00.")
     given = Given(*read_rules(rules, time_zone, annotate))
     del rules
-    return compile_columns(given, Settings(schema, engine, event_time, time_zone, annotate), analyse, sample, started)
+    settings = Settings(schema, engine, event_time, time_zone, annotate, {each.name: each for each in lists})
+    return compile_columns(given, settings, analyse, sample, started)
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,7 @@ class Settings:
     event_time: str | None
     time_zone: str
     annotate: Annotate | None = None
+    lists: Mapping[str, AnyList] = field(default_factory=dict)
 
 
 @dataclass
@@ -91,14 +97,14 @@ def compile_columns(
     enabled, rejects = given.rules, given.rejects
     given.rules = enabled.chosen(np.arange(0))
     schema, engine, event_time, time_zone = settings.schema, settings.engine, settings.event_time, settings.time_zone
-    builder = flatten(enabled, Scope(schema, time_zone), event_time, rejects)
+    builder = flatten(enabled, Scope(schema, time_zone, settings.lists), event_time, rejects)
     if analyse is not None:
         builder.refuse(analyse, rejects)
     flattened = builder.finish()
     accepted = enabled.chosen(np.flatnonzero(builder.kept))
     conjunctions = flattened.conjunctions
     inputs = inputs_of(flattened.attributes)
-    ids, digests = accepted.ids, rule_digests(accepted)
+    ids, digests = accepted.ids, rule_digests(accepted, settings.lists)
     texts = RuleTexts.pack(accepted.expressions, accepted.valid_from, accepted.valid_to, schema)
     annotations = None
     if settings.annotate is not None and accepted.annotations is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.rule_annotations import texts
 from rules_index.compiling.rule_columns import RuleColumns
+from rules_index.domains.value_lists import NAMES_ANY, AnyList, names_in
 from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
 
@@ -26,13 +27,30 @@ _PLAIN = r"^[ !#-\[\]-~]*$"
 """ASCII that JSON writes as it is: no control character, quote or back-slash."""
 
 
-def rule_digests(rules: RuleColumns) -> np.ndarray:
+def rule_digests(rules: RuleColumns, lists: Mapping[str, AnyList] | None = None) -> np.ndarray:
     """The first `DIGEST_BYTES` of the SHA-256 of each rule's line [rules, bytes] uint8: a line of JSON of its id, its
     expression without the space around it, and its bounds. Annotations, where rules have them, go into a digest of that
-    and their text."""
+    and their text; so do the digests of the lists that a rule names."""
     found = [_digests(rules, first, min(first + _BLOCK, len(rules))) for first in range(0, len(rules), _BLOCK)]
     digests = np.frombuffer(b"".join(found), np.uint8).reshape(-1, DIGEST_BYTES)
-    return digests if rules.annotations is None else _annotated(digests, rules.annotations)
+    if rules.annotations is not None:
+        digests = _annotated(digests, rules.annotations)
+    return _with_lists(digests, rules, lists) if lists else digests
+
+
+def rules_naming_lists(rules: RuleColumns) -> np.ndarray:
+    """The rules [.] int64 whose texts name lists."""
+    return np.flatnonzero(pc.match_substring_regex(rules.expressions, NAMES_ANY).to_numpy(zero_copy_only=False))
+
+
+def _with_lists(digests: np.ndarray, rules: RuleColumns, lists: Mapping[str, AnyList]) -> np.ndarray:
+    found = digests.copy()
+    for rule in rules_naming_lists(rules).tolist():
+        named = [lists[name].digest for name in names_in(rules.text(rule)) if name in lists]
+        if named:
+            text = "".join([bytes(digests[rule]).hex(), *named])
+            found[rule] = np.frombuffer(hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES], np.uint8)
+    return found
 
 
 def _annotated(digests: np.ndarray, annotations: pa.Table) -> np.ndarray:

@@ -9,7 +9,7 @@ is changed. Where it grows too large, or the rules are few, all are compiled fro
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.builder import Analyse
 from rules_index.compiling.compile import Given, Settings, compile_columns
-from rules_index.compiling.fingerprint import fingerprint, rule_digests
+from rules_index.compiling.fingerprint import fingerprint, rule_digests, rules_naming_lists
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, as_rules_table, read_ids, read_rules
+from rules_index.domains.value_lists import AnyList, names_in
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample
@@ -36,7 +37,11 @@ FEW_RULES = 2_000
 
 
 def update(
-    compiled: CompiledRules, changes: Rules, analyse: Analyse | None = None, sample: Sample | None = None
+    compiled: CompiledRules,
+    changes: Rules,
+    analyse: Analyse | None = None,
+    sample: Sample | None = None,
+    lists: Sequence[AnyList] = (),
 ) -> CompiledRules:
     """As `CompiledRules.update`."""
     started = time.perf_counter()
@@ -44,17 +49,19 @@ def update(
     layers = before if isinstance(before, Layers) else Layers(compiled, np.empty(0, np.int64), compiled)
     base, is_base = layers.base, layers.changed is compiled
     named, enabled, rejects = _read(changes, compiled)
+    by_name: dict[str, AnyList] = {**compiled.lists, **{each.name: each for each in lists}}
+    named, enabled = _with_rules_of_lists(base, layers.left_out, named, enabled, by_name)
     id_type = named.type
     refused = compiled.rejects.filter(pc.invert(pc.is_in(compiled.rejects.column("rule_id").cast(id_type), named)))
     standing = _no_rules(id_type) if is_base else _without(_columns(layers.changed), named)
-    unchanged = _places_of_unchanged(base, enabled)
+    unchanged = _places_of_unchanged(base, enabled, by_name)
     changed = _merged(standing, enabled.chosen(np.flatnonzero(unchanged < 0)))
     left_out = np.setdiff1d(np.union1d(layers.left_out, _ordinals(base.ids, named)), unchanged[unchanged >= 0])
     if not len(left_out) and not len(changed):
         table = _joined(refused, rejects.table(id_type))
         return replace(base, rejects=table, stats=base.stats | {"rejected": table.num_rows}, errors={})
     annotate = base.annotations.annotate if base.annotations is not None else None
-    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate)
+    settings = Settings(_schema(base), compiled.engine, compiled.event_time, compiled.time_zone, annotate, by_name)
     known = _only_unknown(analyse, compiled.derived) if analyse is not None else None
     rules = len(base) - len(left_out) + len(changed)
     # annotations are kept of a full compile alone
@@ -107,6 +114,24 @@ def _read(changes: Rules, compiled: CompiledRules) -> tuple[pa.Array, RuleColumn
     if enabled.ids.type != named.type:
         enabled = replace(enabled, ids=enabled.ids.cast(named.type))
     return named.unique(), enabled, rejects
+
+
+def _with_rules_of_lists(
+    base: CompiledRules, left_out: np.ndarray, named: pa.Array, enabled: RuleColumns, lists: Mapping[str, AnyList]
+) -> tuple[pa.Array, RuleColumns]:
+    """The changes, and with them the rules of the base that name lists which have changed."""
+    before = base.lists
+    if all(lists[name] == each for name, each in before.items()):
+        return named, enabled
+    rules = _columns(base)
+    others = np.setdiff1d(rules_naming_lists(rules), np.union1d(left_out, _ordinals(base.ids, named)))
+    stale = [
+        rule
+        for rule in others.tolist()
+        if any(lists[name] != before[name] for name in names_in(rules.text(rule)) if name in before)
+    ]
+    found = rules.chosen(np.array(stale, np.int64))
+    return pa.concat_arrays([named, found.ids]) if len(found) else named, _merged(enabled, found)
 
 
 def _with_expression(table: pa.Table) -> pa.Table:
@@ -201,11 +226,11 @@ def _found(ids: pa.Array, wanted: pa.Array) -> np.ndarray:
     return places
 
 
-def _places_of_unchanged(base: CompiledRules, rules: RuleColumns) -> np.ndarray:
+def _places_of_unchanged(base: CompiledRules, rules: RuleColumns, lists: Mapping[str, AnyList]) -> np.ndarray:
     """The ordinals [rules] int64 that rules have in the base if it has them as they are, else -1."""
     places = _found(base.ids, rules.ids)
     there = np.flatnonzero(places >= 0)
-    digests = rule_digests(rules.chosen(there))
+    digests = rule_digests(rules.chosen(there), lists)
     other = (digests != base.source.digests[places[there]]).any(axis=1)
     places[there[other]] = -1
     return places

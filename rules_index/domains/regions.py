@@ -80,7 +80,7 @@ class Regions:
 
     def _encode_bytes(self, values: pa.Array, out: np.ndarray) -> None:
         a = self.arrays
-        offsets, data = _byte_strings(values, self.type)
+        offsets, data = byte_strings(values, self.type)
         encode.encode_bytes(
             offsets, data, a["table"], a["point_offsets"], a["point_data"], a["point_codes"],
             a["offsets"], a["data"], a["codes"], out,
@@ -177,7 +177,9 @@ def _edges(layout: Layout, sets: SetArrays) -> tuple[np.ndarray, np.ndarray]:
 def build(layout: Layout, keys: Keys, data_type: pa.DataType) -> Regions:
     """The arrays that code values of `data_type` by `layout`, whose positions are those of `keys`."""
     if is_bytes(data_type):
-        return Regions(data_type, layout.count, _byte_arrays(layout, keys))
+        points, cuts = keys.strings(layout.points), keys.strings(layout.cuts)
+        arrays = byte_arrays(points, layout.point_codes, cuts, layout.cut_codes)
+        return Regions(data_type, layout.count, arrays)
     return Regions(data_type, layout.count, _integer_arrays(layout))
 
 
@@ -189,6 +191,11 @@ def _integer_arrays(layout: Layout) -> dict[str, np.ndarray]:
     # of several codes at one key that of a point counts most, that of a gap least
     cuts, first = np.unique(keys, return_index=True)
     codes = np.concatenate([layout.point_codes, layout.cut_codes, gaps])[first]
+    return cut_arrays(cuts, codes)
+
+
+def cut_arrays(cuts: np.ndarray, codes: np.ndarray) -> dict[str, np.ndarray]:
+    """The arrays that code integer keys: from each ascending cut [.] int64 on by a code [.], before the first by 0."""
     reached = int(len(cuts) > 0 and cuts[0] == INT64_MIN)
     codes = np.concatenate([[0], codes])[reached:].astype(np.int32)
     cuts = cuts[reached:]
@@ -212,25 +219,29 @@ def _bucket_arrays(cuts: np.ndarray) -> dict[str, np.ndarray]:
     return {"buckets": buckets, "low": np.array([low, shift], np.int64)}
 
 
-def _byte_arrays(layout: Layout, keys: Keys) -> dict[str, np.ndarray]:
-    def packed(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        strings = keys.strings(positions)
-        offsets = _buffer(strings, 1, np.int64, len(strings) + 1)[strings.offset :][: len(strings) + 1]
-        return offsets - offsets[0], _buffer(strings, 2, np.uint8, 0)[offsets[0] : offsets[-1]].copy()
-
-    point_offsets, point_data = packed(layout.points)
-    offsets, data = packed(layout.cuts)
-    table = np.full(1 << max(1, (2 * len(layout.points)).bit_length()), -1, np.int32)
+def byte_arrays(
+    points: pa.LargeBinaryArray, point_codes: np.ndarray, cuts: pa.LargeBinaryArray, cut_codes: np.ndarray
+) -> dict[str, np.ndarray]:
+    """The arrays that code byte strings: each of the distinct ascending points has its code [.] int32, all else that of
+    the last of the ascending cuts before it, or 0."""
+    point_offsets, point_data = _packed(points)
+    offsets, data = _packed(cuts)
+    table = np.full(1 << max(1, (2 * len(points)).bit_length()), -1, np.int32)
     encode.build_table(point_offsets, point_data, table)
     return {
         "offsets": offsets,
         "data": data,
-        "codes": np.concatenate([np.zeros(1, np.int32), layout.cut_codes]),
+        "codes": np.concatenate([np.zeros(1, np.int32), cut_codes]),
         "point_offsets": point_offsets,
         "point_data": point_data,
-        "point_codes": layout.point_codes,
+        "point_codes": point_codes,
         "table": table,
     }
+
+
+def _packed(strings: pa.LargeBinaryArray) -> tuple[np.ndarray, np.ndarray]:
+    offsets = _buffer(strings, 1, np.int64, len(strings) + 1)[strings.offset :][: len(strings) + 1]
+    return offsets - offsets[0], _buffer(strings, 2, np.uint8, 0)[offsets[0] : offsets[-1]].copy()
 
 
 def _buffer(array: pa.Array, index: int, dtype: type, length: int) -> np.ndarray:
@@ -258,7 +269,7 @@ def integer_keys(values: pa.Array, data_type: pa.DataType) -> np.ndarray:
     return _buffer(values, 1, width, start + rows)[start : start + rows]
 
 
-def _byte_strings(values: pa.Array, data_type: pa.DataType) -> tuple[np.ndarray, np.ndarray]:
+def byte_strings(values: pa.Array, data_type: pa.DataType) -> tuple[np.ndarray, np.ndarray]:
     """Offsets [rows + 1] and data of byte strings; wide decimals become 16 bytes each."""
     rows, start = len(values), values.offset
     if pa.types.is_decimal(data_type):

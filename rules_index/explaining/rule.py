@@ -72,7 +72,7 @@ def rule_of(compiled: CompiledRules, rule_id: RuleId) -> Part:
         )
     try:
         rule, schema = compiled.texts.rule(ordinal), compiled.texts.columns()
-        return parts_of(rule, Scope(schema, compiled.time_zone), compiled.event_time)
+        return parts_of(rule, Scope(schema, compiled.time_zone, compiled.lists), compiled.event_time)
     except (pa.ArrowException, LookupError, OSError, TypeError, ValueError, RuleError) as error:
         raise ArtifactError(
             f"The text of rule {rule_id!r} that the index keeps is not sound ({error}); compile the rules again."

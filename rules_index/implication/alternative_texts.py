@@ -17,6 +17,7 @@ from rules_index.implication.impossible import possible
 from rules_index.implication.region_boxes import boxes_of
 from rules_index.implication.rows import Rows
 from rules_index.implication.texts import Alternatives
+from rules_index.language.scope import Scope
 
 _MOST_CHARACTERS = 1 << 20
 """Characters of a rule, once for each of its alternatives, for these to be tried beside the rest of the rule."""
@@ -38,11 +39,11 @@ class Superfluous:
     examples: pa.StructArray
 
 
-def superfluous(given: Alternatives, chosen: np.ndarray, schema: pa.Schema, time_zone: str, splits: int) -> Superfluous:
+def superfluous(given: Alternatives, chosen: np.ndarray, scope: Scope, splits: int) -> Superfluous:
     """Those of chosen rules [rules] bool, all of which compile. splits: as `most` of `cover_boxes`."""
     count = len(given.texts)
     table = pa.table({"rule_id": pa.array(np.arange(count)), "expression": given.texts})
-    compiled = compile_rules(table, schema, "scan", time_zone=time_zone)
+    compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
     ids = compiled.ids.to_numpy()
     accepted = np.zeros(count, bool)
@@ -59,7 +60,7 @@ def superfluous(given: Alternatives, chosen: np.ndarray, schema: pa.Schema, time
 
 
 def superfluous_in_rule(
-    given: Alternatives, texts: Sequence[str], chosen: np.ndarray, schema: pa.Schema, time_zone: str, splits: int
+    given: Alternatives, texts: Sequence[str], chosen: np.ndarray, scope: Scope, splits: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which alternatives [.] the chosen rules [rules] bool do not need by what stands beside them, and whether each is
     never TRUE there [.] bool; of those that are, but not without others being so, the last one of a rule.
@@ -76,7 +77,7 @@ def superfluous_in_rule(
         others = [each for each in range(given.start[group[at]], given.start[group[at] + 1]) if each != at]
         variants += [_with_false(rule, given, [at]), rule, _with_false(rule, given, others)]
     table = pa.table({"rule_id": pa.array(np.arange(len(variants))), "expression": pa.array(variants, pa.string())})
-    compiled = compile_rules(table, schema, "scan", time_zone=time_zone)
+    compiled = compile_rules(table, scope.schema, "scan", time_zone=scope.time_zone, lists=[*scope.lists.values()])
     boxes = possible(boxes_of(compiled), compiled.attributes, compiled.regions)
     ids = compiled.ids.to_numpy()
     accepted = np.zeros(len(variants), bool)

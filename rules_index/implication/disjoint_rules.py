@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.compiling.compile import compile_rules
+from rules_index.domains.value_lists import AnyList
 from rules_index.errors import RuleError
 from rules_index.implication.cover import relation_of_sets
 from rules_index.implication.region_boxes import BoxArrays, boxes_of
@@ -21,6 +24,7 @@ def disjoint_rules(
     condition: str,
     event_time: str | None = None,
     time_zone: str = "UTC",
+    lists: Sequence[AnyList] = (),
 ) -> dict[str | int, str | None]:
     """Of the rules that no row can match on which `condition` is TRUE the id, and a column by which that is seen.
 
@@ -33,7 +37,8 @@ def disjoint_rules(
     while ids.is_in([extra]).any():
         extra = extra + "\0" if isinstance(extra, str) else extra - 1
     row = pl.DataFrame({"rule_id": [extra], "expression": [condition]}, schema_overrides={"rule_id": ids.dtype})
-    compiled = compile_rules(pl.concat([rules, row], how="diagonal"), schema, "scan", event_time, time_zone)
+    both = pl.concat([rules, row], how="diagonal")
+    compiled = compile_rules(both, schema, "scan", event_time, time_zone, lists=lists)
     boxes = boxes_of(compiled)
     for reject in compiled.rejects.filter(pc.equal(compiled.rejects["rule_id"], extra)).to_pylist():
         raise RuleError(reject["error"], reject["message"], reject["position"])

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from rules_index.arrays import offsets_of, segment_ids
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
+from rules_index.domains.value_lists import AnyList
 from rules_index.implication import messages
 from rules_index.implication.alternative_texts import superfluous, superfluous_in_rule
 from rules_index.implication.examples import joined_examples
@@ -52,14 +53,15 @@ def lint(
     event_time: str | None = None,
     time_zone: str = "UTC",
     known: Mapping[str, KnownValues] | None = None,
+    lists: Sequence[AnyList] = (),
 ) -> pa.Table:
     """What is odd about rules: those that never or always match, say what others say, or hold parts that add nothing.
 
     It looks at the rules alone, at no rows, so it can run before any are tagged. Whatever it tells is certain. It does
     not see all: what only Spark can evaluate (`hour(t) > 5`) and what is computed (`a - b > 5`) may be TRUE or not
     whatever else is said, but for comparisons of the same values in one rule (`a < b AND b < a`). Rules, schema,
-    event_time and time_zone are those of `compile_rules`. known: what is known of the values of columns, by name, from
-    `known_values`; without it nothing is told that hangs on them.
+    event_time, time_zone and lists are those of `compile_rules`. known: what is known of the values of columns, by
+    name, from `known_values`; without it nothing is told that hangs on them.
 
         >>> import pyarrow as pa
         >>> schema = pa.schema([("origin", pa.string()), ("delay", pa.int32())])
@@ -113,7 +115,8 @@ Write `origin IS NULL`.
     A hundred thousand rules take about a minute. Raises `RulesIndexError` as `compile_rules` does.
     """
     given = rules if isinstance(rules, (pa.Table, pa.RecordBatch, pl.DataFrame, pl.LazyFrame)) else list(rules)
-    return lint_compiled(compile_rules(given, schema, "auto", event_time, time_zone), given, schema, known=known)
+    compiled = compile_rules(given, schema, "auto", event_time, time_zone, lists=lists)
+    return lint_compiled(compiled, given, schema, known=known)
 
 
 def lint_compiled(
@@ -127,7 +130,7 @@ def lint_compiled(
     enabled, _ = read_rules(rules, compiled.time_zone)
     place = pc.index_in(compiled.ids, enabled.ids.cast(compiled.ids.type))
     texts = enabled.expressions.take(place)
-    scope = Scope(schema, compiled.time_zone)
+    scope = Scope(schema, compiled.time_zone, compiled.lists)
     found = findings(compiled, splits)
     of_rules = found["example"].combine_chunks()
     with_nulls = list(_null_comparisons(texts, scope))
@@ -217,7 +220,7 @@ def _alternatives(
     their text is no example.
     """
     settled, bounded = known
-    found = superfluous(given, ~settled, scope.schema, scope.time_zone, splits)
+    found = superfluous(given, ~settled, scope, splits)
     instances = messages.example_texts(found.examples, texts.take(pa.array(found.rule)).to_pylist())
     told = []
     for number, (rule, at, unreachable) in enumerate(
@@ -257,7 +260,7 @@ def _beside(
     instance_of = dict(zip(places, instances, strict=True))
     chosen = np.zeros(len(texts), bool)
     chosen[list(places)] = True
-    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope.schema, scope.time_zone, splits)
+    alternatives, never = superfluous_in_rule(given, texts.to_pylist(), chosen, scope, splits)
     rules = given.rule[segment_ids(given.start)[alternatives]]
     for at, rule, unreachable in zip(alternatives.tolist(), rules.tolist(), never.tolist(), strict=True):
         text = given.texts[at].as_py()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 from rules_index.arrays import segment_counts
 from rules_index.compiling.compile import compile_rules
 from rules_index.compiling.rule_columns import RuleColumns, Rules, read_rules
+from rules_index.domains.value_lists import AnyList
 from rules_index.implication.containment import Containment
 from rules_index.implication.cover import rows_held
 from rules_index.implication.impossible import impossible, possible
@@ -29,7 +31,12 @@ _TRIES = 1 << 12
 
 
 def implied_by_union(
-    rules: Rules, others: Rules, schema: pa.Schema, event_time: str | None = None, time_zone: str = "UTC"
+    rules: Rules,
+    others: Rules,
+    schema: pa.Schema,
+    event_time: str | None = None,
+    time_zone: str = "UTC",
+    lists: Sequence[AnyList] = (),
 ) -> pa.Table:
     """Whether others imply each rule together: whether each row that matches the rule matches one of `others`.
 
@@ -48,14 +55,14 @@ def implied_by_union(
     Where every row that a rule of `rules` can match must be found among the rows that `others` matched, this is the
     question. A rule that does not compile matches nothing: among `rules` it is left out, among `others` it adds
     nothing. Validity counts, as bounds on `event_time`. Ids may stand in both. Each of `rules` and `others`, schema,
-    event_time and time_zone are those of `compile_rules`, and `RulesIndexError` is raised as there.
+    event_time, time_zone and lists are those of `compile_rules`, and `RulesIndexError` is raised as there.
     """
     asked, _ = read_rules(rules, time_zone)
     given, _ = read_rules(others, time_zone)
     both = pa.concat_tables([_numbered(asked, 0), _numbered(given, len(asked))])
-    compiled = compile_rules(both, schema, "scan", event_time, time_zone)
+    compiled = compile_rules(both, schema, "scan", event_time, time_zone, lists=lists)
     numbers = compiled.ids.to_numpy()
-    implied = _decided(compiled, numbers < len(asked), Scope(schema, time_zone))
+    implied = _decided(compiled, numbers < len(asked), Scope(schema, time_zone, compiled.lists))
     ids = asked.ids.take(pa.array(numbers[numbers < len(asked)]))
     return pa.table({"rule_id": ids, "implied": pa.array(implied == 1, mask=implied < 0)})
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.domains.regions import Regions
+from rules_index.domains.value_lists import ValueList
 from rules_index.errors import ArtifactError, RulesIndexError
 from rules_index.index.annotations import Annotations
 from rules_index.index.artifact import Sections, pieces_of, save
@@ -27,7 +28,7 @@ from rules_index.index.row_codes import RowCoder
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.language.serialise import to_json, type_to_json
-from rules_index.language.typed import Expression, Leaf
+from rules_index.language.typed import Expression, Leaf, lists_of
 
 CHUNK_ROWS = 1 << 16
 """Rows that are coded at a time, so that memory does not grow with the batch."""
@@ -108,6 +109,11 @@ class CompiledRules:
     def derived(self) -> tuple[Leaf, ...]:
         """The inputs that only Spark can evaluate: `match` asks for a column of that name."""
         return tuple(leaf for leaf in self.inputs if leaf.text is not None)
+
+    @cached_property
+    def lists(self) -> dict[str, ValueList]:
+        """The lists of values that rules name, by name."""
+        return {each.name: each for attribute in self.attributes for each in lists_of(attribute)}
 
     @property
     def source(self) -> RuleSource:
@@ -246,20 +252,20 @@ class CompiledRules:
             known[ordinals] = found
         return found
 
-    def update(self, changes: Any, analyse: Any = None, sample: Any = None) -> CompiledRules:
+    def update(self, changes: Any, analyse: Any = None, sample: Any = None, lists: Any = ()) -> CompiledRules:
         """The next version: this one with rules added, changed and removed, equal to a full compile of them.
 
         changes: rules as `compile_rules` takes them, a table or pairs. They take the place of all that this version has
         of the ids that they name, rejects included; a rule that is not enabled, or has no expression, is removed, and
         may be one that there never was. So `[("new", "a > 1"), ("changed", "a > 2"), ("gone", None)]` adds or changes
         two and removes one. analyse, sample: as in `compile_rules`; only predicates that this version does not have
-        are analysed.
+        are analysed. lists: those that are new or hold other values now; rules that name such a one are changed.
 
         It costs what has changed, until that is a tenth of the rules; then they are compiled as a whole. This version
         stays as it is, and may be in use by other threads. Raises `RulesIndexError` where the changes cannot be read,
         `ArtifactError` where what a stored index keeps of its rules is not sound.
         """
-        updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample)
+        updated: CompiledRules = resolve_name(_UPDATE)(self, changes, analyse, sample, lists)
         return updated
 
     def save(self, path: str | Path) -> None:
@@ -314,13 +320,12 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         "engine": compiled.engine,
         "stats": compiled.stats,
         "inputs": [to_json(leaf) for leaf in compiled.inputs],
+        "lists": [
+            {"name": each.name, "values": each.count, "digest": each.digest, **_regions(each.regions, sections)}
+            for each in compiled.lists.values()
+        ],
         "attributes": [
-            {
-                "expression": to_json(attribute),
-                "type": type_to_json(region.type),
-                "count": region.count,
-                "arrays": {name: sections.array(array) for name, array in region.arrays.items()},
-            }
+            {"expression": to_json(attribute), **_regions(region, sections)}
             for attribute, region in zip(compiled.attributes, compiled.regions, strict=True)
         ],
         "index": {name: sections.array(array) for name, array in compiled.index.arrays.items()},
@@ -336,3 +341,8 @@ def _full(compiled: CompiledRules, sections: Sections) -> dict[str, Any]:
         texts = compiled.texts
         header["texts"] = {"schema": sections.data(texts.schema), "blocks": [*map(sections.data, texts.blocks)]}
     return header
+
+
+def _regions(regions: Regions, sections: Sections) -> dict[str, Any]:
+    arrays = {name: sections.array(array) for name, array in regions.arrays.items()}
+    return {"type": type_to_json(regions.type), "count": regions.count, "arrays": arrays}

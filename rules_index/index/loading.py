@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.domains.regions import Regions
+from rules_index.domains.value_lists import ValueList, list_type
 from rules_index.errors import ArtifactError, SchemaError
 from rules_index.index.annotations import Annotate, Annotations, sound
 from rules_index.index.artifact import ALIGNMENT, DTYPES, read_header
@@ -103,7 +104,8 @@ def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
     """The index of a full compile, without its rejects and its fingerprint."""
     ids = _ids(header, body)
     inputs = tuple(leaf for item in header["inputs"] if isinstance(leaf := from_json(item), Leaf))
-    attributes = tuple(from_json(item["expression"]) for item in header["attributes"])
+    lists = {item["name"]: _value_list(item, body) for item in header["lists"]}
+    attributes = tuple(from_json(item["expression"], lists) for item in header["attributes"])
     require(len(inputs) == len(header["inputs"]) and inputs == inputs_of(attributes), "inputs")
     require(all(path_parts(leaf.name) for leaf in inputs), "inputs")
     regions = tuple(_regions(item, body) for item in header["attributes"])
@@ -141,6 +143,13 @@ def _full(header: Mapping[str, Any], body: memoryview) -> CompiledRules:
         texts=_texts(header["texts"], body, len(ids)) if "texts" in header else None,
         annotations=_annotations(header["annotations"], body, ids) if "annotations" in header else None,
     )
+
+
+def _value_list(item: Mapping[str, Any], body: memoryview) -> ValueList:
+    name, values, digest, regions = item["name"], item["values"], item["digest"], _regions(item, body)
+    require(isinstance(name, str) and isinstance(digest, str) and isinstance(values, int), "lists")
+    require(regions.count == 2 and list_type(regions.type) == regions.type, "lists")
+    return ValueList(name, values, digest, regions)
 
 
 def _annotations(item: Mapping[str, Any], body: memoryview, ids: pa.Array) -> Annotations:

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language import calls, computation, constants, moved_casts, operations, references
+from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.coercion import (
     BINARY,
@@ -65,6 +65,7 @@ class Analyser:
             "distinct": self._distinct,
             "between": self._between,
             "in": self._in,
+            "in_list": partial(value_lists.in_list_value, self),
             "like": self._like,
             "rlike": self._rlike,
             "is": self._is,
@@ -125,6 +126,8 @@ class Analyser:
 
     def derived_text(self, node: Node, data_type: pa.DataType, text: str) -> Leaf:
         """The column that Spark evaluates for a text, which needs no more than a node."""
+        if self.tokens.names_lists:
+            value_lists.refuse_lists(self, node)
         check_costs(self, self.bounders, node)
         digest = hashlib.sha256(f"{text}\0{data_type}".encode()).hexdigest()[:16]
         return Leaf(f"derived_{digest}", data_type, text)

@@ -48,6 +48,9 @@ class Analysis(Protocol):
     def value(self, node: Node) -> Value:
         """The typed value of a node."""
 
+    def attribute(self, value: Value) -> Expression | None:
+        """The expression whose values the index may code for a value; None where Spark must compare it."""
+
     def make_value(self, node: Node, data_type: Type, tree: Expression | None = None, collated: bool = False) -> Value:
         """A value of this type; without a tree outside of Spark's reach, or inside a lambda."""
 

@@ -6,7 +6,7 @@ from rules_index.language.analysis import Analysis
 from rules_index.language.coercion import NULL, STRING
 from rules_index.language.nodes import Node
 
-CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "like", "rlike", "is"))
+CONDITIONS = frozenset(("and", "or", "not", "compare", "distinct", "between", "in", "in_list", "like", "rlike", "is"))
 """Kinds of nodes that are BOOLEAN, whatever they are made of."""
 
 

@@ -36,6 +36,7 @@ class Node:
     | compare | = <> < <= > >= <=> | left, right |
     | between | negated | value, low, high |
     | in | negated | value, list ... |
+    | in_list | negated, name of a list | value |
     | like | (LIKE or ILIKE, negated, ANY or ALL or None, escape) | value, patterns ... |
     | rlike | negated | value, pattern |
     | is | (NULL, TRUE, FALSE or UNKNOWN; negated) | value |

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rules_index.errors import RuleError
-from rules_index.language import primary
+from rules_index.language import primary, value_lists
 from rules_index.language.cursor import Cursor
 from rules_index.language.nodes import MAX_VALUE_DEPTH, STEPS_OF_LEAF, STEPS_OF_LITERAL, Node, checked, make, too_deep
 from rules_index.language.tokens import END, NUMBER, STRING, Tokens, tokenise
@@ -276,13 +276,10 @@ class Parser(Cursor):
             children = [left, low, self.value()]
             return make(self.tokens, "between", negated, children, first, self.at - 1)
         if word == "IN":
+            if kinds[self.at] == "LIST":
+                return value_lists.in_list(self, left, negated, first)
             self.expect("(", "IN needs a list in brackets here.")
-            if kinds[self.at] in (
-                "SELECT",
-                "WITH",
-                "VALUES",
-                "TABLE",
-            ) and primary.opens_query(self):
+            if kinds[self.at] in ("SELECT", "WITH", "VALUES", "TABLE") and primary.opens_query(self):
                 raise primary.subquery(self)
             children = [left, *self.list_of_expressions()]
             return make(self.tokens, "in", negated, children, first, self.at - 1)

@@ -106,6 +106,8 @@ class Splitter:
         tree = value.local
         if isinstance(tree, Constant):
             return fixed(tree)
+        if isinstance(tree, Operation) and tree.name == "not":
+            return negate(Predicate(tree.operands[0], _TRUE, _FALSE, Truth.NULL))
         # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = OPERAND if value.type is None else "{}"
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)

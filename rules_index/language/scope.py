@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from rules_index.domains.value_lists import AnyList, MissingList, ValueList
 from rules_index.errors import RuleError
 from rules_index.language.coercion import Type, normalise
 from rules_index.language.typed import Leaf
@@ -16,10 +17,11 @@ from rules_index.names import column_key, field_key
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns that rules of one scope may name, and the zone of timestamps written without one."""
+    """What rules of one scope may name, columns and lists, and the zone of timestamps written without one."""
 
     schema: pa.Schema
     time_zone: str = "UTC"
+    lists: Mapping[str, AnyList] = field(default_factory=dict, compare=False)
     _columns: dict[Hashable, list[str]] = field(init=False, repr=False, compare=False)
     _types: dict[str, Type] = field(init=False, repr=False, compare=False)
 
@@ -33,6 +35,15 @@ class Scope:
     def has(self, name: str) -> bool:
         """True where a column is called so, in any case of letters."""
         return column_key(name) in self._columns
+
+    def value_list(self, name: str, position: int) -> ValueList:
+        """The list of a name."""
+        found = self.lists.get(name)
+        if found is None:
+            raise RuleError("UNKNOWN_LIST", f"There is no list {_shown(name)}{_hint(name, list(self.lists))}", position)
+        if isinstance(found, MissingList):
+            raise RuleError("UNKNOWN_LIST", found.reason, position)
+        return found
 
     def leaf(self, path: str, data_type: pa.DataType) -> Leaf:
         """The leaf of a column or nested field; where a column is called `a.b`, the field b of a is `` `a`.b ``."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
+from rules_index.domains.value_lists import ValueList
 from rules_index.language.evaluation.functions import FUNCTIONS
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -32,10 +34,11 @@ _PARAMETERS: dict[str, tuple[type, ...]] = {
     "like": (str, str, bool),
     "rlike": (str,),
     "call": (str, str),
+    "in_list": (ValueList,),
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
-    **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike"), (1, 1)),
+    **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike", "in_list"), (1, 1)),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
     "coalesce": (1, None),
@@ -83,12 +86,13 @@ def to_json(expression: Expression) -> list[Any]:
         case Constant(value, data_type):
             return ["constant", _value_to_json(value), type_to_json(data_type)]
         case Operation(name, operands, data_type, parameters):
-            return ["operation", name, type_to_json(data_type), list(parameters), *map(to_json, operands)]
+            written = [each.name if isinstance(each, ValueList) else each for each in parameters]
+            return ["operation", name, type_to_json(data_type), written, *map(to_json, operands)]
 
 
-def from_json(value: Any) -> Expression:
-    """The expression that `to_json` wrote; ValueError for anything malformed."""
-    return _read(value, 0)
+def from_json(value: Any, lists: Mapping[str, ValueList] | None = None) -> Expression:
+    """The expression that `to_json` wrote, with the lists that it names; ValueError for anything malformed."""
+    return _read(value, 0, lists or {})
 
 
 def _value_to_json(value: Any) -> Any:
@@ -101,7 +105,7 @@ def _value_to_json(value: Any) -> Any:
     return value
 
 
-def _read(value: Any, depth: int) -> Expression:
+def _read(value: Any, depth: int, lists: Mapping[str, ValueList]) -> Expression:
     if depth > _DEPTH_LIMIT:
         raise ValueError(f"An expression is nested more than {_DEPTH_LIMIT} deep.")
     if not isinstance(value, list) or not value:
@@ -112,7 +116,9 @@ def _read(value: Any, depth: int) -> Expression:
         case ["constant", constant, data_type]:
             return _read_constant(constant, type_from_json(data_type))
         case ["operation", str(name), data_type, list(parameters), *operands]:
-            children = tuple(_read(operand, depth + 1) for operand in operands)
+            children = tuple(_read(operand, depth + 1, lists) for operand in operands)
+            if name == "in_list":
+                parameters = [lists[each] for each in parameters]
             return _operation(name, children, type_from_json(data_type), tuple(parameters))
     raise ValueError(f"{value!r:.60} is not an expression.")
 
@@ -130,6 +136,8 @@ def _operation(
     kinds = _PARAMETERS.get(name, ())
     if len(parameters) != len(kinds) or any(type(p) is not k for p, k in zip(parameters, kinds, strict=True)):
         raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
+    if name == "in_list" and operands[0].type != parameters[0].type:
+        raise ValueError(f"The list {parameters[0].name} is of another type.")
     if name == "call" and parameters[0] not in FUNCTIONS:
         raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here.")
     return Operation(name, operands, data_type, parameters)

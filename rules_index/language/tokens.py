@@ -50,10 +50,11 @@ class Tokens:
 
     `kinds[i]` is the upper-case word of an identifier or keyword, the operator's own text (`==` as `=`, `!=`
     as `<>`), or one of `STRING`, `QUOTED_NAME`, `NUMBER`; the last is `END`. `starts[i]` and `ends[i]` are the
-    offsets of token i in `text`. `work` is what is left of the rule's share of work.
+    offsets of token i in `text`. `work` is what is left of the rule's share of work, and
+    `names_lists` is True where the text was found to name a list of values.
     """
 
-    __slots__ = ("comments", "ends", "kinds", "starts", "text", "work")
+    __slots__ = ("comments", "ends", "kinds", "names_lists", "starts", "text", "work")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,6 +63,7 @@ class Tokens:
         self.starts: list[int] = []
         self.ends: list[int] = []
         self.comments = False
+        self.names_lists = False
 
     def spelling(self, index: int) -> str:
         """The text of one token as its author wrote it."""

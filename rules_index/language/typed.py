@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from rules_index.domains.value_lists import ValueList
+
 OPERAND = "({}) AND TRUE"
 """The text of a derived leaf that stands where a condition is needed and whose type only Spark knows.
 
@@ -66,6 +68,7 @@ class Operation:
     | coalesce | one or more of one type | |
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
+    | in_list | one of the list's type | the `ValueList` |
     | call | those of a function (evaluation.functions) | its name, time zone |
 
     `size` and `depth` count its nodes, a part that occurs twice counting twice, and its levels.
@@ -95,3 +98,12 @@ def leaves_of(attribute: Expression) -> Iterable[Leaf]:
     elif isinstance(attribute, Operation):
         for operand in attribute.operands:
             yield from leaves_of(operand)
+
+
+def lists_of(attribute: Expression) -> Iterable[ValueList]:
+    """The lists of values that an attribute's expression names."""
+    if isinstance(attribute, Operation):
+        if attribute.name == "in_list":
+            yield attribute.parameters[0]
+        for operand in attribute.operands:
+            yield from lists_of(operand)

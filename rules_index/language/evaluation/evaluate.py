@@ -228,6 +228,12 @@ def _rlike(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(rlike_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
 
+def _in_list(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    values = operands[0].values
+    found = operation.parameters[0].contains(values)
+    return Evaluated(pa.array(found, mask=_is_null(values)), operands[0].raised)
+
+
 def _call(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values, failed = functions.call(operation, [operand.values for operand in operands])
     return _finish(values, _with_more(_either(operands), failed))
@@ -247,6 +253,7 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "not": _not,
     "is_null": _null_test,
     "in": _in,
+    "in_list": _in_list,
     "case": _case,
     "coalesce": _coalesce,
     "like": _like,

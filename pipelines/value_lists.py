@@ -1,0 +1,101 @@
+"""Lists of values that rules name, `account IN LIST('sanctioned')`: the Delta tables behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.errors import MissingTableError, SourceError
+from pipelines.lake.lake import first_line, open_delta
+from rules_index.domains.value_lists import NAMES_ANY, AnyList, MissingList, names_in
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from pipelines.settings.model import Configuration, ListTable
+
+LISTS = "lists"
+"""Where an index's statistics have the versions of the lists that its rules name."""
+Versions = Mapping[str, Sequence[Any]]
+"""By a list's name what its values depend on: the id of its table, the version, the column; or why it has none."""
+
+
+def lists_named(configuration: Configuration, expressions: pl.Series) -> list[str]:
+    """The configured lists that some expression names."""
+    if not configuration.lists:
+        return []
+    texts = expressions.filter(expressions.str.contains(NAMES_ANY).fill_null(False))
+    return sorted({name for text in texts.to_list() for name in names_in(text)} & set(configuration.lists))
+
+
+def list_versions(configuration: Configuration, names: Iterable[str]) -> Versions:
+    """What the values of lists depend on now, without reading them. Raises `SourceError` as `read_lists` does."""
+    return {name: _opened(configuration.lists[name])[1] for name in names}
+
+
+def read_lists(configuration: Configuration, expressions: pl.Series) -> tuple[list[AnyList], Versions]:
+    """The lists that expressions name, as they are now, and what they depend on.
+
+    One without a table, or whose column is not there or cannot be compared, is a `MissingList`, so that the rules that
+    name it are rejected and no others. Raises `SourceError` where a table is there and cannot be read: what was
+    compiled before then stays in use.
+    """
+    lists: list[AnyList] = []
+    versions: dict[str, Sequence[Any]] = {}
+    for name in lists_named(configuration, expressions):
+        found, versions[name] = _opened(configuration.lists[name])
+        lists.append(MissingList(name, found) if isinstance(found, str) else _read(configuration.lists[name], *found))
+    return lists, versions
+
+
+def contents(rules: pl.DataFrame, lists: Iterable[ri.ValueList]) -> pl.Series:
+    """For each rule the lists that it names, with what tells their values apart; NULL where it names none."""
+    digests = {each.name: each.digest for each in lists}
+    named = rules["expression"].str.contains(NAMES_ANY).to_list()
+    told = [
+        ",".join(f"{name}={digests.get(name, '')}" for name in names_in(text)) if may else None
+        for text, may in zip(rules["expression"].to_list(), named, strict=True)
+    ]
+    return pl.Series(LISTS, [each or None for each in told], dtype=pl.String)
+
+
+def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[Any]]:
+    """A list's table and column, or why there is none; and what its values depend on."""
+    how = f'Make it, for instance with: deltatag sql "CREATE TABLE delta.`{wanted.source}` (value STRING) USING delta"'
+    try:
+        table = open_delta(wanted.source, None, f"the table of the list {wanted.name}", how)
+    except MissingTableError as error:
+        return str(error), [str(error)]
+    columns = [field.name for field in table.schema().fields]
+    column = columns[0] if wanted.column is None and len(columns) == 1 else wanted.column
+    shown = ", ".join(columns)
+    if column is None:
+        told = f"The table of the list {wanted.name} has the columns {shown}; name one: [lists.{wanted.name}] column"
+        return told, [told]
+    spelled = next((each for each in columns if each.lower() == column.lower()), None)
+    if spelled is None:
+        told = f"The table of the list {wanted.name} has no column {column}; it has {shown}."
+        return told, [told]
+    return (table, spelled), [str(table.metadata().id), int(table.version()), spelled]
+
+
+def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
+    from deltalake import QueryBuilder, exceptions
+
+    try:
+        if "deletionVectors" in (table.protocol().reader_features or ()):
+            quoted = column.replace('"', '""')
+            found = QueryBuilder().register("list", table).execute(f'SELECT "{quoted}" FROM list').read_all()
+            values = pa.RecordBatchReader.from_stream(found).read_all().column(0)
+        else:
+            values = table.to_pyarrow_table(columns=[column]).column(column)
+    except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
+        raise SourceError(f"The list {wanted.name} at {wanted.source} cannot be read: {first_line(error)}") from error
+    try:
+        return ri.value_list(wanted.name, values)
+    except ri.RulesIndexError as error:
+        return MissingList(wanted.name, str(error))

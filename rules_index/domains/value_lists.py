@@ -1,0 +1,134 @@
+"""Lists of values that rules name instead of spelling them out: `account IN LIST('sanctioned')`.
+
+A list is an attribute's two regions (`regions.py`), the values that are in it and those that are not: ten million
+values are a hash table or sorted cuts, mapped into memory with the index, and each row costs one look-up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from rules_index.domains.regions import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
+from rules_index.domains.values import is_bytes, is_indexable
+from rules_index.errors import RulesIndexError
+
+NAMED = re.compile(r"""\bLIST\s*\(\s*(?:'([\w.-]+)'|"([\w.-]+)")\s*\)""", re.IGNORECASE)
+"""How a rule's text names a list."""
+NAMES_ANY = r"(?i)\bLIST\s*\("
+"""What stands in each text that names a list, and in few others."""
+_INT64_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class ValueList:
+    """The distinct values of a list; NULL is no value.
+
+    `count` values of the type of `regions`, which codes them 1 and all others 0; `digest` tells lists of other values,
+    or of another type, apart.
+    """
+
+    name: str
+    count: int
+    digest: str
+    regions: Regions
+
+    @property
+    def type(self) -> pa.DataType:
+        """The type of the values: integers are BIGINT, floating-point numbers DOUBLE."""
+        return self.regions.type
+
+    def contains(self, values: pa.Array) -> np.ndarray:
+        """Which values [.] of the list's type are in it, bool; False for NULL."""
+        codes = np.zeros(len(values), np.int32)
+        self.regions.encode(values, None, codes)
+        return codes == 1
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ValueList) and (self.name, self.digest) == (other.name, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.digest))
+
+
+@dataclass(frozen=True, slots=True)
+class MissingList:
+    """A list without values: rules that name it are refused with the reason."""
+
+    name: str
+    reason: str
+    digest: str = ""
+
+
+AnyList: TypeAlias = ValueList | MissingList
+
+
+def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
+    """A list of values, which may repeat and be NULL, in any order.
+
+    Raises `RulesIndexError` for a name that rules cannot write, and for values of a type that cannot be compared.
+    """
+    if NAMED.fullmatch(f"LIST('{name}')") is None:
+        raise RulesIndexError(f"{name!r} cannot be a list's name; use letters, digits, points, - and _.")
+    data_type = list_type(values.type)
+    if data_type is None:
+        raise RulesIndexError(f"The list {name} holds {values.type}, and values of that type are not compared.")
+    values = plain(values, data_type).drop_null()
+    if is_bytes(data_type):
+        count, arrays = _byte_list(values, data_type)
+    else:
+        count, arrays = _integer_list(np.unique(integer_keys(values, data_type).astype(np.int64)))
+    digest = hashlib.sha256(str(data_type).encode())
+    for key in sorted(arrays):
+        digest.update(arrays[key].data)
+    return ValueList(name, count, digest.hexdigest(), Regions(data_type, 2, arrays))
+
+
+def list_type(data_type: pa.DataType) -> pa.DataType | None:
+    """The type that a list of values has; None where they cannot be compared."""
+    t = pa.types
+    if t.is_dictionary(data_type):
+        return list_type(data_type.value_type)
+    if t.is_integer(data_type):
+        return pa.int64()
+    if t.is_floating(data_type):
+        return pa.float64()
+    if t.is_large_string(data_type) or t.is_string_view(data_type):
+        return pa.string()
+    if t.is_large_binary(data_type) or t.is_binary_view(data_type):
+        return pa.binary()
+    if t.is_timestamp(data_type):
+        return pa.timestamp("us", "UTC" if data_type.tz else None)
+    return data_type if is_indexable(data_type) else None
+
+
+def names_in(text: str) -> list[str]:
+    """The lists that a rule's text names, and perhaps others that a string in it does."""
+    return sorted({single or double for single, double in NAMED.findall(text)})
+
+
+def _integer_list(keys: np.ndarray) -> tuple[int, dict[str, np.ndarray]]:
+    """Distinct ascending keys [.] int64 as cuts, at which membership begins and ends in turn."""
+    begins = np.ones(len(keys), bool)
+    begins[1:] = keys[1:] != keys[:-1] + 1
+    last = np.roll(begins, -1) & (keys != _INT64_MAX)  # nothing is beyond the greatest key
+    cuts = np.concatenate([keys[begins], keys[last] + 1])
+    cuts.sort()
+    codes = np.tile(np.array([1, 0], np.int32), len(cuts) // 2 + 1)[: len(cuts)]
+    return len(keys), cut_arrays(cuts, codes)
+
+
+def _byte_list(values: pa.Array, data_type: pa.DataType) -> tuple[int, dict[str, np.ndarray]]:
+    """Values as the points of a hash table, in ascending order."""
+    offsets, data = byte_strings(values, data_type)
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
+    strings = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+    distinct = pl.Series(strings, dtype=pl.Binary).unique().sort().to_arrow().cast(pa.large_binary())
+    ones, none = np.ones(len(distinct), np.int32), pa.array([], pa.large_binary())
+    return len(distinct), byte_arrays(distinct, ones, none, np.empty(0, np.int32))

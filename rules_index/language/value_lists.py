@@ -1,0 +1,66 @@
+"""`x [NOT] IN LIST('name')`: whether a value is in a list that is kept beside the rules (`domains/value_lists.py`).
+
+It is NULL where x is NULL, else TRUE or FALSE: a list holds no NULL. Spark knows no lists, so such a condition stands
+beside AND, OR and NOT, or within what is evaluated without Spark.
+"""
+
+from __future__ import annotations
+
+from rules_index.domains.value_lists import NAMED
+from rules_index.errors import RuleError
+from rules_index.language import operations
+from rules_index.language.analysis import Analysis, Value
+from rules_index.language.coercion import BOOLEAN, NULL, is_float, is_integer, name_of
+from rules_index.language.cursor import Cursor
+from rules_index.language.nodes import Node, inside, make
+from rules_index.language.typed import Constant, Operation
+
+
+def in_list(cursor: Cursor, left: Node, negated: bool, first: int) -> Node:
+    """Read `LIST('name')` behind IN; the cursor stands at the word LIST."""
+    tokens, at = cursor.tokens, cursor.at
+    found = NAMED.match(tokens.text, tokens.starts[at])
+    if found is None:
+        message = "Name a list of values as IN LIST('name'), with letters, digits, points, - and _ in its name."
+        raise RuleError("SYNTAX", message, tokens.starts[at])
+    while tokens.ends[cursor.at] < found.end():
+        cursor.at += 1
+    cursor.at += 1
+    tokens.names_lists = True
+    return make(tokens, "in_list", (negated, found[1] or found[2]), [left], first, cursor.at - 1)
+
+
+def in_list_value(analyser: Analysis, node: Node) -> Value:
+    """The value of `x IN LIST('name')`; raises `RuleError` for an unknown list or one of another type."""
+    negated, name = node.value
+    wanted = analyser.scope.value_list(name, analyser.tokens.starts[node.last - 3])
+    value = analyser.value(node.children[0])
+    if value.type == NULL:
+        return Value(node, BOOLEAN, Constant(None, BOOLEAN))
+    same = value.type == wanted.type or (is_integer(value.type) and is_integer(wanted.type))
+    if not same and not (is_float(value.type) and is_float(wanted.type)):
+        shown = "of a type that only Spark knows" if value.type is None else name_of(value.type)
+        message = (
+            f"The list {name} holds {name_of(wanted.type)}, and this is {shown}; cast it to {name_of(wanted.type)}."
+        )
+        raise analyser.error("TYPE_MISMATCH", message, node.children[0])
+    attribute = analyser.attribute(value)
+    if attribute is None:
+        message = "Only Spark can compare this value, and it knows no lists: in a lambda or with a collation write IN."
+        raise analyser.error("NOT_ALLOWED", message, node.children[0])
+    operand = operations.as_type(attribute, wanted.type, analyser.scope.time_zone)
+    assert operand is not None
+    tree = Operation("in_list", (operand,), BOOLEAN, (wanted,))
+    return Value(node, BOOLEAN, Operation("not", (tree,), BOOLEAN) if negated else tree)
+
+
+def refuse_lists(analyser: Analysis, node: Node) -> None:
+    """Raise `NOT_ALLOWED` where a text that Spark is to evaluate names a list."""
+    for each in inside(node):
+        if each.kind == "in_list":
+            raise analyser.error(
+                "NOT_ALLOWED",
+                "Only Spark can evaluate what stands around this, and it knows no lists: write IN LIST(...) as a "
+                "condition of its own, beside AND, OR and NOT.",
+                each,
+            )

@@ -1,0 +1,117 @@
+"""Lists of values in Delta tables, from an edit of one to the tags of rows, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.errors import ConfigurationError
+from pipelines.retag import retag
+from pipelines.settings.configuration import parse_configuration
+from pipelines.tag import tag_stream
+from pipelines.validate import validate_expression
+
+RULES = [
+    ("listed", "s", "account IN LIST('sanctioned')"),
+    ("large", "s", "account NOT IN LIST('sanctioned') AND amount > 10"),
+    ("plain", "s", "amount > 10"),
+]
+
+
+def written(path: Path, **columns: Any) -> str:
+    write_deltalake(str(path), pa.table(columns), mode="append")
+    return str(path)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, new_workspace: Any, add_rules: Any) -> Any:
+    source = written(tmp_path / "source", account=["a", "b", None, "c"], amount=[5, 50, 500, 5000], pk=[1, 2, 3, 4])
+    written(tmp_path / "list", account=["a", "x", None, "a"], note=["1", "2", "3", "4"])
+    lists = {"sanctioned": {"source": str(tmp_path / "list"), "column": "ACCOUNT"}}
+    streams = {"s": {"source": source, "key": ["pk"]}}
+    workspace = new_workspace(streams, spark=False, lists=lists)
+    add_rules(workspace, *RULES)
+    return workspace
+
+
+def tags(workspace: Any) -> dict[int, list[str]]:
+    table = DeltaTable(workspace.lake.uri("s_tagged")).to_pyarrow_table()
+    return dict(sorted(zip(table["pk"].to_pylist(), table["rule_ids"].to_pylist(), strict=True)))
+
+
+def test_a_list_is_matched_and_its_edit_makes_a_new_index(lake: Any, tmp_path: Path) -> None:
+    (result,) = compile_scopes(lake)
+    assert (result.state, result.rules, result.rejects) == ("compiled", 3, 0)
+    tag_stream(lake, "s")
+    assert tags(lake) == {1: ["listed"], 2: ["large", "plain"], 3: ["plain"], 4: ["large", "plain"]}
+    assert not compile_is_due(lake, "s") and compile_scopes(lake)[0].state == "unchanged"
+    written(tmp_path / "list", account=["c"], note=["new"])
+    assert compile_is_due(lake, "s")
+    (again,) = compile_scopes(lake)
+    assert again.state == "compiled" and again.fingerprint != result.fingerprint
+    # a version of the table with the same values is no new index
+    written(tmp_path / "list", account=["c"], note=["twice"])
+    assert compile_is_due(lake, "s")
+    (same,) = compile_scopes(lake)
+    assert (same.state, same.fingerprint) == ("unchanged", again.fingerprint) and not compile_is_due(lake, "s")
+
+
+def test_retag_follows_a_list(lake: Any, tmp_path: Path) -> None:
+    compile_scopes(lake)
+    tag_stream(lake, "s")
+    written(tmp_path / "list", account=["c"], note=["new"])
+    DeltaTable(str(tmp_path / "list")).delete("account = 'a'")
+    compile_scopes(lake)
+    outcome = retag(lake, "s")
+    assert tags(lake) == {1: [], 2: ["large", "plain"], 3: ["plain"], 4: ["listed", "plain"]}
+    assert outcome.rows_changed == 2
+
+
+def test_a_list_that_cannot_be_had_rejects_the_rules_that_name_it(
+    tmp_path: Path, new_workspace: Any, add_rules: Any
+) -> None:
+    source = written(tmp_path / "source", account=["a"], amount=[50], pk=[1])
+    written(tmp_path / "numbers", n=[1, 2])
+    written(tmp_path / "two", a=["x"], b=["y"])
+    lists = {name: {"source": str(tmp_path / name)} for name in ("numbers", "gone", "two")}
+    lists["other"] = {"source": str(tmp_path / "two"), "column": "c"}
+    workspace = new_workspace({"s": {"source": source}}, spark=False, lists=lists)
+    texts = [f"account IN LIST('{name}')" for name in ("numbers", "gone", "two", "other", "unknown")]
+    add_rules(workspace, *[(str(number), "s", text) for number, text in enumerate(texts)], ("good", "s", "amount > 1"))
+    (result,) = compile_scopes(workspace)
+    assert (result.state, result.rejects) == ("compiled", 5)
+    rejects = workspace.lake.arrow("rule_rejects").sort_by("rule_id").to_pylist()
+    assert [each["error"] for each in rejects] == ["TYPE_MISMATCH", *["UNKNOWN_LIST"] * 4]
+    for each, part in zip(rejects, ("BIGINT", "no Delta table", "a, b", "no column c", "no list"), strict=True):
+        assert part in each["message"], each
+    # it is compiled once there is one
+    assert not compile_is_due(workspace, "s")
+    written(tmp_path / "gone", value=["a"])
+    assert compile_is_due(workspace, "s")
+    assert compile_scopes(workspace)[0].rejects == 4
+
+
+def test_validate_and_explain_know_lists(lake: Any) -> None:
+    found = validate_expression(lake, "account IN LIST('sanctioned') OR amount > 3", "s")
+    assert (found.error, sorted(found.indexed), found.derived) == (None, ["account", "amount"], ())
+    assert validate_expression(lake, "account IN LIST('sanctoned')", "s").error == "UNKNOWN_LIST"
+
+
+@pytest.mark.parametrize(
+    ("lists", "message"),
+    [
+        ({"a-b": {"source": "x"}}, "letters, digits and underscores"),
+        ({"rules": {"source": "x"}}, "already taken"),
+        ({"n": {}}, "source"),
+        ({"n": {"source": "x", "colum": "y"}}, "did you mean column"),
+    ],
+)
+def test_configuration(tmp_path: Path, lists: Any, message: str) -> None:
+    document = {"lake": {"root": "lake"}, "lists": lists}
+    with pytest.raises(ConfigurationError, match=message):
+        parse_configuration(document, tmp_path / "deltatag.toml")
