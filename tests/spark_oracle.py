@@ -77,7 +77,20 @@ class Oracle:
 
     def truths(self, texts: Sequence[str]) -> list[np.ndarray | str]:
         """For each expression its truth code per row, or Spark's reason to refuse it."""
-        return self._ask(texts, lambda text: whole(self.spark, text), _truth_codes)
+        answers = self._ask(texts, lambda text: whole(self.spark, text), _truth_codes)
+        for place, answer in enumerate(answers):
+            # Spark may know from the text that a condition is NULL, and then makes all around it NULL as well
+            if isinstance(answer, np.ndarray) and (answer == RAISED).all() and self._keeps_no_row(texts[place]):
+                answers[place] = np.full(len(answer), NULL, answer.dtype)
+        return answers
+
+    def _keeps_no_row(self, text: str) -> bool:
+        """True where WHERE keeps none and raises nothing."""
+        try:
+            with active(self.spark):
+                return not self.rows.where(f"(\n{text}\n) AND TRUE").take(1)
+        except REFUSALS:
+            return False
 
     def derived(self, leaves: Sequence[Any]) -> list[pa.Array | str]:
         """For each derived leaf its column as the jobs would hand it to an index, or Spark's reason to refuse it."""

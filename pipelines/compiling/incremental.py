@@ -183,11 +183,7 @@ def _bring_up_to_date(
     if not known.has_changed(name):
         counts = known.counts(name, int(stored.statistics["rules"]), kept.height)
         return too_many(scope, counts) or indexed("unchanged", stored, counts), kept, stored
-    updated, versions = _updated(scope, stored, path, changes)
-    rule_id = pl.col("rule_id")  # lists may have had rules rejected that have not changed
-    named = library_rejects(updated, name).filter(
-        rule_id.is_in(changes.names.implode()) | ~rule_id.is_in(kept["rule_id"].implode())
-    )
+    updated, named, versions = _updated(scope, stored, path, changes)
     rejected = pl.concat([changes.unchanged(kept), named])
     counts = known.counts(name, len(updated), rejected.height)
     failed = too_many(scope, counts)
@@ -212,14 +208,22 @@ def _bring_up_to_date(
     return indexed("compiled", written, counts), rejected, written
 
 
-def _updated(scope: Scope, stored: StoredIndex, path: Path, changes: RuleChanges) -> tuple[ri.CompiledRules, Versions]:
-    """The index of a file with what has changed, and the versions of the lists that its rules name."""
+def _updated(
+    scope: Scope, stored: StoredIndex, path: Path, changes: RuleChanges
+) -> tuple[ri.CompiledRules, pl.DataFrame, Versions]:
+    """The index of a file with what has changed, the rejects among that, and the versions of the lists that its rules
+    name."""
     compiled, configuration = ri.load(path), scope.workspace.configuration
     mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
     told = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
-    named = pl.Series([f"LIST('{name}')" for name in stored.statistics.get(LISTS, {})], dtype=pl.String)
-    lists, versions = read_lists(configuration, pl.concat([named, mine["expression"]]))
+    texts = pl.Series([f"LIST('{name}')" for name in stored.statistics.get(LISTS, {})], dtype=pl.String)
+    lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]))
     sample = scope.sample(scope.columns())
-    return compiled.update(told.to_arrow(), spark_analyser(scope), sample, lists), versions
+    updated = compiled.update(told.to_arrow(), spark_analyser(scope), sample, lists)
+    before, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
+    # a list that has changed may have had rules rejected that have not
+    named = now.filter(pl.col("rule_id").is_in(changes.names.implode()))
+    new = now.join(before, on="rule_id", how="anti").filter(~pl.col("rule_id").is_in(named["rule_id"].implode()))
+    return updated, pl.concat([named, new]), versions

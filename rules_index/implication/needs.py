@@ -17,7 +17,7 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _NOTHING: frozenset[Leaf] = frozenset()
 _STRICT = frozenset(("add", "subtract", "multiply", "negate", "abs", "cast", "=", "<>", "<", "<=", ">", ">=", "not"))
-_STRICT_IN_THE_FIRST = frozenset(("in", "like", "rlike"))
+_STRICT_IN_THE_FIRST = frozenset(("in", "in_list", "like", "rlike"))
 _STRICT_NODES = frozenset(("arithmetic", "unary", "cast", "collate", "field", "subscript", "not"))
 _STRICT_CALLS = words("""
     abs acos add_months array_contains array_distinct array_max array_min array_union arrays_overlap ascii asin atan
@@ -61,7 +61,7 @@ def is_null_with_its_columns_only(value: Expression) -> bool:
         # infinity as a DECIMAL is NULL
         return False
     parts = value.operands[:1] if value.name in _STRICT_IN_THE_FIRST else value.operands
-    return value.name in _STRICT | {"like", "rlike"} and all(
+    return value.name in _STRICT | {"in_list", "like", "rlike"} and all(
         is_null_with_its_columns_only(part) or (isinstance(part, Constant) and part.value is not None) for part in parts
     )
 
@@ -80,7 +80,7 @@ def _needed_by(node: Node, analyser: Analyser) -> frozenset[Leaf]:
     strict = node.kind in _STRICT_NODES or (node.kind == "compare" and node.value != "<=>")
     if strict or (node.kind == "call" and node.value in _STRICT_CALLS):
         return _NOTHING.union(*(_needed_by(child, analyser) for child in node.children))
-    if node.kind in ("between", "in", "like", "rlike"):
+    if node.kind in ("between", "in", "in_list", "like", "rlike"):
         return _needed_by(node.children[0], analyser)
     return _NOTHING
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import calls, computation, constants, moved_casts, operations, references, value_lists
 from rules_index.language.analysis import Value, evaluated_once
+from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import (
     BINARY,
     BOOLEAN,
@@ -277,6 +278,8 @@ class Analyser:
     def _like(self, node: Node) -> Value:
         word, negated, quantifier, escape = node.value
         value = self.value(node.children[0])
+        if word == "ILIKE":
+            value = self.value(in_any_case(node.children[0]))
         matches: list[Expression | None] = []
         for child in node.children[1:]:
             pattern = self.pattern(child)

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rules_index.errors import RuleError
 from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value, evaluated_once
+from rules_index.language.case_conversions import without_inner
 from rules_index.language.coercion import (
     BIGINT,
     BINARY,
@@ -227,7 +228,7 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
     except IncompatibleTypesError:
         shown = ", ".join(sorted({name_of(argument.type) for argument in arguments}))
         raise analyser.error("TYPE_MISMATCH", f"The arguments of {name} have no common type: {shown}.", node) from None
-    trees = [None if argument.collated else argument.local for argument in arguments]
+    trees = without_inner(name, [None if argument.collated else argument.local for argument in arguments])
     value = analyser.make_value(node, data_type, functions.build(name, trees, data_type, analyser.scope.time_zone))
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)

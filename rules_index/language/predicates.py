@@ -8,6 +8,7 @@ from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, i
 from rules_index.language import calls, constants, moved_casts, operations
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
+from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
 from rules_index.language.connectives import CONDITIONS, may_be_texts
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
@@ -98,7 +99,8 @@ class Splitter:
         if value.type == NULL:
             return Fixed(Truth.NULL)
         if value.type == STRING:
-            return self._truth_of_text(value)
+            leaf = self.analyser.derived(value.node, BOOLEAN, "CAST({} AS BOOLEAN)")
+            return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
         if value.type not in (BOOLEAN, None):
             raise self.analyser.error(
                 "NOT_BOOLEAN", f"A condition is needed here, and this is {name_of(value.type)}.", value.node
@@ -111,11 +113,6 @@ class Splitter:
         # where only Spark knows the type it may be a STRING, which Spark casts in an AND, though not as a whole rule
         form = OPERAND if value.type is None else "{}"
         return Predicate(tree or self.analyser.derived(value.node, BOOLEAN, form), _TRUE, _FALSE, Truth.NULL)
-
-    def _truth_of_text(self, value: Value) -> Formula:
-        """A STRING where a condition is needed: Spark casts it."""
-        leaf = self.analyser.derived(value.node, BOOLEAN, "CAST({} AS BOOLEAN)")
-        return Predicate(leaf, _TRUE, _FALSE, Truth.NULL)
 
     # Comparisons
 
@@ -284,8 +281,9 @@ class Splitter:
 
     def _like(self, node: Node) -> Formula:
         word, negated, quantifier, escape = node.value
-        value = self.analyser.value(node.children[0])
-        subject = self.analyser.subject(node.children[0], value)
+        self.analyser.value(node.children[0])
+        compared = in_any_case(node.children[0]) if word == "ILIKE" else node.children[0]
+        subject = self.analyser.subject(compared, self.analyser.value(compared))
         if subject is None or isinstance(subject, Constant):
             return self._whole(node)
         parts = [self._match(subject, child, escape, word == "ILIKE") for child in node.children[1:]]

@@ -1,0 +1,30 @@
+"""Case conversions that Spark's optimiser leaves out: of `lower(upper(x))` it evaluates the outer one alone.
+
+That is not the same: `lower(upper('ß'))` would be 'ss', and is 'ß'. ILIKE compares lower case, so that of
+`upper(x) ILIKE 'a%'` the conversion is left out, too.
+"""
+
+from __future__ import annotations
+
+from rules_index.language.nodes import Node
+from rules_index.language.typed import Expression, Operation
+
+_CONVERSIONS = ("upper", "ucase", "lower", "lcase")
+
+
+def without_inner(name: str, arguments: list[Expression | None]) -> list[Expression | None]:
+    """A function's arguments; where it converts case, without the conversion that is its argument."""
+    if name not in _CONVERSIONS:
+        return arguments
+    return [each.operands[0] if _converts(each) else each for each in arguments]  # type: ignore[union-attr]
+
+
+def _converts(tree: Expression | None) -> bool:
+    return isinstance(tree, Operation) and tree.name == "call" and tree.parameters[0] in _CONVERSIONS
+
+
+def in_any_case(node: Node) -> Node:
+    """What is compared of a value whatever its case."""
+    while node.kind == "call" and node.value in _CONVERSIONS and len(node.children) == 1:
+        node = node.children[0]
+    return node
