@@ -41,6 +41,10 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 # checks = { sane_delay = "dep_delay IS NULL OR dep_delay > -120" }   # where one is not TRUE the row goes to quarantine
 # max_quarantine_share = 1.0
 
+# [lists.carriers]                  # rules may name it: carrier IN LIST('carriers')
+# source = "lists/carriers"         # path or URI of a Delta table
+# column = "carrier"                # of the values; not needed where it is the only one
+
 # [joins.flights_weather]
 # streams = ["flights", "weather"]  # two to six
 # on = ["origin"]                   # equal in all; or { flights = ["origin"], weather = ["station"] }

@@ -16,7 +16,7 @@ import pytest
 
 from deltatag.arguments import parser
 from pipelines.settings.configuration import parse_configuration
-from pipelines.settings.model import Join, LakeSettings, RulesSettings, Stream
+from pipelines.settings.model import Join, LakeSettings, ListTable, RulesSettings, Stream
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -54,7 +54,9 @@ def test_every_document_is_named_in_the_readme() -> None:
     assert [path.name for path in DOCUMENTS[2:] if f"docs/{path.name}" not in text] == []
 
 
-@pytest.mark.parametrize("section", [LakeSettings, RulesSettings, Stream, Join], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(
+    "section", [LakeSettings, RulesSettings, Stream, Join, ListTable], ids=lambda kind: kind.__name__
+)
 def test_every_key_of_the_configuration_is_described(section: type) -> None:
     text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
     keys = [each.name for each in dataclasses.fields(section) if each.name != "name" and each.metadata.get("key", True)]
