@@ -9,8 +9,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.authoring.exchange import import_rules
+from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_is_due, compile_scopes
 from pipelines.errors import ConfigurationError
+from pipelines.explain import explain
+from pipelines.lint import lint_scopes
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
 from pipelines.tag import tag_stream
@@ -100,6 +104,29 @@ def test_validate_and_explain_know_lists(lake: Any) -> None:
     found = validate_expression(lake, "account IN LIST('sanctioned') OR amount > 3", "s")
     assert (found.error, sorted(found.indexed), found.derived) == (None, ["account", "amount"], ())
     assert validate_expression(lake, "account IN LIST('sanctoned')", "s").error == "UNKNOWN_LIST"
+    compile_scopes(lake)
+    tag_stream(lake, "s")
+    (told,) = explain(lake, "s", ["large"], "account IN LIST('sanctioned')").explained
+    assert not told.explanation.matched and "false  account NOT IN LIST('sanctioned')" in str(told.explanation)
+    # the index that tagged is gone, and its rules are compiled again
+    lake.lake.delta("rule_index").delete()
+    assert str(explain(lake, "s", ["large"], "pk = 1").explained[0].explanation) == str(told.explanation)
+
+
+def test_backtest_and_import_know_lists(lake: Any, tmp_path: Path) -> None:
+    tried = backtest(lake, "s", [Candidate("new", "account IN LIST('sanctioned') OR amount > 100")])
+    assert (tried.rules[0].error, tried.rules[0].matches) == (None, 3)
+    file = tmp_path / "rules.csv"
+    file.write_text(
+        "rule_id,scope,expression\nfiled,s,account IN LIST('sanctioned')\nbad,s,amount IN LIST('sanctioned')\n"
+    )
+    plan = import_rules(lake, file, dry_run=True)
+    assert [each["rule_id"] for each in plan.rejected] == ["bad"]
+
+
+def test_lint_knows_lists(lake: Any) -> None:
+    kinds = {(each.rule_id, each.kind) for each in lint_scopes(lake, ["s"])[0].findings}
+    assert not {kind for _, kind in kinds} & {"rejected", "always_raises"}, kinds
 
 
 @pytest.mark.parametrize(
