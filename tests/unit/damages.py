@@ -39,6 +39,12 @@ MIXED = [
     ("broken", "a ="),
     *((f"account {i}", f"s = 'account-{i}' AND a > {i % 7}") for i in range(20)),
     *((f"far {i}", f"c >= {i * 10**15}") for i in range(20)),
+    ("listed", "s IN LIST('texts') OR c NOT IN LIST('numbers') AND d IN LIST('decimals')"),
+]
+LISTS = [
+    ri.value_list("texts", pa.array(["ab", "", "account-3", "none"])),
+    ri.value_list("numbers", pa.array([*range(0, 60, 3), 10**12])),
+    ri.value_list("decimals", pa.array(range(0, 200, 2)).cast(pa.decimal128(30, 2))),
 ]
 KEYED = [(f"k{i:04}", f"a = {i % 12} AND b = {i % 31} AND c = {i * 7 % 53} AND x > {i % 5}") for i in range(1500)]
 PLAIN = [(f"p{i:04}", f"a = {i % 12} AND b = {i // 12}") for i in range(360)]
@@ -205,7 +211,7 @@ def main(engine: str, seed: str, count: str, path: str) -> None:
     kept = []
     update.FEW_RULES = 0
     for rules in RULE_SETS:
-        full = ri.compile_rules(rules, SCHEMA, engine=engine)
+        full = ri.compile_rules(rules, SCHEMA, engine=engine, lists=LISTS)
         updated = full.update([(rules[0][0], None), (rules[1][0], rules[2][1]), ("new", rules[3][1])])
         for compiled in (full, updated):
             offsets, ordinals, _ = compiled.match_ordinals(table)
