@@ -15,6 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from rules_index.arrays import distinct
 from rules_index.domains.regions import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
 from rules_index.domains.values import is_bytes, is_indexable
 from rules_index.errors import RulesIndexError
@@ -83,7 +84,7 @@ def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
     if is_bytes(data_type):
         count, arrays = _byte_list(values, data_type)
     else:
-        count, arrays = _integer_list(np.unique(integer_keys(values, data_type).astype(np.int64)))
+        count, arrays = _integer_list(distinct(integer_keys(values, data_type).astype(np.int64)))
     digest = hashlib.sha256(str(data_type).encode())
     for key in sorted(arrays):
         digest.update(arrays[key].data)
@@ -117,9 +118,10 @@ def _integer_list(keys: np.ndarray) -> tuple[int, dict[str, np.ndarray]]:
     """Distinct ascending keys [.] int64 as cuts, at which membership begins and ends in turn."""
     begins = np.ones(len(keys), bool)
     begins[1:] = keys[1:] != keys[:-1] + 1
-    last = np.roll(begins, -1) & (keys != _INT64_MAX)  # nothing is beyond the greatest key
-    cuts = np.concatenate([keys[begins], keys[last] + 1])
-    cuts.sort()
+    first, last = keys[begins], keys[np.roll(begins, -1)]
+    cuts = np.stack([first, last + np.int64(1)], axis=1).reshape(-1)
+    if len(keys) and keys[-1] == _INT64_MAX:
+        cuts = cuts[:-1]  # nothing is beyond the greatest key
     codes = np.tile(np.array([1, 0], np.int32), len(cuts) // 2 + 1)[: len(cuts)]
     return len(keys), cut_arrays(cuts, codes)
 
@@ -129,6 +131,6 @@ def _byte_list(values: pa.Array, data_type: pa.DataType) -> tuple[int, dict[str,
     offsets, data = byte_strings(values, data_type)
     buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(data)]
     strings = pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
-    distinct = pl.Series(strings, dtype=pl.Binary).unique().sort().to_arrow().cast(pa.large_binary())
-    ones, none = np.ones(len(distinct), np.int32), pa.array([], pa.large_binary())
-    return len(distinct), byte_arrays(distinct, ones, none, np.empty(0, np.int32))
+    points = pl.Series(strings, dtype=pl.Binary).unique().sort().to_arrow().cast(pa.large_binary())
+    ones, none = np.ones(len(points), np.int32), pa.array([], pa.large_binary())
+    return len(points), byte_arrays(points, ones, none, np.empty(0, np.int32))
