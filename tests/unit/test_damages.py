@@ -15,10 +15,10 @@ import pytest
 import rules_index as ri
 from pipelines.spark.runtime import numba_cache_folder
 from rules_index.index.registry import ENGINES
-from tests.cases import SOAK
+from tests.cases import SOAK, cases
 from tests.unit.damages import KEYED, PLAIN, SCHEMA, Stored, sections
 
-DAMAGES = int(os.environ.get("DELTATAG_DAMAGES", "400" if SOAK else "40"))
+DAMAGES = cases(160, "DELTATAG_DAMAGES")
 """Damaged indexes of each engine."""
 SEED = os.environ.get("DELTATAG_SEED", "1")
 

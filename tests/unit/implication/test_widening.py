@@ -197,6 +197,7 @@ def test_no_row_of_any_kind_of_rule_is_lost() -> None:
     assert said > CASES / 10
 
 
+@pytest.mark.slow
 def test_many_rules_are_grouped_as_they_lie() -> None:
     choice = np.random.default_rng(3)
     centres = choice.integers(0, 1_000_000, (12, 3))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import product
 from typing import Any
 
@@ -15,8 +14,9 @@ from rules_index.index.boxes import Boxes
 from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.index.editable_conjunctions import boxes_of
 from rules_index.join.pdfa import JoinBuffer, SelectionJoin
+from tests.cases import cases
 
-CASES = int(os.environ.get("DELTATAG_PDFA_CASES", "25"))
+CASES = cases(100, "DELTATAG_PDFA_CASES")
 """Random systems for each search."""
 SEARCHES = ["list", "paths", "by_stream", "naive", "scan"]
 FAR = 1 << 40

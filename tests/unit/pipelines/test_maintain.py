@@ -23,9 +23,9 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.upkeep import scope_tables
 from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
-from tests.cases import SOAK
+from tests.cases import cases
 
-RUNS = int(os.environ.get("DELTATAG_SMALL_RUNS", "200" if SOAK else "80"))
+RUNS = cases(320, "DELTATAG_SMALL_RUNS")
 """Small runs one after the other; a thousand take some minutes."""
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 STREAMS: dict[str, Any] = {"s": {**BASE, "source": "lake/source"}}
@@ -127,6 +127,7 @@ def ended_well(done: list[Any]) -> dict[str, Any]:
     return {each.table: each for each in done}
 
 
+@pytest.mark.slow
 def test_very_many_small_runs(tagged) -> None:
     workspace = tagged()
     most, merged = Counter[str](), Counter[str]()
@@ -252,6 +253,7 @@ def ids(workspace, name: str) -> list[int]:
     return sorted(read(workspace, name)["id"])
 
 
+@pytest.mark.slow
 def test_a_reader_goes_on_over_merged_and_removed_files(tagged) -> None:
     """The stream that reads `s_tagged` finds each row once, however far behind it is when files go."""
     workspace, done = tagged(READING), 10
