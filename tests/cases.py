@@ -12,7 +12,7 @@ import pytest
 SOAK = bool(os.environ.get("DELTATAG_SOAK"))
 """True in `make soak`, which has hours."""
 QUICK = bool(os.environ.get("DELTATAG_QUICK"))
-"""True in `make check`, which has a minute."""
+"""True in `make check`, which has a minute, and tries too few cases to see each kind of outcome in every test."""
 
 
 def cases(usual: int, variable: str = "") -> int:

@@ -160,7 +160,7 @@ def make(new_workspace, without_spark):
     return made
 
 
-@pytest.mark.parametrize("seed", quick_first(1, range(cases(32))))
+@pytest.mark.parametrize("seed", quick_first(1, range(cases(16))))
 def test_random_edits(make, seed: int) -> None:
     draw = random.Random(seed)
     workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
@@ -225,7 +225,7 @@ def die_after(patch: pytest.MonkeyPatch, step: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(cases(12)))
+@pytest.mark.parametrize("seed", range(cases(8)))
 def test_deaths_after_each_write(make, seed: int) -> None:
     """Killed behind each write; then rules are edited, or rows come, and it is started again."""
     draw = random.Random(seed)
@@ -385,7 +385,7 @@ def test_ids_may_be_numbers_and_no_key_is_needed(make) -> None:
         assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)
 
 
-@pytest.mark.parametrize("seed", range(cases(80)))
+@pytest.mark.parametrize("seed", range(cases(40)))
 def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
     draw = random.Random(seed)
     for part in range(6):
