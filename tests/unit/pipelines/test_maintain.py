@@ -282,6 +282,7 @@ def test_a_reader_goes_on_over_merged_and_removed_files(tagged) -> None:
     assert ids(workspace, "s_tagged") == ids(workspace, "late_tagged") == [*sane, *range(done, done + 3)]
 
 
+@pytest.mark.slow
 def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = tagged()
     for number in range(1, 5):
@@ -337,7 +338,7 @@ def test_an_append_meanwhile_is_no_conflict(tagged, monkeypatch: pytest.MonkeyPa
     check(workspace, 50)
 
 
-@pytest.mark.parametrize("where", ("written", "committed"))
+@pytest.mark.parametrize("where", quick_first(1, ("written", "committed")))
 def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     class Killed(BaseException):
         pass
@@ -371,6 +372,7 @@ def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatc
     check(workspace, 45)
 
 
+@pytest.mark.slow
 def test_two_at_once_beside_a_tag(tagged) -> None:
     workspace = tagged()
     for number in range(1, 6):

@@ -450,6 +450,7 @@ def aged(folder: str, days: int) -> list[str]:
     return [path.name for path in commits]
 
 
+@pytest.mark.slow
 def test_the_command_keeps_the_history_of_rules_and_shortens_other_logs(
     new_workspace, add_rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
