@@ -16,7 +16,7 @@ from tests.cases import cases
 from tests.random_expressions import Grammar
 from tests.random_rows import VALUES, rows
 
-PAIRS = cases(10_000)
+PAIRS = max(2_500, cases(10_000))
 INDEXES, RULES, ROWS = 20, 25, 40
 SCHEMA = pa.schema(
     {
@@ -63,6 +63,7 @@ def drawn(leaf: Any, draw: random.Random) -> tuple[Any, Any]:
     return (ArithmeticError("raised"), None) if raised else (value, {"value": value})
 
 
+@pytest.mark.slow
 def test_every_verdict_is_that_of_match_and_every_near_miss_matches() -> None:
     draw, texts = random.Random(5), Grammar(6)
     verdicts = {True: 0, False: 0, None: 0, "error": 0}
@@ -87,7 +88,7 @@ def test_every_verdict_is_that_of_match_and_every_near_miss_matches() -> None:
                 assert 1 <= len(changes) <= 2
                 assert rule in compiled.match_one(listed[place] | changes), str(found)
                 told += 1
-    assert PAIRS < 1_000 or (min(verdicts.values()) > PAIRS // 200 and told > PAIRS // 50)
+    assert min(verdicts.values()) > PAIRS // 200 and told > PAIRS // 50
 
 
 def with_derived(compiled: Any, table: pa.Table, listed: list[dict[str, Any]], draw: random.Random) -> pa.Table:
