@@ -10,7 +10,10 @@ PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGUMENTS)
 # Two processes share the tests. Those of Spark have a session each, and share what the tests of a file make first; the
 # files that take longest come first, in the order of tests/conftest.py.
 SHARED = --numprocesses 2 --dist worksteal
-UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
+ALL_UNIT_TESTS = $(PYTEST) $(SHARED) tests/unit
+UNIT_TESTS = $(PYTEST) -m "not soak" $(SHARED) tests/unit
+# What `make check` takes of them: those that are quick, and fewer random cases.
+QUICK_TESTS = DELTATAG_QUICK=1 $(PYTEST) -m "not slow and not soak" $(SHARED) tests/unit
 SPARK_FOLDERS = --numprocesses 2 --dist loadfile --no-loadscope-reorder tests/end_to_end tests/dagster tests/spark
 SPARK_TESTS = $(PYTEST) -m "not soak" $(SPARK_FOLDERS)
 # How many random cases `make soak` tries; it takes hours.
@@ -55,19 +58,19 @@ test: setup  ## run the tests, the fast ones first
 
 soak: setup  ## run all tests with many more random cases; takes hours
 	@failed=; \
-	$(SOAK) $(UNIT_TESTS) || failed=yes; \
+	$(SOAK) $(ALL_UNIT_TESTS) || failed=yes; \
 	$(ALLOCATOR) $(SOAK_KERNELS) $(KERNEL_TESTS) || failed=yes; \
 	$(BOUNDS) $(SOAK_KERNELS) $(KERNEL_TESTS) || failed=yes; \
 	$(SOAK) $(PYTEST) $(SPARK_FOLDERS) || failed=yes; \
 	if [ -n "$$failed" ]; then echo "make soak: some tests failed" >&2; exit 1; fi
 
-check: setup  ## check format, lint, types, layers and the unit tests
+check: setup  ## check format, lint, types, layers and the quick unit tests
 	@failed=; \
 	$(BIN)/mypy >$(TYPES) 2>&1 & types=$$!; \
 	$(BIN)/ruff format --check --output-format concise . || failed="$$failed format"; \
 	$(BIN)/ruff check --output-format concise . || failed="$$failed lint"; \
 	$(BIN)/lint-imports --no-cache >$(LAYERS) 2>&1 || { cat $(LAYERS); failed="$$failed layers"; }; \
-	$(UNIT_TESTS) || failed="$$failed unit-tests"; \
+	$(QUICK_TESTS) || failed="$$failed unit-tests"; \
 	wait $$types || { cat $(TYPES); failed="$$failed types"; }; \
 	if [ -n "$$failed" ]; then echo "make check: not in order:$$failed" >&2; exit 1; fi; \
 	echo "make check: all in order"

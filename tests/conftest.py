@@ -8,15 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.java import SHORT_LIVED
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from pipelines.workspace import Workspace
-
-
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=400m -XX:+UseSerialGC"
-"""Options of a JVM that runs much code a few times: quick compilation alone, with room for all that it compiles, and
-no threads for garbage beside those that work."""
 
 
 LONGEST = (
@@ -44,6 +41,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "2g"}
     settings["spark.local.dir"] = str(folder / "local")
     settings["spark.driver.extraJavaOptions"] = SHORT_LIVED
+    # VACUUM lists a folder by as many tasks, however few files it has: 10,000 unless it is told otherwise.
+    settings["spark.sql.sources.parallelPartitionDiscovery.parallelism"] = "2"
     document = {"lake": {"root": "lake"}, "spark": settings}
     session = open_session(parse_configuration(document, folder / "deltatag.toml"))
     yield session

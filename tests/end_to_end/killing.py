@@ -23,6 +23,7 @@ from deltalake import write_deltalake
 
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import RULES
+from tests.java import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]
 STREAM = "events"
@@ -32,6 +33,7 @@ root = "lake"
 [spark]
 "spark.master" = "local[2]"
 "spark.driver.memory" = "1g"
+"spark.driver.extraJavaOptions" = "{SHORT_LIVED}"
 "spark.sql.shuffle.partitions" = "2"
 [streams.{STREAM}]
 source = "source"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pipelines.lake.lake import create_statement
 from pipelines.lake.tables import LAKE_TABLES
+from tests.java import SHORT_LIVED
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
@@ -17,6 +18,7 @@ catalog = "{catalog}"
 [spark]
 "spark.master" = "local[2]"
 "spark.driver.memory" = "1g"
+"spark.driver.extraJavaOptions" = "{java}"
 "spark.sql.shuffle.partitions" = "2"
 "spark.sql.catalogImplementation" = "hive"
 "spark.sql.warehouse.dir" = "{folder}/warehouse"
@@ -99,7 +101,7 @@ print("all in order")
 
 def test_a_lake_in_a_catalog(tmp_path: Path) -> None:
     path = tmp_path / "deltatag.toml"
-    path.write_text(CONFIGURATION.format(catalog="tags", folder=tmp_path))
+    path.write_text(CONFIGURATION.format(catalog="tags", folder=tmp_path, java=SHORT_LIVED))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "DELTATAG_SCRATCH": str(tmp_path / "scratch")}
     run = subprocess.run(
         [sys.executable, "-c", CODE, str(path)],

@@ -50,10 +50,12 @@ def test_a_tagged_table_is_partitioned_as_its_source(new_workspace, add_rules) -
     footers = table.file_uris()
     assert len(footers) == len(set(footers)) >= 10
     # each partition is found by its value, and only its files are read
-    for row in rows.select("text", "day").distinct().collect():
-        part = rows.filter(rows["text"].eqNullSafe(row["text"]) & (rows["day"] == row["day"]))
-        wanted = source.filter(source["text"].eqNullSafe(row["text"]) & (source["day"] == row["day"]))
-        assert sorted(r["id"] for r in part.collect()) == sorted(r["id"] for r in wanted.collect())
+    partitions: dict[tuple, list[int]] = {}
+    for row in source.sort("id").collect():
+        partitions.setdefault((row["text"], row["day"]), []).append(row["id"])
+    for text, day in {text: (text, day) for text, day in partitions}.values():
+        part = rows.filter(rows["text"].eqNullSafe(text) & (rows["day"] == day))
+        assert sorted(r["id"] for r in part.collect()) == partitions[text, day]
     workspace.spark.sql(f"VACUUM delta.`{workspace.lake.uri('s_tagged')}` RETAIN 168 HOURS")
     assert rows.count() == 60
 

@@ -169,6 +169,8 @@ def prepared(new_workspace, stream=None, **more):
 
 
 STEPS = ("found", "planned", "files", "s_tagged", "s_matches")
+TURNS = [*enumerate(STEPS * 2)]
+"""Each step, once with an edit before the next run, and once with rows, or with neither."""
 
 
 def die_after(monkeypatch, step: str) -> None:
@@ -197,10 +199,16 @@ def die_after(monkeypatch, step: str) -> None:
         monkeypatch.setattr(TableLog, "rewrite", then_die)
 
 
-@pytest.mark.parametrize("output", [pytest.param("all", marks=pytest.mark.soak), "matched"])
-def test_a_death_after_each_write(new_workspace, monkeypatch, output: str) -> None:
+@pytest.mark.parametrize(
+    ("output", "turns"),
+    [
+        ("matched", TURNS[:5]),
+        *(pytest.param(output, TURNS, marks=pytest.mark.soak, id=output) for output in ("all", "matched")),
+    ],
+)
+def test_a_death_after_each_write(new_workspace, monkeypatch, output: str, turns: list[tuple[int, str]]) -> None:
     workspace = prepared(new_workspace, output=output)
-    for turn, step in enumerate(STEPS * 2):
+    for turn, step in turns:
         die_after(monkeypatch, step)
         with pytest.raises(DiedError):
             retag(workspace, "s")

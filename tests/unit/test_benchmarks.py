@@ -16,6 +16,7 @@ from benchmarks.kinds import KINDS, RuleSet
 from rules_index.engines.asc.engine import Asc
 from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import Conjunctions
+from tests.cases import cases
 from tests.unit.engines.random_conjunctions import SIZES, Draw
 
 RULES, ROWS, SEED = 200, 1_000, 5
@@ -64,7 +65,7 @@ def test_rates_that_cannot_be_had_are_planned_once() -> None:
 
 @pytest.mark.parametrize("sizes", SIZES)
 def test_the_witness_agrees_with_brute_force(sizes: str) -> None:
-    for seed in range(60):
+    for seed in range(cases(240)):
         draw = Draw(seed, SIZES[sizes])
         conjunctions = draw.conjunctions()
         codes = draw.codes(int(draw.random.choice([0, 1, 63, 64, 65, 300])))
@@ -201,6 +202,7 @@ def test_time_and_memory_of_a_task_are_told() -> None:
     assert 0 < seconds < 10
 
 
+@pytest.mark.slow
 def test_engines_are_built_and_rules_compiled_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     sizes.main(["--rules", "500", "--engines", "asc"])
     compile.main(["--rules", "500", "--kinds", "accounts"])

@@ -15,15 +15,15 @@ import pytest
 import rules_index as ri
 from pipelines.spark.runtime import numba_cache_folder
 from rules_index.index.registry import ENGINES
-from tests.cases import SOAK
+from tests.cases import SOAK, cases, quick_first
 from tests.unit.damages import KEYED, PLAIN, SCHEMA, Stored, sections
 
-DAMAGES = int(os.environ.get("DELTATAG_DAMAGES", "400" if SOAK else "40"))
+DAMAGES = max(40, cases(160, "DELTATAG_DAMAGES"))
 """Damaged indexes of each engine."""
 SEED = os.environ.get("DELTATAG_SEED", "1")
 
 
-@pytest.mark.parametrize("engine", [*ENGINES, "auto"])
+@pytest.mark.parametrize("engine", quick_first(1, ["auto", *ENGINES]))
 def test_a_damaged_index_is_refused_or_answers_soundly(engine: str, tmp_path: Path) -> None:
     """In a process of its own, whose end would be told; its kernels check their bounds where `make` has all do so."""
     environment = dict(os.environ)

@@ -16,7 +16,7 @@ from tests.cases import cases
 from tests.random_expressions import Grammar
 from tests.random_rows import VALUES, rows
 
-PAIRS = cases(10_000)
+PAIRS = max(2_500, cases(10_000))
 INDEXES, RULES, ROWS = 20, 25, 40
 SCHEMA = pa.schema(
     {
@@ -63,6 +63,7 @@ def drawn(leaf: Any, draw: random.Random) -> tuple[Any, Any]:
     return (ArithmeticError("raised"), None) if raised else (value, {"value": value})
 
 
+@pytest.mark.slow
 def test_every_verdict_is_that_of_match_and_every_near_miss_matches() -> None:
     draw, texts = random.Random(5), Grammar(6)
     verdicts = {True: 0, False: 0, None: 0, "error": 0}
@@ -348,8 +349,8 @@ def test_one_or_two_small_columns_are_searched_as_brute_force_does() -> None:
         text = f"({rule(depth - 1)} {draw.choice(['AND', 'AND', 'OR'])} {rule(depth - 1)})"
         return f"NOT {text}" if draw.random() < 0.2 else text
 
-    sizes = {0: 0, 1: 0, 2: 0}
-    for _ in range(cases(200)):
+    sizes, count = {0: 0, 1: 0, 2: 0}, cases(200)
+    for _ in range(count):
         compiled = ri.compile_rules([("r", rule(draw.randrange(1, 4)))], schema)
         row = {name: draw.choice([*range(5), None]) for name in "abcd"}
         found = compiled.explain(row, "r")
@@ -367,7 +368,7 @@ def test_one_or_two_small_columns_are_searched_as_brute_force_does() -> None:
         is_plain = all("<" not in part.text.replace("<>", "") and "+" not in part.text for part in found.predicates)
         if is_plain:
             assert told == min(matching, default=0), str(found)
-    assert min(sizes[1], sizes[2]) > 3
+    assert count < 50 or min(sizes[1], sizes[2]) > 3
 
 
 def test_deep_and_wide_rules() -> None:

@@ -49,7 +49,13 @@ def test_every_figure_and_table_has_an_experiment() -> None:
     assert {paper.key: {each.name for each in paper.experiments} for paper in PAPERS} == WANTED
 
 
-@pytest.mark.parametrize(("paper", "experiment"), EXPERIMENTS, ids=IDS)
+@pytest.mark.parametrize(
+    ("paper", "experiment"),
+    [
+        pytest.param(*each, id=name, marks=pytest.mark.slow if each[0].key in ("be_tree", "pdfa") else [])
+        for each, name in zip(EXPERIMENTS, IDS, strict=True)
+    ],
+)
 def test_experiment_runs_and_is_judged(paper: Paper, experiment: Experiment, tmp_path: Path) -> None:
     if not SOAK and FEW[paper.key] != experiment.name:
         pytest.skip("one experiment of each paper is run")

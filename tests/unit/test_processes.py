@@ -30,6 +30,7 @@ print(numba.config.CACHE_DIR, sum(sum(each.stats.cache_misses.values()) for each
 """
 
 
+@pytest.mark.slow
 def test_the_library_alone_takes_the_kernels_that_the_command_line_has_compiled() -> None:
     bare = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     if numba_cache_folder(bare) != Path(sys.prefix) / "share" / "deltatag" / "numba":

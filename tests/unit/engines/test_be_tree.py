@@ -495,6 +495,7 @@ def test_a_loaded_tree_goes_on_as_the_stored_one_would() -> None:
             assert np.array_equal(array, loaded.arrays[name]), name
 
 
+@pytest.mark.slow
 def test_damaged_arrays_are_refused_or_harmless() -> None:
     refused = 0
     for seed in range(600):

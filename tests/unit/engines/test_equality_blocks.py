@@ -18,6 +18,7 @@ from rules_index.kernels.equality_blocks import (
 )
 from rules_index.kernels.jit import jit
 from rules_index.kernels.llvm import LANES
+from tests.cases import quick_first
 from tests.unit.engines.random_conjunctions import intervals_of
 from tests.unit.engines.test_lists import conjunctions_of
 
@@ -107,7 +108,7 @@ def _codes(choice: np.random.Generator, size: int, count: int) -> np.ndarray:
 @needs_shuffle
 @pytest.mark.parametrize(
     ("rules", "copies", "others", "longest"),
-    [(9_000, 1, 0.0, 4), (9_000, 1, 0.0, 8), (12_000, 1, 0.6, 7), (40_000, 4, 0.0, 4)],
+    quick_first(1, [(9_000, 1, 0.0, 4), (9_000, 1, 0.0, 8), (12_000, 1, 0.6, 7), (40_000, 4, 0.0, 4)]),
 )
 def test_what_panels_find_is_what_brute_force_finds(rules: int, copies: int, others: float, longest: int) -> None:
     choice = np.random.default_rng(longest)
@@ -131,6 +132,7 @@ def test_what_panels_find_is_what_brute_force_finds(rules: int, copies: int, oth
 
 
 @needs_shuffle
+@pytest.mark.slow
 @pytest.mark.parametrize("attributes", [WIDEST, WIDEST + 1])
 def test_rules_over_more_attributes_than_a_row_of_codes_has_are_not_in_panels(attributes: int) -> None:
     choice = np.random.default_rng(3)

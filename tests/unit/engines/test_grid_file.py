@@ -224,6 +224,7 @@ def test_wrong_parameters_are_refused(parameters: dict[str, Any]) -> None:
         GridFile.build(boxes_of([4, 4], []), **parameters)
 
 
+@pytest.mark.slow
 def test_damaged_arrays_are_refused_or_harmless() -> None:
     refused = sum(refuse_or_survive(seed, BUILDS[name]) for seed in range(100) for name in BUILDS)
     assert refused > 200

@@ -499,6 +499,7 @@ def test_a_row_of_another_number_of_codes_a_level_below_the_first_and_a_negative
         tree.delete(-1)
 
 
+@pytest.mark.slow
 def test_damaged_arrays_are_refused_or_harmless() -> None:
     refused = sum(refuse_or_survive(seed, BUILDS[name]) for seed in range(100) for name in BUILDS)
     assert refused > 200

@@ -14,6 +14,7 @@ from rules_index.engines.asc.evaluate import Order
 from rules_index.engines.asc.hybrid import HybridSearch
 from rules_index.engines.asc.macro import MacroSearch
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, InvalidArraysError
+from tests.cases import cases
 
 A1, A2, A3, A4 = range(4)
 CONSTANTS = [(30, 50), (20, 60), (10, 40), (25, 75)]
@@ -247,7 +248,7 @@ def assert_agrees(play: Play, constructs: SelectionConstructs) -> None:
 
 
 def test_conjunctions_agree_with_brute_force_under_every_change() -> None:
-    for seed in range(40):
+    for seed in range(cases(160)):
         play = Play(seed)
         constructs = play.build(int(play.random.choice([0, 1, 30, 64, 130])))
         assert_agrees(play, constructs)

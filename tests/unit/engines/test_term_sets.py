@@ -15,7 +15,7 @@ from rules_index.engines.scan import Scan
 from rules_index.index.conjunction_arrays import DISJUNCTION
 from rules_index.index.registry import engine_class
 from rules_index.index.term_sets import NO_SETS
-from tests.cases import cases
+from tests.cases import QUICK, cases
 from tests.unit.engines.random_conjunctions import RULES, SIZES, Draw
 
 Sets = dict[int, dict[int, set[int]]]
@@ -117,7 +117,7 @@ def test_a_be_tree_evaluates_sets_and_counts_them(sizes: str) -> None:
                     assert tree.structure.search(row, sets=tree._conjunctions.sets)[1] == cost
                     assert np.array_equal(tree.search(row)[0], scan.search(row)[0])
             change(draw, [scan, tree], conjunctions.disjunctions)
-    assert fewer > 20
+    assert QUICK or fewer > 20
 
 
 def cei_cost(engine: Any, structure: Cei, row: np.ndarray) -> tuple[dict[str, int], list[int]]:
@@ -164,4 +164,4 @@ def test_cei_evaluates_sets_and_counts_them(sizes: str) -> None:
                     fewer += cost["matches"] < structure.search(row, sets=NO_SETS)[1]["matches"]
                 assert np.array_equal(engine.search(row)[0], scan.search(row)[0])
             change(draw, [scan, engine], conjunctions.disjunctions)
-    assert fewer > 20
+    assert QUICK or fewer > 20

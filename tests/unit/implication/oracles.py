@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,8 +16,9 @@ from rules_index.index.conjunction_arrays import Conjunctions
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
 from tests import random_rows
+from tests.cases import cases
 
-CASES = int(os.environ.get("DELTATAG_IMPLICATION_CASES", "60"))
+CASES = cases(240, "DELTATAG_IMPLICATION_CASES")
 """Random cases of each kind."""
 SCHEMA = pa.schema(
     [

@@ -18,6 +18,7 @@ from rules_index.implication.matching.box_trees import BoxTrees
 from rules_index.implication.matching.intervals import Disjunction, Interval, Predicates, Space
 from rules_index.implication.matching.predicate_matching import Method, match, match_each
 from rules_index.implication.matching.streams import ADDED, Stream, Streams, no_stream
+from tests.cases import QUICK
 from tests.unit.implication.naive import cells
 from tests.unit.implication.oracles import CASES
 
@@ -124,7 +125,7 @@ def test_bitmaps_answer_as_a_scan_and_a_tree_do() -> None:
             assert found.known.tolist() == by_scan.known.tolist() == by_tree.known.tolist(), (seed, method)
             compared += int(found.splits.sum())
             implied += found.implied.count(True)
-    assert implied > 0 and compared > CASES
+    assert QUICK or (implied > 0 and compared > CASES)
 
 
 def test_bitmaps_answer_as_all_cells_do() -> None:
@@ -187,4 +188,4 @@ def test_a_budget_holds_with_bitmaps() -> None:
             assert found.implied in (None, expected)
             assert not (cells(query) & ~cells(found.relaxed)).any()
             left_open += found.implied is None
-    assert left_open > CASES
+    assert QUICK or left_open > CASES

@@ -253,6 +253,7 @@ def test_planted_findings_are_found_among_many_rules() -> None:
     assert found == expected
 
 
+@pytest.mark.slow
 def test_rules_that_very_many_others_hold_are_found_by_samples() -> None:
     count = 4_200
     values = np.random.default_rng(6).permutation(count).tolist()

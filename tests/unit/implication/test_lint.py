@@ -17,6 +17,7 @@ from rules_index.implication.messages import example_texts, named, quoted
 from rules_index.implication.mistakes.kinds import MISTAKES
 from rules_index.implication.texts import alternatives_of
 from tests import random_rows
+from tests.cases import QUICK
 from tests.random_expressions import Grammar
 from tests.unit.implication.oracles import CASES, SCHEMA, assert_holds, truth_of, with_derived
 from tests.unit.implication.random_pairs import Pairs
@@ -260,7 +261,7 @@ def test_random_rules_are_told_only_what_holds() -> None:
             holds = [next(replaced) for _ in probes_of(each)]
             assert not holds or any(not some.any() for some in holds), (seed, rules[each["rule_id"]], each)
     print(f"{CASES // 2} rule sets: {dict(seen)}")
-    assert min(seen[kind] for kind in LINT_KINDS if kind not in ("rejected", "null_comparison", *MISTAKES)) > 0
+    assert QUICK or min(seen[kind] for kind in LINT_KINDS if kind not in ("rejected", "null_comparison", *MISTAKES)) > 0
 
 
 def probes_of(found: dict[str, Any]) -> list[str]:

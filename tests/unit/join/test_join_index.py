@@ -14,7 +14,7 @@ import rules_index as ri
 from rules_index.index.compiled import CompiledRules
 from rules_index.join import JoinIndex, Side, joined_batches
 from rules_index.join.index import Method
-from tests.cases import cases
+from tests.cases import QUICK, cases, quick_first
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
 
 CASES = cases(20, "DELTATAG_JOIN_CASES")
@@ -42,7 +42,7 @@ def draw_windows(draw: Draw) -> list[int]:
 
 @pytest.mark.timeout(6 * 3600)
 @pytest.mark.parametrize(("cut", "method"), [("whole", "batch"), ("finely", "batch"), ("finely", "pdfa")])
-@pytest.mark.parametrize("streams", [2, 3, 4, 6])
+@pytest.mark.parametrize("streams", quick_first(2, [2, 3, 4, 6]))
 def test_a_join_equals_matching_every_combination_of_rows(
     streams: int, cut: str, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_a_join_equals_matching_every_combination_of_rows(
                 checked += index.row_by_row.counters["second"] > 0
             sides, windows = draw_sides(draw), draw_windows(draw)
         gates += compiled.stats["gates"] > 0
-    assert total > CASES and checked > CASES // 4 and gates > CASES // 4
+    assert QUICK or (total > CASES and checked > CASES // 4 and gates > CASES // 4)
 
 
 def renamed(found: Joined, rows: list[np.ndarray]) -> Joined:

@@ -5,7 +5,6 @@ DELTATAG_MUTATIONS sets how many are tried: 50,000 take about three minutes.
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 import rules_index as ri
 from rules_index.errors import RuleError
 from rules_index.language import Scope, compile_expression
+from tests.cases import cases
 from tests.mutated_expressions import Mutator
 from tests.random_expressions import Grammar
 from tests.random_rows import rows
@@ -23,7 +23,7 @@ from tests.spark.expressions_rows import rows as rows_of_cases
 
 from .clock import SECOND
 
-COUNT = int(os.environ.get("DELTATAG_MUTATIONS", "1000"))
+COUNT = cases(4000, "DELTATAG_MUTATIONS")
 SEED = 23
 AT_ONCE = 250
 """Rules of one set."""

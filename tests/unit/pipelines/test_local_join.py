@@ -3,7 +3,6 @@ Spark."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import sys
@@ -27,10 +26,10 @@ from pipelines.lake.runs import batches
 from pipelines.lake.schema import OPAQUE
 from pipelines.settings.configuration import parse_configuration
 from pipelines.workspace import Workspace
-from tests.cases import SOAK
+from tests.cases import cases
 from tests.unit.pipelines.random_local_joins import Rule, Scenario, counted, identified
 
-SEEDS = range(int(os.environ.get("DELTATAG_JOIN_SEEDS", "20" if SOAK else "6")))
+SEEDS = range(cases(24, "DELTATAG_JOIN_SEEDS"))
 STREAMS = {name: {"source": f"lake/{name}", "event_time": "t"} for name in ("a", "b")}
 JOIN = {"j": {"streams": ["a", "b"], "on": ["k"], "window": {"a": "0 s", "b": "10 s"}}}
 FIRST = datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)

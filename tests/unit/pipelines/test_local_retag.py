@@ -28,6 +28,7 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import widen
+from tests.cases import cases, quick_first
 
 STREAM = {"source": "lake/source", "key": ["id"], "event_time": "t"}
 START = datetime(2024, 3, 9, tzinfo=UTC)
@@ -159,7 +160,7 @@ def make(new_workspace, without_spark):
     return made
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", quick_first(1, range(cases(16))))
 def test_random_edits(make, seed: int) -> None:
     draw = random.Random(seed)
     workspace = make(**draw.choice([{}, {"partition_by": ["n"]}, {"cluster_by": ["seq"]}]))
@@ -223,7 +224,8 @@ def die_after(patch: pytest.MonkeyPatch, step: str) -> None:
     patch.setattr(FolderLog, "rewrite", then_die)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(cases(8)))
 def test_deaths_after_each_write(make, seed: int) -> None:
     """Killed behind each write; then rules are edited, or rows come, and it is started again."""
     draw = random.Random(seed)
@@ -270,8 +272,16 @@ def test_whoever_was_stopped_writes_nothing_when_it_goes_on(make) -> None:
     assert_like_anew(workspace)
 
 
-@pytest.mark.parametrize("meanwhile", ["tag", "compact", "restart"])
-@pytest.mark.parametrize("when", ["s_tagged", "s_matches"])
+@pytest.mark.parametrize(
+    ("when", "meanwhile"),
+    quick_first(
+        2,
+        [
+            *(("s_tagged", "tag"), ("s_matches", "compact"), ("s_tagged", "restart")),
+            *(("s_matches", "tag"), ("s_tagged", "compact"), ("s_matches", "restart")),
+        ],
+    ),
+)
 def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
     monkeypatch = pytest.MonkeyPatch()
     workspace = prepared(make)
@@ -297,6 +307,7 @@ def test_others_write_meanwhile(make, meanwhile: str, when: str) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 def test_only_files_that_can_hold_a_change_are_read(make) -> None:
     workspace = make()
     for start in range(0, 400, 100):
@@ -313,6 +324,7 @@ def test_only_files_that_can_hold_a_change_are_read(make) -> None:
     assert_like_anew(workspace)
 
 
+@pytest.mark.slow
 def test_a_run_applies_what_the_policy_says(make) -> None:
     workspace = prepared(make)
     assert run_due(workspace, OpenGates()).retagged == []
@@ -337,6 +349,7 @@ def test_a_run_applies_what_the_policy_says(make) -> None:
         make(retag="sometimes")
 
 
+@pytest.mark.slow
 def test_a_reader_of_the_tagged_rows_goes_on(new_workspace) -> None:
     workspace = new_workspace({"s": STREAM, "reader": {"source_stream": "s", "key": ["id"]}}, spark=False)
     append(workspace, 0, 120)
@@ -372,7 +385,7 @@ def test_ids_may_be_numbers_and_no_key_is_needed(make) -> None:
         assert row["rule_ids"] == [1] * (row["n"] is not None and row["n"] > 2) + [3] * (row["seq"] < 10)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(cases(40)))
 def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
     draw = random.Random(seed)
     for part in range(6):

@@ -23,9 +23,9 @@ from pipelines.run import OpenGates, run_due
 from pipelines.tag import tag_stream
 from pipelines.upkeep import scope_tables
 from pipelines.upkeep.small_files import LEAST_IN_RUN, files_of
-from tests.cases import SOAK
+from tests.cases import cases, quick_first
 
-RUNS = int(os.environ.get("DELTATAG_SMALL_RUNS", "200" if SOAK else "80"))
+RUNS = cases(320, "DELTATAG_SMALL_RUNS")
 """Small runs one after the other; a thousand take some minutes."""
 BASE: dict[str, Any] = {"key": ["id"], "event_time": "t"}
 STREAMS: dict[str, Any] = {"s": {**BASE, "source": "lake/source"}}
@@ -127,6 +127,7 @@ def ended_well(done: list[Any]) -> dict[str, Any]:
     return {each.table: each for each in done}
 
 
+@pytest.mark.slow
 def test_very_many_small_runs(tagged) -> None:
     workspace = tagged()
     most, merged = Counter[str](), Counter[str]()
@@ -175,7 +176,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scope_tables, "LEAST_IN_RUN", 4)
 
 
-@pytest.mark.parametrize("partition", (None, "part"))
+@pytest.mark.parametrize("partition", quick_first(1, (None, "part")))
 def test_runs_merge_what_they_leave_behind(tagged, few, partition: str | None) -> None:
     workspace = tagged(partition=partition)
     merged, seen = Counter[str](), rows(workspace, "s_tagged")
@@ -252,6 +253,7 @@ def ids(workspace, name: str) -> list[int]:
     return sorted(read(workspace, name)["id"])
 
 
+@pytest.mark.slow
 def test_a_reader_goes_on_over_merged_and_removed_files(tagged) -> None:
     """The stream that reads `s_tagged` finds each row once, however far behind it is when files go."""
     workspace, done = tagged(READING), 10
@@ -280,6 +282,7 @@ def test_a_reader_goes_on_over_merged_and_removed_files(tagged) -> None:
     assert ids(workspace, "s_tagged") == ids(workspace, "late_tagged") == [*sane, *range(done, done + 3)]
 
 
+@pytest.mark.slow
 def test_others_who_write_put_it_off(tagged, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace = tagged()
     for number in range(1, 5):
@@ -335,7 +338,7 @@ def test_an_append_meanwhile_is_no_conflict(tagged, monkeypatch: pytest.MonkeyPa
     check(workspace, 50)
 
 
-@pytest.mark.parametrize("where", ("written", "committed"))
+@pytest.mark.parametrize("where", quick_first(1, ("written", "committed")))
 def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     class Killed(BaseException):
         pass
@@ -369,6 +372,7 @@ def test_killed_anywhere_it_loses_nothing(tagged, monkeypatch: pytest.MonkeyPatc
     check(workspace, 45)
 
 
+@pytest.mark.slow
 def test_two_at_once_beside_a_tag(tagged) -> None:
     workspace = tagged()
     for number in range(1, 6):

@@ -286,6 +286,7 @@ def test_of_two_merges_at_once_one_is_put_off(new_workspace, monkeypatch: pytest
     assert len(list(Path(lake.uri("runs")).glob("*.parquet"))) == 6 + 1 + 1  # those before, and the one after
 
 
+@pytest.mark.slow
 def test_runs_stay_few_files_whatever_the_number_of_runs(new_workspace) -> None:
     workspace = new_workspace({"s": {"source": "nowhere"}}, spark=False)
     lake, most = workspace.lake, 0
@@ -449,6 +450,7 @@ def aged(folder: str, days: int) -> list[str]:
     return [path.name for path in commits]
 
 
+@pytest.mark.slow
 def test_the_command_keeps_the_history_of_rules_and_shortens_other_logs(
     new_workspace, add_rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
