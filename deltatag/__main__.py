@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -36,12 +37,20 @@ def _run(parsed: argparse.Namespace) -> int:
         goes_on = "" if parsed.verb == "sql" else "; the next run goes on where this one was"
         print(f"deltatag: stopped{goes_on}.", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return DONE
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _reader_is_gone():
+            # Whoever read our output has enough; Python would complain once more when it flushes.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return DONE
         return _explain(error, parsed.verbose)
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads our output any more: connections to a JVM or a server break as pipes do."""
+    output = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        output.register(stream.fileno(), 0)
+    return any(found & select.POLLERR for _, found in output.poll(0))
 
 
 @contextmanager
