@@ -154,9 +154,11 @@ class _Reader:
     def part(self, node: Node, is_rule: bool = False) -> Part:
         tokens = self._analyser.tokens
         text = tokens.text[tokens.starts[node.first] : tokens.ends[node.last]]
-        if node.kind in ("and", "or", "not"):
-            return Part(text, node.kind.upper(), tuple(self.part(child) for child in node.children))
+        if node.kind == "not":
+            return Part(text, "NOT", (self.part(node.children[0]),))
         formula = self._splitter.rule(node) if is_rule else self._splitter.formula(node)
+        if node.kind in ("and", "or") and not isinstance(formula, Predicate):  # that Spark evaluates whole
+            return Part(text, node.kind.upper(), tuple(self.part(child) for child in node.children))
         attributes = dict.fromkeys(_attributes(formula))
         columns = {leaf.name: leaf for leaf in self._columns(node, frozenset())}
         return Part(text, formula=formula, columns=tuple(columns.values()), attributes=tuple(attributes))
