@@ -51,7 +51,7 @@ def join_assets(join: Join) -> dg.AssetsDefinition:
 
 def _joined_metadata(result: "JoinResult") -> dict[str, Any]:
     metadata: dict[str, Any] = {BATCHES: result.batches, "source_rows": result.rows}
-    metadata |= rates(result.joined, result.rows, result.matches, result.quarantined, result.seconds)
+    metadata |= rates(result.joined, result.rows, result.matches, result.quarantined, result.errors, result.seconds)
     if result.rules_version is not None:
         metadata["rules_version"] = result.rules_version
         metadata |= {f"source_version_{stream}": version for stream, version in result.source_versions.items()}

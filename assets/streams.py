@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pipelines.tag import TagResult
     from pipelines.workspace import Workspace
 
-_ERRORS_SHOWN = 20
-
 
 def source_asset(stream: Stream) -> Any:
     """`<stream>`: the source table; its data version is the table's Delta version.
@@ -105,14 +103,9 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
 
 
 def _tagged_metadata(result: "TagResult") -> dict[str, Any]:
-    from quality.findings import markdown_table
-
     tagged = result.rows - result.quarantined
     metadata: dict[str, Any] = {BATCHES: result.batches}
-    metadata |= rates(tagged, result.rows, result.matches, result.quarantined, result.seconds)
+    metadata |= rates(tagged, result.rows, result.matches, result.quarantined, result.errors, result.seconds)
     if result.rules_version is not None:
         metadata |= {"rules_version": result.rules_version, "source_version": result.source_version}
-    if result.errors:
-        worst = sorted(result.errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
-        metadata["errors"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
     return metadata

@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.failures import telling
+from assets.history import history_metadata
 from assets.looks import rounded, table_metadata
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
-from pipelines.lake.tables import RUNS
+from pipelines.lake.tables import RUNS, tagged_table
+from quality.findings import markdown_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
+_ERRORS_SHOWN = 20
 BATCHES = "micro_batches"
 """Metadata of a written table: how many micro-batches the step wrote."""
 
@@ -48,10 +51,11 @@ def written_assets(
         with telling():
             done = write(context, workspace)
         for name in tables:
+            history = history_metadata(workspace, scope) if name == tagged_table(scope) else {}
             yield dg.MaterializeResult(
                 asset_key=table_key(name),
                 data_version=table_version(workspace, name),
-                metadata={**_plotted(done, name), **table_metadata(workspace, name)},
+                metadata={**_plotted(done, name), **history, **table_metadata(workspace, name)},
             )
         yield dg.MaterializeResult(
             asset_key=runs_key(scope),
@@ -87,9 +91,18 @@ def newest_batch(workspace: "Workspace", scope: str) -> str:
     return MISSING if last is None else f"{last.batch} {last.state}"
 
 
-def rates(new_rows: int, source_rows: int, matches: int, quarantined: int, seconds: float) -> dict[str, Any]:
-    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot."""
+def rates(
+    new_rows: int, source_rows: int, matches: int, quarantined: int, errors: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
+    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot.
+
+    errors: for each rule the rows on which it raised.
+    """
     told: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
+    told["errors"] = sum(errors.values())
+    if errors:
+        worst = sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
+        told["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
     if new_rows:
         told["matches_per_row"] = rounded(matches / new_rows)
     if source_rows:
