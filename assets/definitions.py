@@ -10,6 +10,7 @@ import dagster as dg
 
 from assets.automation import change_sensor, run_job, run_schedule
 from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
+from assets.freshness import freshness_check, freshness_sensor
 from assets.joins import join_assets
 from assets.lint import lint_check
 from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
@@ -50,13 +51,14 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
+    timed = [stream for stream in streams if stream.freshness is not None]
     job, upkeep = run_job(configuration), maintain_job()
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
             *(source_asset(stream) for stream in streams),
-            *(index_assets(stream.name, stream.source_stream) for stream in streams),
-            *(index_assets(join.name) for join in joins),
+            *(index_assets(stream.name, stream.owners, stream.source_stream) for stream in streams),
+            *(index_assets(join.name, join.owners) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
             maintenance_asset(),
@@ -67,10 +69,11 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(source_checks(stream) for stream in streams),
             *(tagged_checks(stream) for stream in streams),
             *(joined_checks(configuration, join) for join in joins),
+            *(freshness_check(stream) for stream in timed),
         ],
         jobs=[job, upkeep],
         schedules=[run_schedule(configuration, job), maintain_schedule(configuration, upkeep)],
-        sensors=[change_sensor(configuration, job)],
+        sensors=[change_sensor(configuration, job), *([freshness_sensor(timed)] if timed else [])],
         resources={RESOURCE: lake},
         executor=dg.in_process_executor,
     )

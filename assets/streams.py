@@ -6,7 +6,7 @@ import dagster as dg
 
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
-from assets.tables import BATCHES, StepResult, rates, written_assets
+from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import Stream
 
@@ -80,11 +80,11 @@ def stream_tables(stream: Stream) -> dict[str, str]:
 def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>_runs`, written by one step."""
 
-    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
+    def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
         from pipelines.retag import retag_due
         from pipelines.tag import tag_stream
 
-        result = tag_stream(workspace, stream.name)
+        result = tag_stream(workspace, stream.name, options.restart, options.skip_changes)
         context.log.info(f"{stream.name}: {result.rows} rows in {result.batches} micro-batches, {result.seconds:.1f} s")
         metadata = {
             tagged_table(stream): _tagged_metadata(result),
@@ -99,7 +99,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
 
     runs = f"The micro-batches of {stream.name}: what each read, what it wrote, and which rules raised errors."
     deps = [source_key(stream.name), index_key(stream.name)]
-    return written_assets(stream.name, f"tag_{stream.name}", stream_tables(stream), runs, deps, write)
+    return written_assets(stream.name, f"tag_{stream.name}", stream_tables(stream), runs, deps, write, stream.owners)
 
 
 def _tagged_metadata(result: "TagResult") -> dict[str, Any]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
 from assets.failures import telling
 from assets.history import history_metadata
@@ -22,6 +23,18 @@ BATCHES = "micro_batches"
 """Metadata of a written table: how many micro-batches the step wrote."""
 
 
+class StepOptions(dg.Config):
+    """What a launch of the step may ask for, as `deltatag tag` and `deltatag join` do."""
+
+    restart: bool = Field(
+        default=False, description="Empty the tables, and take the sources as they are now from their start."
+    )
+    skip_changes: bool = Field(
+        default=False,
+        description="Pass over commits of the sources that changed or removed rows, in place of stopping there.",
+    )
+
+
 @dataclass(frozen=True)
 class StepResult:
     """What a step did: its micro-batches, and the metadata of each table by the table's name."""
@@ -36,20 +49,22 @@ def written_assets(
     tables: Mapping[str, str],
     runs: str,
     deps: Sequence[dg.AssetKey],
-    write: Callable[[dg.AssetExecutionContext, "Workspace"], StepResult],
+    write: Callable[[dg.AssetExecutionContext, "Workspace", StepOptions], StepResult],
+    owners: Sequence[str],
 ) -> dg.AssetsDefinition:
     """The tables of a scope and `runs/<scope>_runs`, written by one step; `tables` and `runs` tell what they hold."""
+    told = [(table_key(name), text, {"deltalake", "spark"}) for name, text in tables.items()]
+    told.append((runs_key(scope), runs, {"deltalake"}))
     specs = [
-        dg.AssetSpec(table_key(name), deps=deps, group_name=scope, description=text, kinds={"deltalake", "spark"})
-        for name, text in tables.items()
+        dg.AssetSpec(key, deps=deps, group_name=scope, description=text, kinds=kinds, owners=owners)
+        for key, text, kinds in told
     ]
-    specs.append(dg.AssetSpec(runs_key(scope), deps=deps, group_name=scope, description=runs, kinds={"deltalake"}))
 
     @dg.multi_asset(name=step, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
-    def written(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+    def written(context: dg.AssetExecutionContext, config: StepOptions) -> Iterator[dg.MaterializeResult[Any]]:
         workspace = context.resources.lake.workspace()
         with telling():
-            done = write(context, workspace)
+            done = write(context, workspace, config)
         for name in tables:
             history = history_metadata(workspace, scope) if name == tagged_table(scope) else {}
             yield dg.MaterializeResult(

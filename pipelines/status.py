@@ -149,6 +149,13 @@ def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
     return (*notices(scope, last.plan.get("sides", {})), *left_out_notices(scope, last))
 
 
+def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> tuple[Position | None, str | None]:
+    """Where the stream's source goes on behind what is tagged (None: at its start), and the table that it was until
+    then."""
+    ((_, position, table_id),) = _positions(workspace, stream, last)
+    return position, table_id
+
+
 def _positions(
     workspace: Workspace, scope: Stream | Join, last: MicroBatch | None
 ) -> Iterator[tuple[Stream, Position | None, str | None]]:
