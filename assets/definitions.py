@@ -16,6 +16,7 @@ from assets.lint import lint_check
 from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
 from assets.names import RESOURCE
 from assets.resources import LakeResource
+from assets.retagging import can_retag_days, retag_asset, retag_job
 from assets.rules import index_assets, rules_asset
 from assets.streams import source_asset, tagged_assets
 from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_configuration
@@ -52,6 +53,7 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
     timed = [stream for stream in streams if stream.freshness is not None]
+    by_days = [stream for stream in streams if can_retag_days(stream)]
     job, upkeep = run_job(configuration), maintain_job()
     return dg.Definitions(
         assets=[
@@ -61,6 +63,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(index_assets(join.name, join.owners) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
+            *(retag_asset(configuration, stream) for stream in by_days),
             maintenance_asset(),
         ],
         asset_checks=[
@@ -71,7 +74,7 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(joined_checks(configuration, join) for join in joins),
             *(freshness_check(stream) for stream in timed),
         ],
-        jobs=[job, upkeep],
+        jobs=[job, upkeep, *(retag_job(stream) for stream in by_days)],
         schedules=[run_schedule(configuration, job), maintain_schedule(configuration, upkeep)],
         sensors=[change_sensor(configuration, job), *([freshness_sensor(timed)] if timed else [])],
         resources={RESOURCE: lake},
