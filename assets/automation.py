@@ -8,7 +8,19 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.joins import join_tables
-from assets.names import JOB, MAINTENANCE, RESOURCE, RULES, index_key, rejects_key, runs_key, source_key, table_key
+from assets.names import (
+    JOB,
+    MAINTENANCE,
+    RESOURCE,
+    RULES,
+    index_key,
+    rejects_key,
+    retag_key,
+    runs_key,
+    source_key,
+    table_key,
+)
+from assets.retagging import can_retag_days
 from assets.streams import stream_tables
 from pipelines.settings.model import Configuration
 
@@ -21,11 +33,14 @@ SENSOR_SECONDS = 30
 
 def run_job(configuration: Configuration) -> Any:
     """Everything, once: what `deltatag run` does."""
+    apart = [
+        MAINTENANCE,
+        *(retag_key(name) for name, stream in configuration.streams.items() if can_retag_days(stream)),
+    ]
     looked_at = [RULES, *(source_key(name) for name in configuration.streams)]
     return dg.define_asset_job(
         JOB,
-        selection=dg.AssetSelection.all() - dg.AssetSelection.assets(MAINTENANCE)
-        | dg.AssetSelection.assets(*looked_at),
+        selection=dg.AssetSelection.all() - dg.AssetSelection.assets(*apart) | dg.AssetSelection.assets(*looked_at),
         description="Judge, compile, tag and join whatever is due.",
         executor_def=dg.in_process_executor,
     )

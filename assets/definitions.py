@@ -10,11 +10,13 @@ import dagster as dg
 
 from assets.automation import change_sensor, run_job, run_schedule
 from assets.checks import joined_checks, rules_checks, source_checks, tagged_checks
+from assets.freshness import freshness_check, freshness_sensor
 from assets.joins import join_assets
 from assets.lint import lint_check
 from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
 from assets.names import RESOURCE
 from assets.resources import LakeResource
+from assets.retagging import can_retag_days, retag_asset, retag_job
 from assets.rules import index_assets, rules_asset
 from assets.streams import source_asset, tagged_assets
 from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_configuration
@@ -50,15 +52,18 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
+    timed = [stream for stream in streams if stream.freshness is not None]
+    by_days = [stream for stream in streams if can_retag_days(stream)]
     job, upkeep = run_job(configuration), maintain_job()
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
             *(source_asset(stream) for stream in streams),
-            *(index_assets(stream.name, stream.source_stream) for stream in streams),
-            *(index_assets(join.name) for join in joins),
+            *(index_assets(stream.name, stream.owners, stream.source_stream) for stream in streams),
+            *(index_assets(join.name, join.owners) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
+            *(retag_asset(configuration, stream) for stream in by_days),
             maintenance_asset(),
         ],
         asset_checks=[
@@ -67,10 +72,11 @@ def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definit
             *(source_checks(stream) for stream in streams),
             *(tagged_checks(stream) for stream in streams),
             *(joined_checks(configuration, join) for join in joins),
+            *(freshness_check(stream) for stream in timed),
         ],
-        jobs=[job, upkeep],
+        jobs=[job, upkeep, *(retag_job(stream) for stream in by_days)],
         schedules=[run_schedule(configuration, job), maintain_schedule(configuration, upkeep)],
-        sensors=[change_sensor(configuration, job)],
+        sensors=[change_sensor(configuration, job), *([freshness_sensor(timed)] if timed else [])],
         resources={RESOURCE: lake},
         executor=dg.in_process_executor,
     )

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.names import index_key, source_key
-from assets.tables import BATCHES, StepResult, rates, written_assets
+from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
 from pipelines.lake.tables import quarantine_table, tagged_table
 from pipelines.settings.model import Join
 
@@ -28,10 +28,10 @@ def join_tables(join: Join) -> dict[str, str]:
 def join_assets(join: Join) -> dg.AssetsDefinition:
     """`<join>_tagged`, `quarantine_<join>` and `runs/<join>_runs`, written by one step from all sources."""
 
-    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
+    def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
         from pipelines.join import join_streams
 
-        result = join_streams(workspace, join.name)
+        result = join_streams(workspace, join.name, options.restart, options.skip_changes)
         context.log.info(
             f"{join.name}: {result.joined} joined rows of {result.rows} new rows in {result.batches} micro-batches, "
             f"{result.seconds:.1f} s"
@@ -46,12 +46,12 @@ def join_assets(join: Join) -> dg.AssetsDefinition:
 
     runs = f"The micro-batches of {join.name}: what each read of every stream, and what it wrote."
     deps = [*(source_key(stream) for stream in join.streams), index_key(join.name)]
-    return written_assets(join.name, f"join_{join.name}", join_tables(join), runs, deps, write)
+    return written_assets(join.name, f"join_{join.name}", join_tables(join), runs, deps, write, join.owners)
 
 
 def _joined_metadata(result: "JoinResult") -> dict[str, Any]:
     metadata: dict[str, Any] = {BATCHES: result.batches, "source_rows": result.rows}
-    metadata |= rates(result.joined, result.rows, result.matches, result.quarantined, result.seconds)
+    metadata |= rates(result.joined, result.rows, result.matches, result.quarantined, result.errors, result.seconds)
     if result.rules_version is not None:
         metadata["rules_version"] = result.rules_version
         metadata |= {f"source_version_{stream}": version for stream, version in result.source_versions.items()}

@@ -37,6 +37,11 @@ def runs_key(scope: str) -> dg.AssetKey:
     return dg.AssetKey(["runs", f"{scope}_runs"])
 
 
+def retag_key(stream: str) -> dg.AssetKey:
+    """The days of a stream that were re-tagged."""
+    return dg.AssetKey(["retag", f"{stream}_retag"])
+
+
 def table_key(table: str) -> dg.AssetKey:
     """A table of one stream."""
     return dg.AssetKey(table)

@@ -1,6 +1,6 @@
 """The rules table as an asset that is only looked at, and what is compiled from it: indexes and rejects."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -8,6 +8,7 @@ import dagster as dg
 from assets.failures import ToldError, telling
 from assets.looks import rounded
 from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
+from assets.owners import owners_metadata
 from pipelines.lake.tables import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
 
@@ -47,10 +48,11 @@ def rules_asset(configuration: Configuration) -> Any:
     return look_at_rules
 
 
-def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
+def index_assets(scope: str, owners: Sequence[str] = (), origin: str | None = None) -> dg.AssetsDefinition:
     """A scope's parts of `rule_index` and `rule_rejects`; the index's data version is its fingerprint.
 
-    origin: the stream whose tagged rows the scope reads, whose rules must imply the scope's.
+    owners: who answers for the scope's tables; origin: the stream whose tagged rows the scope reads, whose rules must
+    imply the scope's.
     """
     implying = [] if origin is None else [index_key(origin)]
     specs = [
@@ -60,6 +62,7 @@ def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
             group_name="rules",
             description=f"Rules of {scope} that did not compile, each with the reason and its position.",
             kinds={"deltalake"},
+            owners=owners,
         ),
         dg.AssetSpec(
             index_key(scope),
@@ -67,6 +70,7 @@ def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
             group_name="rules",
             description=f"The rules of {scope}, compiled. It changes only when what decides a match has changed.",
             kinds={"deltalake"},
+            owners=owners,
         ),
     ]
 
@@ -92,6 +96,7 @@ def index_assets(scope: str, origin: str | None = None) -> dg.AssetsDefinition:
                 "engine": result.engine or "",
                 "bytes": result.bytes,
                 "seconds": rounded(result.seconds),
+                **owners_metadata(workspace, scope),
             },
         )
 

@@ -6,15 +6,13 @@ import dagster as dg
 
 from assets.names import RESOURCE, index_key, source_key, table_key
 from assets.rules import DELTA, MISSING
-from assets.tables import BATCHES, StepResult, rates, written_assets
+from assets.tables import BATCHES, StepOptions, StepResult, rates, written_assets
 from pipelines.lake.tables import matches_table, quarantine_table, tagged_table
 from pipelines.settings.model import Stream
 
 if TYPE_CHECKING:
     from pipelines.tag import TagResult
     from pipelines.workspace import Workspace
-
-_ERRORS_SHOWN = 20
 
 
 def source_asset(stream: Stream) -> Any:
@@ -82,11 +80,11 @@ def stream_tables(stream: Stream) -> dict[str, str]:
 def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>_runs`, written by one step."""
 
-    def write(context: dg.AssetExecutionContext, workspace: "Workspace") -> StepResult:
+    def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
         from pipelines.retag import retag_due
         from pipelines.tag import tag_stream
 
-        result = tag_stream(workspace, stream.name)
+        result = tag_stream(workspace, stream.name, options.restart, options.skip_changes)
         context.log.info(f"{stream.name}: {result.rows} rows in {result.batches} micro-batches, {result.seconds:.1f} s")
         metadata = {
             tagged_table(stream): _tagged_metadata(result),
@@ -101,18 +99,13 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
 
     runs = f"The micro-batches of {stream.name}: what each read, what it wrote, and which rules raised errors."
     deps = [source_key(stream.name), index_key(stream.name)]
-    return written_assets(stream.name, f"tag_{stream.name}", stream_tables(stream), runs, deps, write)
+    return written_assets(stream.name, f"tag_{stream.name}", stream_tables(stream), runs, deps, write, stream.owners)
 
 
 def _tagged_metadata(result: "TagResult") -> dict[str, Any]:
-    from quality.findings import markdown_table
-
     tagged = result.rows - result.quarantined
     metadata: dict[str, Any] = {BATCHES: result.batches}
-    metadata |= rates(tagged, result.rows, result.matches, result.quarantined, result.seconds)
+    metadata |= rates(tagged, result.rows, result.matches, result.quarantined, result.errors, result.seconds)
     if result.rules_version is not None:
         metadata |= {"rules_version": result.rules_version, "source_version": result.source_version}
-    if result.errors:
-        worst = sorted(result.errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
-        metadata["errors"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
     return metadata

@@ -5,18 +5,34 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+from pydantic import Field
 
 from assets.failures import telling
+from assets.history import history_metadata
 from assets.looks import rounded, table_metadata
 from assets.names import RESOURCE, SPARK_POOL, runs_key, table_key
 from assets.rules import MISSING
-from pipelines.lake.tables import RUNS
+from pipelines.lake.tables import RUNS, tagged_table
+from quality.findings import markdown_table
 
 if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
+_ERRORS_SHOWN = 20
 BATCHES = "micro_batches"
 """Metadata of a written table: how many micro-batches the step wrote."""
+
+
+class StepOptions(dg.Config):
+    """What a launch of the step may ask for, as `deltatag tag` and `deltatag join` do."""
+
+    restart: bool = Field(
+        default=False, description="Empty the tables, and take the sources as they are now from their start."
+    )
+    skip_changes: bool = Field(
+        default=False,
+        description="Pass over commits of the sources that changed or removed rows, in place of stopping there.",
+    )
 
 
 @dataclass(frozen=True)
@@ -33,25 +49,28 @@ def written_assets(
     tables: Mapping[str, str],
     runs: str,
     deps: Sequence[dg.AssetKey],
-    write: Callable[[dg.AssetExecutionContext, "Workspace"], StepResult],
+    write: Callable[[dg.AssetExecutionContext, "Workspace", StepOptions], StepResult],
+    owners: Sequence[str],
 ) -> dg.AssetsDefinition:
     """The tables of a scope and `runs/<scope>_runs`, written by one step; `tables` and `runs` tell what they hold."""
+    told = [(table_key(name), text, {"deltalake", "spark"}) for name, text in tables.items()]
+    told.append((runs_key(scope), runs, {"deltalake"}))
     specs = [
-        dg.AssetSpec(table_key(name), deps=deps, group_name=scope, description=text, kinds={"deltalake", "spark"})
-        for name, text in tables.items()
+        dg.AssetSpec(key, deps=deps, group_name=scope, description=text, kinds=kinds, owners=owners)
+        for key, text, kinds in told
     ]
-    specs.append(dg.AssetSpec(runs_key(scope), deps=deps, group_name=scope, description=runs, kinds={"deltalake"}))
 
     @dg.multi_asset(name=step, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
-    def written(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+    def written(context: dg.AssetExecutionContext, config: StepOptions) -> Iterator[dg.MaterializeResult[Any]]:
         workspace = context.resources.lake.workspace()
         with telling():
-            done = write(context, workspace)
+            done = write(context, workspace, config)
         for name in tables:
+            history = history_metadata(workspace, scope) if name == tagged_table(scope) else {}
             yield dg.MaterializeResult(
                 asset_key=table_key(name),
                 data_version=table_version(workspace, name),
-                metadata={**_plotted(done, name), **table_metadata(workspace, name)},
+                metadata={**_plotted(done, name), **history, **table_metadata(workspace, name)},
             )
         yield dg.MaterializeResult(
             asset_key=runs_key(scope),
@@ -87,9 +106,18 @@ def newest_batch(workspace: "Workspace", scope: str) -> str:
     return MISSING if last is None else f"{last.batch} {last.state}"
 
 
-def rates(new_rows: int, source_rows: int, matches: int, quarantined: int, seconds: float) -> dict[str, Any]:
-    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot."""
+def rates(
+    new_rows: int, source_rows: int, matches: int, quarantined: int, errors: Mapping[str, int], seconds: float
+) -> dict[str, Any]:
+    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot.
+
+    errors: for each rule the rows on which it raised.
+    """
     told: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
+    told["errors"] = sum(errors.values())
+    if errors:
+        worst = sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
+        told["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
     if new_rows:
         told["matches_per_row"] = rounded(matches / new_rows)
     if source_rows:

@@ -77,6 +77,14 @@ def status(workspace: Workspace) -> list[ScopeStatus]:
     return [_standing(workspace, scope, version, rejects.count(scope.name)) for scope in scopes]
 
 
+def lag_of(workspace: Workspace, name: str) -> tuple[int | None, int | None]:
+    """By how many versions and rows of its sources a stream or a join is behind; None where that is not known."""
+    configuration = workspace.configuration
+    scopes: dict[str, Stream | Join] = {**configuration.streams, **configuration.joins}
+    lags = [_lag(workspace, *each) for each in _positions(workspace, scopes[name], last_batch(workspace.lake, name))]
+    return _total([lag.versions for lag in lags]), _total([lag.rows for lag in lags])
+
+
 def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, rejects: int) -> ScopeStatus:
     problems: list[str] = []
     stored: StoredIndex | None = None
@@ -141,6 +149,13 @@ def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
     return (*notices(scope, last.plan.get("sides", {})), *left_out_notices(scope, last))
 
 
+def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> tuple[Position | None, str | None]:
+    """Where the stream's source goes on behind what is tagged (None: at its start), and the table that it was until
+    then."""
+    ((_, position, table_id),) = _positions(workspace, stream, last)
+    return position, table_id
+
+
 def _positions(
     workspace: Workspace, scope: Stream | Join, last: MicroBatch | None
 ) -> Iterator[tuple[Stream, Position | None, str | None]]:
@@ -175,7 +190,8 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
     if table_id is not None and now.table_id != table_id:
         return _Lag(now.version, None, None, f"The source of {stream.name} was dropped and made again.")
     first = position.version if position is not None else 0
-    return _Lag(now.version, max(now.version + 1 - first, 0), _rows_behind(stream, position))
+    behind = max(now.version + 1 - first, 0)
+    return _Lag(now.version, behind, _rows_behind(stream, position) if behind else 0)
 
 
 def _total(counts: list[int | None]) -> int | None:
@@ -197,7 +213,7 @@ def _rows_behind(stream: Stream, start: Position | None) -> int | None:
         if start.snapshot:
             return None
         behind = 0
-        for commit in table.history():
+        for commit in table.history(max(table.version() + 1 - start.version, 1)):
             if commit.get("version", -1) < start.version:
                 break
             metrics: dict[str, Any] = commit.get("operationMetrics") or {}

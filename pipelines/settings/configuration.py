@@ -168,7 +168,8 @@ def _rules(section: Section) -> RulesSettings:
 
 _STREAM_KEYS = (
     "source", "source_stream", "start", "key", "event_time", "max_bytes_per_batch", "output", "matches", "cluster_by",
-    "partition_by", "checks", "max_quarantine_share", "engine", "retag", "annotations",
+    "partition_by", "checks", "max_quarantine_share", "engine", "retag", "annotations", "owners",
+    "freshness",
 )  # fmt: skip
 
 
@@ -204,6 +205,8 @@ def _stream(name: str, section: Section) -> Stream:
         engine=_engine(section),
         retag=section.choice("retag", RETAG),
         annotations=_annotations(section),
+        owners=section.owners("owners"),
+        freshness=_freshness(section),
     )
     if stream.cluster_by and stream.partition_by:
         raise section.error("partition_by", "a table is either clustered or partitioned; leave out one of the two")
@@ -214,6 +217,13 @@ def _stream(name: str, section: Section) -> Stream:
         if key.lower() in MATCHES_COLUMNS:
             raise section.error("key", f"the column {key} is named like one that deltatag adds")
     return stream
+
+
+def _freshness(section: Section) -> int | None:
+    found = _duration(section, "freshness")
+    if found == 0:
+        raise section.error("freshness", "expected a duration above zero")
+    return found
 
 
 def _annotations(section: Section) -> tuple[str, ...]:
@@ -268,7 +278,7 @@ def _start(section: Section) -> Start:
 
 
 def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
-    section.expect("streams", "on", "window", "lateness", "engine", "method", "annotations")
+    section.expect("streams", "on", "window", "lateness", "engine", "method", "annotations", "owners")
     members = section.texts("streams")
     if not 2 <= len(members) <= 6:
         raise section.error("streams", "a join has two to six streams")
@@ -287,7 +297,8 @@ def _join(name: str, section: Section, streams: Mapping[str, Stream]) -> Join:
     window = _join_window(section, members)
     method = cast("JoinMethod", section.choice("method", get_args(JoinMethod)))
     frozen = MappingProxyType(on), MappingProxyType(window)
-    return Join(name, members, *frozen, _lateness(section), _engine(section), method, _annotations(section))
+    lateness, owners = _duration(section, "lateness"), section.owners("owners")
+    return Join(name, members, *frozen, lateness, _engine(section), method, _annotations(section), owners)
 
 
 def _list(name: str, section: Section) -> ListTable:
@@ -298,13 +309,14 @@ def _list(name: str, section: Section) -> ListTable:
     return ListTable(name, _resolve(section.path, source), section.text("column"))
 
 
-def _lateness(section: Section) -> int | None:
-    if "lateness" not in section.values:
+def _duration(section: Section, key: str) -> int | None:
+    """Microseconds; None where the key is not there."""
+    if key not in section.values:
         return None
     try:
-        return parse_duration(section.values["lateness"])
+        return parse_duration(section.values[key])
     except ValueError as error:
-        raise section.error("lateness", str(error)) from None
+        raise section.error(key, str(error)) from None
 
 
 def _join_keys(section: Section, members: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

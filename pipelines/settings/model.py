@@ -116,7 +116,9 @@ class Stream:
     `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
     another stream, the source is that one's tagged table, without what tagging added. `retag`, one of RETAG, says what
     a run does to rows that are tagged already when rules are edited. `annotations`: which of ANNOTATION_COLUMNS tagged
-    rows get; `left_out`: columns that the stream which `source_stream` names has added to its source's.
+    rows get; `owners`: who answers for its tables; `freshness`: microseconds that a row of the source may wait to be
+    tagged before it is told, None: never. `left_out`: columns that the stream which `source_stream` names has added to
+    its source's.
     """
 
     name: str
@@ -135,6 +137,8 @@ class Stream:
     engine: str | None = None
     retag: str = "never"
     annotations: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    freshness: int | None = None
     left_out: tuple[str, ...] = field(default=(), metadata={"key": False})
 
     @property
@@ -153,6 +157,7 @@ class Join:
     """A window join: `on` gives each stream's key columns, `window` its reach in microseconds.
 
     A row that arrives when one later than it by more than `lateness` microseconds has been joined goes to quarantine.
+    `owners`: who answers for its tables.
     """
 
     name: str
@@ -163,6 +168,7 @@ class Join:
     engine: str | None = None
     method: JoinMethod = "batch"
     annotations: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

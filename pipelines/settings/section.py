@@ -31,6 +31,10 @@ _LONGEST = 3_652_500 * 86_400_000_000
 _MOST_DIGITS = 18
 
 
+_OWNER = re.compile(r"team:\S.*|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
+"""What Dagster takes as an asset's owner."""
+
+
 def parse_size(text: str | int) -> int:
     """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
     if isinstance(text, int) and not isinstance(text, bool):
@@ -96,6 +100,14 @@ class Section:
         if len({item.lower() for item in value}) != len(value):
             raise self.error(key, "a name stands in the list twice")
         return tuple(value)
+
+    def owners(self, key: str) -> tuple[str, ...]:
+        """A list of e-mail addresses and of teams such as team:fraud."""
+        found = self.texts(key)
+        for owner in found:
+            if _OWNER.fullmatch(owner) is None:
+                raise self.error(key, f"expected e-mail addresses and teams such as team:fraud, found {owner!r}")
+        return found
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
         """One of some words, the first of them where there is none."""

@@ -1,0 +1,109 @@
+"""The check `fresh` of a tagged table: whether rows of the source have been waiting longer than the stream allows.
+
+A run judges it after it has tagged. A sensor judges it between runs, so that it warns where none has come.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.names import RESOURCE, table_key
+from pipelines.lake.tables import tagged_table
+from pipelines.settings.model import Stream
+
+if TYPE_CHECKING:
+    from pipelines.workspace import Workspace
+
+FRESH = "fresh"
+SENSOR_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a stream is fresh, the sentence that says so, and figures."""
+
+    passed: bool
+    sentence: str
+    metadata: dict[str, Any]
+
+
+def freshness_check(stream: Stream) -> dg.AssetChecksDefinition:
+    """The check of one stream; it warns, and stops nothing."""
+
+    @dg.asset_check(
+        name=FRESH,
+        asset=table_key(tagged_table(stream)),
+        description="No row of the source has been waiting to be tagged for longer than `freshness` allows.",
+        required_resource_keys={RESOURCE},
+    )
+    def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        verdict = judge(context.resources.lake.workspace(), stream.name)
+        return dg.AssetCheckResult(
+            passed=verdict.passed,
+            severity=dg.AssetCheckSeverity.WARN,
+            description=verdict.sentence,
+            metadata=verdict.metadata,
+        )
+
+    return look
+
+
+def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
+    """Judges the checks of these streams every minute, and reports those whose verdict has changed; it runs nothing."""
+
+    @dg.sensor(
+        name="freshness",
+        minimum_interval_seconds=SENSOR_SECONDS,
+        required_resource_keys={RESOURCE},
+        description="Notices rows that wait to be tagged for longer than `freshness` allows, and says when none does.",
+    )
+    def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        workspace = context.resources.lake.workspace()
+        before: dict[str, bool] = json.loads(context.cursor) if context.cursor else {}
+        served = workspace.configuration.streams
+        verdicts = {stream.name: judge(workspace, stream.name) for stream in streams if stream.name in served}
+        now = {name: verdict.passed for name, verdict in verdicts.items()}
+        events = [
+            dg.AssetCheckEvaluation(
+                asset_key=table_key(tagged_table(name)),
+                check_name=FRESH,
+                passed=verdict.passed,
+                severity=dg.AssetCheckSeverity.WARN,
+                description=verdict.sentence,
+                metadata=verdict.metadata,
+            )
+            for name, verdict in verdicts.items()
+            if before.get(name) != verdict.passed
+        ]
+        return dg.SensorResult(asset_events=events, cursor=json.dumps(now, sort_keys=True))
+
+    return sensor
+
+
+def judge(workspace: "Workspace", name: str) -> Verdict:
+    """Whether rows of the stream's source have been waiting too long, by the configuration as it is now."""
+    from pipelines.errors import PipelineError
+    from pipelines.freshness import waiting_rows
+
+    stream = workspace.configuration.stream(name)
+    try:
+        waiting = waiting_rows(workspace, stream)
+    except PipelineError as error:
+        return Verdict(False, str(error), {})
+    if not waiting.known:
+        return Verdict(True, "How long rows have been waiting in a catalog is not known without Spark.", {})
+    if waiting.since is None:
+        return Verdict(True, "No row is waiting to be tagged.", {"waiting_commits": 0})
+    now = datetime.now(UTC)
+    seconds = round((now - waiting.since).total_seconds(), 1)
+    late = stream.freshness is not None and waiting.longer_than(stream.freshness, now)
+    allowed = f", longer than freshness = {stream.freshness / 1e6:,.0f} s allows" if late and stream.freshness else ""
+    return Verdict(
+        not late,
+        f"Rows of {name} have been waiting to be tagged since {waiting.since:%Y-%m-%d %H:%M:%S} UTC{allowed}.",
+        {"waiting_commits": waiting.commits, "waiting_seconds": seconds},
+    )

@@ -1,0 +1,76 @@
+"""Re-tags of a stream by days of its event time: an asset with a partition for each day, and a job that makes it.
+
+A backfill of several days is one run, which re-tags their whole range at once.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.failures import telling
+from assets.looks import rounded
+from assets.names import RESOURCE, SPARK_POOL, index_key, retag_key
+from pipelines.settings.model import Configuration, Stream
+
+if TYPE_CHECKING:
+    from pipelines.retag import RetagResult
+
+FIRST_DAY = "2000-01-01"
+_DAY = "%Y-%m-%d"
+
+
+def can_retag_days(stream: Stream) -> bool:
+    """Whether a range of the stream's event times can be re-tagged: it has one, and all of its rows are written."""
+    return stream.event_time is not None and stream.output == "all"
+
+
+def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefinition:
+    """`retag/<stream>_retag`: what `deltatag retag <stream> --from DAY --to DAY` does."""
+
+    @dg.asset(
+        key=retag_key(stream.name),
+        deps=[index_key(stream.name)],
+        group_name=stream.name,
+        description=f"Days of {stream.name}, by {stream.event_time}, brought up to date with the newest index.",
+        kinds={"deltalake", "spark"},
+        owners=stream.owners,
+        partitions_def=dg.DailyPartitionsDefinition(FIRST_DAY, timezone=configuration.rules.time_zone, end_offset=1),
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        required_resource_keys={RESOURCE},
+        pool=SPARK_POOL,
+    )
+    def retag_days(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        from pipelines.retag import retag
+
+        days = context.partition_time_window
+        workspace = context.resources.lake.workspace()
+        with telling():
+            # days of the configured time zone, as texts without a zone are read
+            result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
+        for notice in result.notices:
+            context.log.warning(notice)
+        return dg.MaterializeResult(metadata=_metadata(result))
+
+    return retag_days
+
+
+def _metadata(result: "RetagResult") -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "rows_changed": result.rows_changed,
+        "files_read": result.files_read,
+        "files_written": result.files_written,
+        "seconds": rounded(result.seconds),
+    }
+    if result.rules_version is not None:
+        told["rules_version"] = result.rules_version
+    return told
+
+
+def retag_job(stream: Stream) -> Any:
+    """The asset alone, for one day or, as a backfill, for several."""
+    return dg.define_asset_job(
+        f"retag_{stream.name}",
+        selection=dg.AssetSelection.assets(retag_key(stream.name)),
+        description=f"Bring rows of {stream.name} that are tagged up to date with edited rules, by days.",
+        executor_def=dg.in_process_executor,
+    )

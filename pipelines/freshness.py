@@ -1,0 +1,72 @@
+"""How long rows of a stream's source have been waiting to be tagged, told by the source's log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pipelines.lake.lake import open_delta
+from pipelines.lake.runs import last_batch
+from pipelines.settings.configuration import is_catalog_name
+from pipelines.settings.model import Stream
+from pipelines.sources.only_joined import is_only_joined
+from pipelines.status import position_of
+from pipelines.workspace import Workspace
+
+_WITHOUT_ROWS = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "UNSET ", "ADD ", "DROP ", "CHANGE ", "RENAME ", "UPGRADE ")
+"""Beginnings of the operations that bring no row."""
+_ADDED = ("numOutputRows", "num_added_rows", "numTargetRowsInserted", "num_target_rows_inserted")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The commits of a source with rows that are not tagged, and when the first of them was made; None where none is.
+
+    known: False where the source's log cannot be looked at without Spark.
+    """
+
+    commits: int = 0
+    since: datetime | None = None
+    known: bool = True
+
+    def longer_than(self, microseconds: int, now: datetime) -> bool:
+        """Whether a row has been waiting for more than this long."""
+        return self.since is not None and now - self.since > timedelta(microseconds=microseconds)
+
+
+def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
+    """What waits in a stream's source. Nothing does of a source that only joins need.
+
+    MissingTableError or TableError where there is no source.
+    """
+    if is_catalog_name(stream.source):
+        return Waiting(known=False)
+    if is_only_joined(workspace, stream.name):
+        return Waiting()
+    table = open_delta(stream.source, None, "a source", "")
+    position, table_id = position_of(workspace, stream, last_batch(workspace.lake, stream.name))
+    if table_id is not None and str(table.metadata().id) != table_id:
+        position = None
+    first = position.version if position is not None else stream.start.value if stream.start.kind == "version" else 0
+    behind = int(table.version()) + 1 - first
+    if behind <= 0:
+        return Waiting()
+    from_time = stream.start.value / 1e6 if position is None and stream.start.kind == "timestamp" else 0.0
+    times = [
+        commit["timestamp"] / 1e3
+        for commit in table.history(behind)
+        if "timestamp" in commit and commit.get("version", first) >= first and _brings_rows(commit)
+    ]
+    times = [time for time in times if time >= from_time]
+    return Waiting(len(times), datetime.fromtimestamp(min(times), UTC) if times else None)
+
+
+def _brings_rows(commit: Mapping[str, Any]) -> bool:
+    """Whether a commit has added rows, as far as the log says; where it does not, it has."""
+    if str(commit.get("operation", "")).startswith(_WITHOUT_ROWS):
+        return False
+    metrics: Mapping[str, Any] = commit.get("operationMetrics") or {}
+    counts = [int(metrics[name]) for name in _ADDED if metrics.get(name) is not None]
+    return any(counts) if counts else commit.get("operation") != "CREATE TABLE"

@@ -1,0 +1,107 @@
+"""What a tagged table's asset shows of its runs: numbers to plot, a picture, and how far it is behind."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from assets.headless import run_once
+from assets.history import last_batches
+from assets.plots import rows_and_matches
+from pipelines.tag import tag_stream
+from pipelines.workspace import Workspace
+from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, make_lake, shown
+
+BOTH = """
+[streams.flights]
+source = "lake/flights"
+event_time = "at"
+[streams.weather]
+source = "lake/weather"
+event_time = "at"
+[joins.both]
+streams = ["flights", "weather"]
+on = ["delay"]
+window = "1 hour"
+"""
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.DagsterInstance.ephemeral() as opened:
+        yield opened
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """100 flights and two rules, one of which raises on a quarter of the rows."""
+    opened = make_lake(tmp_path, FLIGHTS, RULES_OF_FLIGHTS)
+    append(opened, range(100))
+    return opened
+
+
+def picture(markdown: str) -> bytes:
+    found = re.fullmatch(r"!\[rows and matches\]\(data:image/png;base64,([A-Za-z0-9+/=]+)\)", markdown)
+    assert found is not None
+    return base64.b64decode(found[1], validate=True)
+
+
+def test_a_tagged_table_shows_numbers_to_plot_and_a_picture_of_its_micro_batches(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    told = shown(run_once(workspace, instance, ["flights"], quiet=True), "flights_tagged")
+    # numbers 0, 4, ..., 96 have no number for a code; of them, 9, 19, ... none is in quarantine
+    assert {key: told[key] for key in ("new_rows", "errors", "lag_rows", "lag_versions")} == {
+        "new_rows": 90,
+        "errors": 25,
+        "lag_rows": 0,
+        "lag_versions": 0,
+    }
+    assert told["matches"] > 0 and told["seconds"] > 0
+    assert "| number | 25 |" in told["errors_by_rule"]
+    first = picture(told["rows_and_matches"])
+    assert first.startswith(b"\x89PNG") and len(told["rows_and_matches"]) < 60_000
+
+    # Another micro-batch is another bar; where nothing is due the picture stays, and no zero is told of rows.
+    append(workspace, range(100, 400))
+    second = picture(
+        shown(run_once(workspace, instance, ["flights"], quiet=True), "flights_tagged")["rows_and_matches"]
+    )
+    assert second != first
+    idle = shown(run_once(workspace, instance, ["flights"], quiet=True), "flights_tagged")
+    assert picture(idle["rows_and_matches"]) == second
+    assert not {"new_rows", "matches", "errors", "seconds"} & set(idle)
+
+
+def test_the_picture_has_the_newest_micro_batches_and_none_from_before_a_restart(
+    workspace: Workspace, instance: dg.DagsterInstance
+) -> None:
+    assert last_batches(workspace, "flights") == []
+    run_once(workspace, instance, ["flights"], quiet=True)
+    for start in (100, 110, 120):
+        append(workspace, range(start, start + 10))
+        tag_stream(workspace, "flights")
+    assert [batch.batch for batch in last_batches(workspace, "flights")] == [0, 1, 2, 3]
+    assert [batch.batch for batch in last_batches(workspace, "flights", 2)] == [2, 3]
+    tag_stream(workspace, "flights", restart=True)
+    (batch,) = last_batches(workspace, "flights")
+    assert (batch.batch, batch.rows, batch.quarantined) == (5, 130, 13)
+    # many micro-batches of many rows make no large picture
+    many = [replace(batch, batch=n, rows=10**9 + n * 10**7, matches=n**3) for n in range(100_000, 100_060)]
+    assert len(rows_and_matches("a_stream_with_a_name_that_is_rather_long", many)) < 60_000
+
+
+def test_a_join_shows_its_micro_batches_too(tmp_path: Path, instance: dg.DagsterInstance) -> None:
+    workspace = make_lake(tmp_path, BOTH, [("some", "both", "flights.flight_id > 10")])
+    append(workspace, range(50))
+    append(workspace, range(50), "weather")
+    told = shown(run_once(workspace, instance, ["both"], quiet=True), "both_tagged")
+    assert (told["source_rows"], told["errors"], told["lag_rows"]) == (100, 0, 0)
+    assert told["new_rows"] == told["matches"] > 0
+    assert picture(told["rows_and_matches"]).startswith(b"\x89PNG")
