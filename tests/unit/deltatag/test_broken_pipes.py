@@ -23,11 +23,11 @@ def run(what: str) -> subprocess.Popen[bytes]:
 
 
 def test_a_reader_that_has_enough_is_no_error() -> None:
-    process = run(OUTPUT)
-    assert process.stdout is not None and process.stderr is not None
-    process.stdout.read(10)
-    process.stdout.close()
-    assert (process.stderr.read(), process.wait()) == (b"", 0)
+    with run(OUTPUT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(10)
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 0)
 
 
 def test_a_connection_that_breaks_is_an_error() -> None:
