@@ -71,14 +71,14 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
 
 
 def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition:
-    """Starts the job when the rules were edited or a source has a new version that leaves something due."""
+    """Starts the job when the rules or a list were edited, or a source has new rows, so that something is due."""
 
     @dg.sensor(
         name="rules_and_sources",
         job=job,
         minimum_interval_seconds=SENSOR_SECONDS,
         required_resource_keys={RESOURCE},
-        description="Notices edits of the rules table and new versions of the sources.",
+        description="Notices edits of the rules table and of lists, and new versions of the sources.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         from pipelines.due import due_scopes
@@ -88,7 +88,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         versions = current_versions(workspace, unserved)
         cursor = json.dumps(versions, sort_keys=True)
         if cursor == context.cursor:
-            return dg.SensorResult(skip_reason="No rule was edited, and no source has a new version.")
+            return dg.SensorResult(skip_reason="No rule and no list was edited, and no source has a new version.")
         due = [name for name in due_scopes(workspace) if name not in unserved]
         if not due:
             return dg.SensorResult(skip_reason="The new versions leave nothing to be done.", cursor=cursor)
@@ -126,12 +126,14 @@ def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
     return {**dict.fromkeys(configuration.streams, ()), **joins}
 
 
-def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, int | None]:
-    """The versions of the rules table and of every source, those of unserved streams aside; None: no such table."""
+def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, Any]:
+    """The versions of the rules table, of every source, those of unserved streams aside, and of every list; None: no
+    such table."""
     from pipelines.errors import PipelineError
     from pipelines.sources.newest_version import newest_version
+    from pipelines.value_lists import list_versions
 
-    versions: dict[str, int | None] = {}
+    versions: dict[str, Any] = {}
     try:
         versions["rules"] = workspace.lake.version("rules")
     except PipelineError:
@@ -143,6 +145,11 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
             versions[f"source {stream.name}"] = newest_version(workspace, stream).version
         except PipelineError:
             versions[f"source {stream.name}"] = None
+    for name in workspace.configuration.lists:
+        try:
+            versions[f"list {name}"] = list_versions(workspace.configuration, [name])[name]
+        except PipelineError:
+            versions[f"list {name}"] = None
     return versions
 
 
