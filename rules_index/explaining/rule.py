@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rules_index.compiling.validity import validity
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError, UnknownRuleError
 from rules_index.language.analyser import Analyser
+from rules_index.language.connectives import operands
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.nodes import Node
@@ -158,7 +159,7 @@ class _Reader:
             return Part(text, "NOT", (self.part(node.children[0]),))
         formula = self._splitter.rule(node) if is_rule else self._splitter.formula(node)
         if node.kind in ("and", "or") and not isinstance(formula, Predicate):  # that Spark evaluates whole
-            return Part(text, node.kind.upper(), tuple(self.part(child) for child in node.children))
+            return Part(text, node.kind.upper(), tuple(self.part(child) for child in operands(self._analyser, node)))
         attributes = dict.fromkeys(_attributes(formula))
         columns = {leaf.name: leaf for leaf in self._columns(node, frozenset())}
         return Part(text, formula=formula, columns=tuple(columns.values()), attributes=tuple(attributes))

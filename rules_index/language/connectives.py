@@ -23,3 +23,18 @@ def may_be_texts(analyser: Analysis, first: Node, second: Node) -> bool:
     if types in ((STRING, STRING), (STRING, NULL), (NULL, STRING)):
         raise analyser.error("NOT_BOOLEAN", "A condition is needed here, and this is STRING.", first)
     return False
+
+
+def operands(analyser: Analysis, node: Node) -> list[Node]:
+    """The operands of an AND or OR; two beside each other that may both be STRING are one, of kind `beside`, whose
+    value is that of the connective."""
+    pairs = {id(pair[0]): pair for pair in node.value if may_be_texts(analyser, *pair)}
+    seconds = {id(second) for _, second in pairs.values()}
+    found = []
+    for child in node.children:
+        pair = pairs.get(id(child))
+        if pair is not None:
+            found.append(Node("beside", node.kind, [*pair], pair[0].first, pair[1].last))
+        elif id(child) not in seconds:
+            found.append(child)
+    return found

@@ -33,6 +33,7 @@ class Node:
     | column | parts of the name | |
     | and or | the pairs of operands beside each other that are no AND or OR of the same kind | operands, two or more |
     | not | | operand |
+    | beside | and or or | two operands of it that Spark evaluates together (`connectives.operands`) |
     | compare | = <> < <= > >= <=> | left, right |
     | between | negated | value, low, high |
     | in | negated | value, list ... |

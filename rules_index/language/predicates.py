@@ -10,7 +10,7 @@ from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
 from rules_index.language.coercion import BOOLEAN, NULL, STRING, Type, is_float, name_of
-from rules_index.language.connectives import CONDITIONS, may_be_texts
+from rules_index.language.connectives import CONDITIONS, operands
 from rules_index.language.formula import And, Fixed, Formula, Or, Predicate, Truth
 from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.patterns import is_only_java, like_prefix
@@ -70,26 +70,26 @@ class Splitter:
             return self._is(node)
         if kind == "call":
             return self._call(node)
+        if kind == "beside":
+            return self._beside(node)
         return self._whole(node)
 
     def _connective(self, node: Node) -> Formula:
-        """An AND or OR; of operands beside each other that may both be STRING, Spark evaluates theirs."""
-        for_spark = [pair for pair in node.value if may_be_texts(self.analyser, *pair)]
-        whole = {id(first): self._beside(node.kind, first, second) for first, second in for_spark}
-        seconds = {id(second) for _, second in for_spark}
-        operands = [child for child in node.children if id(child) not in seconds]
-        formulas = tuple(whole.get(id(child)) or self.formula(child) for child in operands)
+        formulas = tuple(self.formula(child) for child in operands(self.analyser, node))
         if len(formulas) == 1:
             return formulas[0]
         if are_proven(formulas):
             return Predicate(self.analyser.derived(node, BOOLEAN), _TRUE, _FALSE, Truth.NULL)
         return And(formulas) if node.kind == "and" else Or(formulas)
 
-    def _beside(self, kind: str, first: Node, second: Node) -> Formula:
-        """Two operands of a connective as one Boolean attribute, evaluated whole."""
-        node = Node(kind, [], [first, second], first.first, second.last)
-        text = f"({self.analyser.text(first)}) {kind.upper()} ({self.analyser.text(second)})"
-        return Predicate(self.analyser.derived_text(node, BOOLEAN, text), _TRUE, _FALSE, Truth.NULL)
+    def _beside(self, node: Node) -> Formula:
+        """Two operands of a connective as one Boolean attribute, which Spark evaluates whole."""
+        first, second = map(self.analyser.text, node.children)
+        text, whole = (
+            f"({first}) {node.value.upper()} ({second})",
+            Node(node.value, [], node.children, node.first, node.last),
+        )
+        return Predicate(self.analyser.derived_text(whole, BOOLEAN, text), _TRUE, _FALSE, Truth.NULL)
 
     def _whole(self, node: Node) -> Formula:
         """A node as one Boolean attribute, evaluated whole."""

@@ -399,3 +399,12 @@ def test_what_spark_evaluates_whole_is_one_part() -> None:
     assert [each.text for each in compiled.explain(row, 1).children] == ["b", denied]
     assert compiled.explain(row, 1).matched
     assert [each.value for each in compiled.explain(row, 2).children] == [None, None]
+
+
+def test_two_that_may_be_texts_are_one_part() -> None:
+    schema = pa.schema([("s", pa.string()), ("u", pa.string()), ("b", pa.bool_())])
+    compiled = ri.compile_rules([(1, "b OR (elt(1, s, u) AND elt(2, s, u))"), (2, "elt(1, s, u) OR s OR u")], schema)
+    row = {"s": "x", "u": "true", "b": False} | {leaf.name: leaf.text.count("2") == 1 for leaf in compiled.derived}
+    assert [each.text for each in compiled.explain(row, 1).children] == ["b", "elt(1, s, u) AND elt(2, s, u)"]
+    assert compiled.explain(row, 1).matched
+    assert not compiled.explain(row, 2).matched
