@@ -31,7 +31,7 @@ from pipelines.settings.model import LOCAL, SPARK
 from pipelines.writing.files import CODEC, codec_named, layout_of
 from rules_index.errors import RulesIndexError
 from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.retagged_files import FileTask, count_changes, write_file
+from rules_index.workers.retagged_files import FileTask, Matched, count_changes, write_file
 from rules_index.workers.source_files import SOURCE_VERSION, SourceFile, read_batches
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from pipelines.scopes import StreamScope
     from pipelines.workspace import Workspace
 
+_MOST_KEPT = 256 << 20
+"""Bytes of what rows matched that are kept between looking for files and writing them."""
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -55,6 +57,7 @@ class LocalTables:
         self.workspace, self.lake = scope.workspace, scope.workspace.lake
         self.tagged = FolderLog(self.lake.uri(tagged_table(scope.name)))
         self.matches = FolderLog(self.lake.uri(matches_table(scope.name)))
+        self._kept = Matched(0)
 
     @classmethod
     def of(cls, scope: StreamScope, changes: Changes, indexed: IndexedRules, only_matched: bool) -> LocalTables | None:
@@ -89,7 +92,8 @@ class LocalTables:
         files = self._candidates(version)
         task = self._task(version, None)
         assert task is not None
-        done = self._spread(files, lambda add: count_changes(self.trial.compiled, task, add))
+        self._kept = Matched(_MOST_KEPT)
+        done = self._spread(files, lambda add: count_changes(self.trial.compiled, task, add, self._kept))
         changed = [(version, add) for add, (rows, _) in zip(files, done, strict=True) if rows]
         rows, emptied = sum(rows for rows, _ in done), sum(emptied for _, emptied in done)
         return Found(version, tuple(changed), rows, emptied, len(files))
@@ -100,7 +104,9 @@ class LocalTables:
         task = self._task(found.version, stamps)
         assert task is not None
         adds = [add for _, add in found.files]
-        made = self._spread(adds, lambda add: json.dumps({"add": write_file(self.trial.compiled, task, add)}))
+        made = self._spread(
+            adds, lambda add: json.dumps({"add": write_file(self.trial.compiled, task, add, self._kept)})
+        )
         return self.tagged.rewrite(found.version, adds, made, app, number, marks)
 
     def follow(self, at: Snapshots, rules_version: int, app: str, number: int) -> None:

@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import os
 import posixpath
+import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from rules_index.index.annotations import plain
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.parquet_columns import with_columns
-from rules_index.workers.retagged_rows import Retry, new_ids
+from rules_index.workers.retagged_rows import Retry, matched_ids, new_ids
 from rules_index.workers.source_files import partition_value
 
 _KEPT_OF_ADD = ("partitionValues", "tags", "clusteringProvider")
@@ -40,22 +41,56 @@ class FileTask:
     stamps: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
 
-def count_changes(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> tuple[int, int]:
-    """In how many rows of a file (the log's `add` action) the ids change, and how many of these have none any more."""
+@dataclass
+class Matched:
+    """What files matched when they were looked at, for when they are written; up to so many bytes of it."""
+
+    bytes: int
+    lists: dict[str, list[pa.ListArray]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def keep(self, path: str, lists: list[pa.ListArray]) -> None:
+        """Keep the lists of a file, one for each of its row groups, if there is room for them."""
+        size = sum(each.nbytes for each in lists)
+        with self._lock:
+            if size <= self.bytes:
+                self.bytes -= size
+                self.lists[path] = lists
+
+
+def count_changes(
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
+) -> tuple[int, int]:
+    """In how many rows of a file (the log's `add` action) the ids change, and how many of these have none any more.
+
+    kept: where to keep what the rows match, for `write_file`.
+    """
     changed = emptied = 0
+    found = []
     for batch in _batches(task, add, task.retry.reads_ids):
-        ids, rows = new_ids(compiled, task.retry, batch)
+        found.append(matched_ids(compiled, task.retry, batch))
+        ids, rows = new_ids(compiled, task.retry, batch, found[-1])
         changed += int(rows.sum())
         if task.retry.reads_ids and rows.any():
             emptied += int((np.diff(ids.offsets.to_numpy())[rows] == 0).sum())
+    if kept is not None and changed:
+        kept.keep(add["path"], found)
     return changed, emptied
 
 
-def write_file(compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any]) -> dict[str, Any]:
-    """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry."""
+def write_file(
+    compiled: CompiledRules | None, task: FileTask, add: Mapping[str, Any], kept: Matched | None = None
+) -> dict[str, Any]:
+    """Write a file of the log's `add` action anew, with the rows' new ids: its own `add` entry.
+
+    kept: what `count_changes` has kept of what the rows match, so that the columns of rules are not read once more.
+    """
+    known = kept.lists.pop(add["path"], None) if kept is not None else None
+    if known is not None:
+        task = replace(task, columns=pa.schema([]))
     replaced = []
-    for batch in _batches(task, add, with_ids=True):
-        ids, _ = new_ids(compiled, task.retry, batch)
+    for place, batch in enumerate(_batches(task, add, with_ids=True)):
+        ids, _ = new_ids(compiled, task.retry, batch, known[place] if known is not None else None)
         columns: dict[str, pa.Array] = {"rule_ids": ids}
         if task.retry.annotations is not None:
             columns |= plain(task.retry.annotations.of_ids(ids))

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.arrays import offsets_of
 from rules_index.index.annotations import Annotations, plain
 from rules_index.index.compiled import CompiledRules
 from rules_index.workers.tagged_files import Files, Task
@@ -45,13 +46,15 @@ class Retry:
         return pa.schema(list(self.annotations.types().items()) if self.annotations is not None else [])
 
 
-def new_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> tuple[pa.ListArray, np.ndarray]:
+def new_ids(
+    compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch, matched: pa.ListArray | None = None
+) -> tuple[pa.ListArray, np.ndarray]:
     """The ids of each row as they are to be, and of which rows these, or their annotations, change.
 
     `batch` has the columns that the index reads, IN_RANGE where not all rows are to be tried, and rule_ids unless no
-    row has an id that it could lose.
+    row has an id that it could lose. matched: what the rows match, where that is known already.
     """
-    matched = _matched(compiled, retry, batch)
+    matched = matched_ids(compiled, retry, batch) if matched is None else matched
     before = _lists(batch, retry)
     values, offsets = before.flatten(), _offsets(before)
     own = _own(values, retry)
@@ -87,36 +90,33 @@ def _differing(annotations: Annotations, batch: pa.RecordBatch, ids: pa.ListArra
 
 def _replaced(before: pa.ListArray, matched: pa.ListArray, own: np.ndarray, changed: np.ndarray) -> pa.ListArray:
     """The lists, of rows that changed with the ids that they do not own and those that they matched, in their order."""
-    rows = np.flatnonzero(changed)
-    kept = ~own & np.repeat(changed, np.diff(_offsets(before)))
-    owners = np.concatenate(
-        [
-            np.repeat(np.arange(len(changed)), np.diff(_offsets(each)))[mask]
-            for each, mask in _parts(before, matched, kept, changed)
-        ]
-    )
-    values = pa.concat_arrays(
-        [each.flatten().filter(pa.array(mask)) for each, mask in _parts(before, matched, kept, changed)]
-    )
-    table = pa.table({"row": owners, "id": values})
-    table = table.take(pc.sort_indices(table, [("row", "ascending"), ("id", "ascending")]))
-    counts = np.bincount(owners, minlength=len(changed))[rows]
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    ids = table["id"].combine_chunks()
-    ids = pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
-    lists = pa.ListArray.from_arrays(pa.array(offsets), ids)
-    places = np.arange(len(changed))
-    places[rows] = len(changed) + np.arange(len(rows))
-    return pa.concat_arrays([before, lists]).take(pa.array(places))
+    held, found = np.diff(_offsets(before)), np.diff(_offsets(matched))
+    kept, new = ~own & np.repeat(changed, held), np.repeat(changed, found)
+    rows, values = np.arange(len(changed)), before.flatten()
+    owners = np.concatenate([np.repeat(rows, held)[kept], np.repeat(rows, found)[new]])
+    made = pa.concat_arrays([values.filter(pa.array(kept)), matched.flatten().filter(pa.array(new))])
+    # both parts are in order, and a stable sort merges what is
+    made = made.take(pa.array(np.argsort(_keys(owners, made), kind="stable")))
+    counts = np.bincount(owners, minlength=len(rows))
+    if changed.all():
+        return pa.ListArray.from_arrays(pa.array(offsets_of(counts).astype(np.int32)), made)
+    begins = np.where(changed, len(values) + offsets_of(counts)[:-1], _offsets(before)[:-1])
+    counts = np.where(changed, counts, held)
+    offsets = offsets_of(counts)
+    places = np.repeat(begins - offsets[:-1], counts) + np.arange(offsets[-1])
+    together = pa.concat_arrays([values, made]).take(pa.array(places))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), together)
 
 
-def _parts(
-    before: pa.ListArray, matched: pa.ListArray, kept: np.ndarray, changed: np.ndarray
-) -> list[tuple[pa.ListArray, np.ndarray]]:
-    return [(before, kept), (matched, np.repeat(changed, np.diff(_offsets(matched))))]
+def _keys(owners: np.ndarray, values: pa.Array) -> np.ndarray:
+    """Integers [.] that order values by their rows, then by themselves."""
+    coded = values.dictionary_encode()
+    rank = pc.rank(coded.dictionary, tiebreaker="first").to_numpy().astype(np.int64)
+    return owners * (len(rank) + 1) + rank[coded.indices.to_numpy()]
 
 
-def _matched(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> pa.ListArray:
+def matched_ids(compiled: CompiledRules | None, retry: Retry, batch: pa.RecordBatch) -> pa.ListArray:
+    """The ids of the rules that differ which each row satisfies."""
     kind = pa.list_(retry.id_type)
     if compiled is None:
         return _empty(len(batch), retry)
