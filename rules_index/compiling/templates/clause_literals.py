@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from rules_index.compiling.conjunctions import ALWAYS as EVERY_ROW
@@ -11,7 +13,7 @@ from rules_index.compiling.literal_sets import ALWAYS, NEVER, LiteralSets
 from rules_index.compiling.templates.clause_templates import Batch, instantiate
 from rules_index.compiling.templates.clauses import StringPool, grouped_by_shape
 from rules_index.domains.value_sets import SetArrays
-from rules_index.domains.values import EVERYTHING, ValueSet
+from rules_index.domains.values import EVERYTHING
 from rules_index.language import Compiler
 from rules_index.language.formula import Formula, Predicate
 from rules_index.language.operations import can_raise
@@ -30,8 +32,8 @@ class ClauseLiterals:
     literal    [2, clauses] int32, of FALSE and of TRUE: its number, or one of `NEVER`, `ALWAYS`, `COMPLEMENT`,
                `SEVERAL` and `REFUSED`
     attribute  [clauses] int32, of a clause that is one predicate, else -1
-    question   [clauses] int32, the same for clauses of which one is TRUE where the other is TRUE, or FALSE, on an
-               attribute that may raise; -1 for others
+    question   [clauses] int32, the same for clauses that compare an attribute, which may raise, with the same
+               constants, so that one may deny the other; -1 for others
     """
 
     def __init__(
@@ -42,7 +44,7 @@ class ClauseLiterals:
         self.literal = np.full((2, len(clauses)), REFUSED, np.int32)
         self.attribute = np.full(len(clauses), -1, np.int32)
         self.question = np.full(len(clauses), -1, np.int32)
-        self._questions: dict[tuple[Expression, frozenset[ValueSet]], int] = {}
+        self._questions: dict[tuple[int, tuple[Any, ...]], int] = {}
         self._compiler, self._expansion, self._literals = compiler, expansion, literals
         self._several: dict[int, Formula] = {}
         self._known: dict[tuple[int, bool], tuple[Conjunction, ...]] = {}
@@ -120,8 +122,8 @@ class ClauseLiterals:
                 literal = next(iter(found[0]), None) if found else None
                 number = self._literals.add(literal) if isinstance(literal, Literal) else ALWAYS if found else NEVER
                 self.literal[int(wanted), clause] = number
-            if can_raise(formula.attribute):
-                asked = (formula.attribute, frozenset((formula.true, formula.false)))
+            if formula.true != formula.false and can_raise(formula.attribute):
+                asked = (int(self.attribute[clause]), formula.true.cuts)
                 self.question[clause] = self._questions.setdefault(asked, len(self._questions))
         elif formula is not None:
             self._several[clause] = formula
