@@ -35,6 +35,7 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "8",
     "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # VACUUM takes 10,000 tasks for any folder else
     "spark.log.level": "ERROR",
 }
 """Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
