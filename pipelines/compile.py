@@ -31,13 +31,14 @@ from pipelines.compiling.results import (
 )
 from pipelines.compiling.storing import saved, sound_index, store
 from pipelines.errors import PipelineError
-from pipelines.lake.index_store import StoredIndex, newest_index, update_statistics
+from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, update_statistics
+from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
 from pipelines.rule_set import ANNOTATED_BY, UNKNOWN_SCOPE, RuleSet, read_rules
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import LISTS, Versions, list_versions, lists_named, read_lists
+from pipelines.value_lists import LISTS, Held, Versions, list_versions, lists_named, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.memory import release_freed_memory
@@ -182,7 +183,8 @@ def _bring_up_to_date(
             return failed, kept
         update_statistics(lake, stored, _implied_by(scope, rules.accepted(name, kept), known))
         return indexed("unchanged", stored, counts), kept
-    lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"])
+    held_lists = _held_lists(lake, stored)
+    lists, versions = read_lists(scope.workspace.configuration, rules.of_scope(name)["expression"], held_lists)
     compiled = ri.compile_rules(
         rules.of_scope(name).drop("scope").to_arrow(),
         schema,
@@ -243,6 +245,17 @@ def _counts(rules: RuleSet, name: str, rejected: int) -> Counts:
 def _versions(scope: Scope, rules: RuleSet) -> Versions:
     configuration = scope.workspace.configuration
     return list_versions(configuration, lists_named(configuration, rules.of_scope(scope.name)["expression"]))
+
+
+def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
+    """The lists that a stored index holds; None where it holds none, or cannot be read by this version."""
+    versions = stored.statistics.get(LISTS) if stored is not None else None
+    if stored is None or not versions:
+        return None
+    try:
+        return Held(ri.load(fetch_index(lake, stored)).lists, versions)
+    except (PipelineError, ri.ArtifactError):
+        return None
 
 
 def _rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:

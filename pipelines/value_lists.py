@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -24,6 +25,14 @@ Versions = Mapping[str, Sequence[Any]]
 """By a list's name what its values depend on: the id of its table, the version, the column; or why it has none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The lists that an index holds, by name, and what their values depended on."""
+
+    lists: Mapping[str, ri.ValueList]
+    versions: Versions
+
+
 def lists_named(configuration: Configuration, expressions: pl.Series) -> list[str]:
     """The configured lists that some expression names."""
     if not configuration.lists:
@@ -37,8 +46,12 @@ def list_versions(configuration: Configuration, names: Iterable[str]) -> Version
     return {name: _opened(configuration.lists[name])[1] for name in names}
 
 
-def read_lists(configuration: Configuration, expressions: pl.Series) -> tuple[list[AnyList], Versions]:
+def read_lists(
+    configuration: Configuration, expressions: pl.Series, held: Held | None = None
+) -> tuple[list[AnyList], Versions]:
     """The lists that expressions name, as they are now, and what they depend on.
+
+    held: lists of an index that need not be read again where nothing of this has changed.
 
     One without a table, or whose column is not there or cannot be compared, is a `MissingList`, so that the rules that
     name it are rejected and no others. Raises `SourceError` where a table is there and cannot be read: what was
@@ -48,7 +61,11 @@ def read_lists(configuration: Configuration, expressions: pl.Series) -> tuple[li
     versions: dict[str, Sequence[Any]] = {}
     for name in lists_named(configuration, expressions):
         found, versions[name] = _opened(configuration.lists[name])
-        lists.append(MissingList(name, found) if isinstance(found, str) else _read(configuration.lists[name], *found))
+        known = held.lists.get(name) if held is not None and held.versions.get(name) == versions[name] else None
+        if isinstance(found, str):
+            lists.append(MissingList(name, found))
+        else:
+            lists.append(known or _read(configuration.lists[name], *found))
     return lists, versions
 
 
@@ -74,7 +91,9 @@ def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[A
     column = columns[0] if wanted.column is None and len(columns) == 1 else wanted.column
     shown = ", ".join(columns)
     if column is None:
-        told = f"The table of the list {wanted.name} has the columns {shown}; name one: [lists.{wanted.name}] column"
+        told = (
+            f"The table of the list {wanted.name} has the columns {shown}; name one as column in [lists.{wanted.name}]."
+        )
         return told, [told]
     spelled = next((each for each in columns if each.lower() == column.lower()), None)
     if spelled is None:

@@ -36,7 +36,7 @@ from pipelines.recovery.survival import step
 from pipelines.rule_set import DUPLICATE_ID, RULE_COLUMNS
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import LISTS, Versions, list_versions, read_lists
+from pipelines.value_lists import LISTS, Held, Versions, list_versions, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 
@@ -107,8 +107,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
             return None
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
         known = KnownRules(mark, changes, indexes, stored_rejects(lake), of_lists)
-        # rules that changed may read a column that has come since, and so may those that were refused
-        # or name a list that has come, or was refused for what it held
+        # a rule that changed, or was refused, may read a column that has come since, or name a list that has changed
         again = known.of_library(widened | of_lists)
         return known if widened.isdisjoint(changes.scopes) and again.is_empty() else None
     except (PipelineError, OSError):
@@ -117,8 +116,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
 
 def _has_other_lists(workspace: Workspace, stored: StoredIndex) -> bool:
     before: Versions = stored.statistics.get(LISTS, {})
-    configured = workspace.configuration.lists
-    return any(name not in configured for name in before) or list_versions(workspace.configuration, before) != before
+    return list_versions(workspace.configuration, before) != before
 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
@@ -130,6 +128,7 @@ def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
         found.get("settings") == settings_of(scope, engine)
         and columns.items() <= columns_of(scope.columns()).items()
         and not found.get(KEPT)
+        and found.get(LISTS, {}).keys() <= scope.workspace.configuration.lists.keys()
         and not scope.workspace.configuration.annotations_of(scope.name)
         and origin_of(scope) is None
     )
@@ -218,12 +217,14 @@ def _updated(
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
     told = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
-    texts = pl.Series([f"LIST('{name}')" for name in stored.statistics.get(LISTS, {})], dtype=pl.String)
-    lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]))
+    before: Versions = stored.statistics.get(LISTS, {})
+    texts = pl.Series([f"LIST('{name}')" for name in before], dtype=pl.String)
+    held = Held(compiled.lists, before)
+    lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]), held)
     sample = scope.sample(scope.columns())
     updated = compiled.update(told.to_arrow(), spark_analyser(scope), sample, lists)
-    before, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
+    rejected, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
     # a list that has changed may have had rules rejected that have not
     named = now.filter(pl.col("rule_id").is_in(changes.names.implode()))
-    new = now.join(before, on="rule_id", how="anti").filter(~pl.col("rule_id").is_in(named["rule_id"].implode()))
+    new = now.join(rejected, on="rule_id", how="anti").filter(~pl.col("rule_id").is_in(named["rule_id"].implode()))
     return updated, pl.concat([named, new]), versions

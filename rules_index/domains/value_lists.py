@@ -20,10 +20,11 @@ from rules_index.domains.regions import Regions, byte_arrays, byte_strings, cut_
 from rules_index.domains.values import is_bytes, is_indexable
 from rules_index.errors import RulesIndexError
 
-NAMED = re.compile(r"""\bLIST\s*\(\s*(?:'([\w.-]+)'|"([\w.-]+)")\s*\)""", re.IGNORECASE)
+_SPACE = r"[ \t\r\n]*"
+NAMED = re.compile(rf"""\bLIST{_SPACE}\({_SPACE}(?:'([\w.-]+)'|"([\w.-]+)"){_SPACE}\)""", re.IGNORECASE | re.ASCII)
 """How a rule's text names a list."""
-NAMES_ANY = r"(?i)\bLIST\s*\("
-"""What stands in each text that names a list, and in few others."""
+NAMES_ANY = rf"(?i)LIST{_SPACE}\("
+"""What stands in each text that names a list, and in few others; Python, Arrow and Polars read it alike."""
 _INT64_MAX = (1 << 63) - 1
 
 

@@ -14,13 +14,13 @@ _CONVERSIONS = ("upper", "ucase", "lower", "lcase")
 
 def without_inner(name: str, arguments: list[Expression | None]) -> list[Expression | None]:
     """A function's arguments; where it converts case, without the conversion that is its argument."""
-    if name not in _CONVERSIONS:
-        return arguments
-    return [each.operands[0] if _converts(each) else each for each in arguments]  # type: ignore[union-attr]
+    return [_unconverted(each) for each in arguments] if name in _CONVERSIONS else arguments
 
 
-def _converts(tree: Expression | None) -> bool:
-    return isinstance(tree, Operation) and tree.name == "call" and tree.parameters[0] in _CONVERSIONS
+def _unconverted(tree: Expression | None) -> Expression | None:
+    if isinstance(tree, Operation) and tree.name == "call" and tree.parameters[0] in _CONVERSIONS:
+        return tree.operands[0]
+    return tree
 
 
 def in_any_case(node: Node) -> Node:

@@ -92,6 +92,10 @@ LISTED = ri.value_list("bad", pa.array(["a", "b"]))
         ("who IN LIST(bad)", "SYNTAX", 7),
         ("who IN LIST('b d')", "SYNTAX", 7),
         ("who IN LIST /* */ ('bad')", "SYNTAX", 7),
+        # what Python alone takes for the word or for space: nobody else would see that the rule names a list
+        ("who IN LI\u017fT('bad')", "SYNTAX", 9),
+        ("who IN LIST\u00a0('bad')", "SYNTAX", None),
+        ("who IN LIST\u000b('bad')", "SYNTAX", None),
         ("who IN LIST('bad', 'x')", "SYNTAX", 7),
         ("exists(array(who), x -> x IN LIST('bad'))", "NOT_ALLOWED", 24),
         ("soundex(CASE WHEN who IN LIST('bad') THEN 'x' END) = 'X000'", "NOT_ALLOWED", 18),
@@ -101,7 +105,7 @@ LISTED = ri.value_list("bad", pa.array(["a", "b"]))
 def test_refusals(text: str, error: str, position: int) -> None:
     compiled = ri.compile_rules([(1, text)], PEOPLE, lists=[LISTED])
     (reject,) = compiled.rejects.to_pylist()
-    assert (reject["error"], reject["position"]) == (error, position), reject
+    assert reject["error"] == error and position in (None, reject["position"]), reject
 
 
 def test_lists_stand_wherever_no_spark_is_needed() -> None:

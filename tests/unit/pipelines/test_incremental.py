@@ -284,6 +284,19 @@ def test_an_edit_is_compiled_alone(workspace: Workspace, watched: Watched, add_r
     assert [workspace.lake.version(name) for name in ("rule_index", "rule_rejects")] == versions
 
 
+def test_a_list_that_is_not_configured_any_more_rejects_its_rules(
+    workspace: Workspace, watched: Watched, add_rules: Any
+) -> None:
+    write_deltalake(Path(str(workspace.configuration.lake.root)) / "named", pa.table({"v": ["a"]}))
+    add_rules(workspace, *many(), ("listed", "s", "s IN LIST('named')"))
+    assert [each.rejects for each in compile_scopes(workspace)] == [0, 0]
+    document = {"lake": {"root": str(workspace.configuration.lake.root)}, "streams": STREAMS}
+    without = Workspace(parse_configuration(document, workspace.configuration.path), None)
+    assert compile_is_due(without, "s") and not compile_is_due(without, "t")
+    assert [each.rejects for each in compile_scopes(without)] == [1, 0]
+    assert [each[1:4:2] for each in rejects(without)] == [("listed", "UNKNOWN_LIST")]
+
+
 def test_what_changes_no_rule_writes_no_index(workspace: Workspace, watched: Watched, add_rules: Any) -> None:
     add_rules(workspace, *many())
     compile_scopes(workspace)

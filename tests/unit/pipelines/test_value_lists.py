@@ -14,6 +14,7 @@ from pipelines.backtest import Candidate, backtest
 from pipelines.compile import compile_is_due, compile_scopes
 from pipelines.errors import ConfigurationError
 from pipelines.explain import explain
+from pipelines.lake.index_store import newest_index
 from pipelines.lint import lint_scopes
 from pipelines.retag import retag
 from pipelines.settings.configuration import parse_configuration
@@ -74,6 +75,22 @@ def test_retag_follows_a_list(lake: Any, tmp_path: Path) -> None:
     outcome = retag(lake, "s")
     assert tags(lake) == {1: [], 2: ["large", "plain"], 3: ["plain"], 4: ["listed", "plain"]}
     assert outcome.rows_changed == 2
+
+
+def test_a_list_is_read_again_only_when_it_has_changed(lake: Any, tmp_path: Path, add_rules: Any) -> None:
+    """Its files are gone, and its log is not."""
+    compile_scopes(lake)
+    for file in (tmp_path / "list").glob("*.parquet"):
+        file.unlink()
+    add_rules(lake, ("more", "s", "account IN LIST('sanctioned') AND amount < 9"))
+    assert compile_scopes(lake)[0].state == "compiled"
+    tag_stream(lake, "s")
+    assert tags(lake)[1] == ["listed", "more"]
+    # what cannot be read leaves the index as it was
+    written(tmp_path / "list", account=["c"], note=["new"])
+    (result,) = compile_scopes(lake)
+    assert result.state == "failed" and "sanctioned" in str(result.error)
+    assert compile_is_due(lake, "s") and newest_index(lake.lake, "s") is not None
 
 
 def test_a_list_that_cannot_be_had_rejects_the_rules_that_name_it(
