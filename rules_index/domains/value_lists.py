@@ -74,14 +74,19 @@ AnyList: TypeAlias = ValueList | MissingList
 def value_list(name: str, values: pa.Array | pa.ChunkedArray) -> ValueList:
     """A list of values, which may repeat and be NULL, in any order.
 
-    Raises `RulesIndexError` for a name that rules cannot write, and for values of a type that cannot be compared.
+    Raises `RulesIndexError` for a name that rules cannot write, for values of a type that cannot be compared, and for
+    more than 2 GiB of them.
     """
     if NAMED.fullmatch(f"LIST('{name}')") is None:
         raise RulesIndexError(f"{name!r} cannot be a list's name; use letters, digits, points, - and _.")
     data_type = list_type(values.type)
     if data_type is None:
         raise RulesIndexError(f"The list {name} holds {values.type}, and values of that type are not compared.")
-    values = plain(values, data_type).drop_null()
+    try:
+        values = plain(values, data_type).drop_null()
+    except pa.ArrowException as error:
+        reason = f"The list {name} holds more than 2 GiB, or values that {data_type} cannot hold: {error}"
+        raise RulesIndexError(reason) from error
     if is_bytes(data_type):
         count, arrays = _byte_list(values, data_type)
     else:

@@ -10,6 +10,9 @@ import dagster as dg
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from assets.definitions import build_definitions
+from assets.names import RESOURCE
+from assets.resources import LakeResource
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.workspace import Workspace
@@ -69,3 +72,12 @@ def shown(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, Any]:
         if event.asset_key is not None and event.asset_key.to_user_string() == asset
     ]
     return {key: each.value for key, each in found.items()}
+
+
+def tick(workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None, name: str) -> Any:
+    """What a sensor of the lake says when it is asked."""
+    definitions = build_definitions(workspace.configuration.path)
+    (sensor,) = (each for each in definitions.sensors or () if each.name == name)
+    resources = {RESOURCE: LakeResource.over(workspace)}
+    context = dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources, definitions=definitions)
+    return sensor.evaluate_tick(context)

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import dagster as dg
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from assets.definitions import build_definitions
 from assets.headless import run_once
-from assets.names import RESOURCE
-from assets.resources import LakeResource
 from pipelines.lake.index_store import newest_index
-from pipelines.workspace import Workspace
-from tests.dagster.small_lake import FLIGHTS, append, make_lake
+from tests.dagster.small_lake import FLIGHTS, append, make_lake, tick
 
+SENSOR = "rules_and_sources"
 LISTS = '[lists.codes]\nsource = "lists/codes"\n'
-
-
-def tick(workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None) -> Any:
-    definitions = build_definitions(workspace.configuration.path)
-    resources = {RESOURCE: LakeResource.over(workspace)}
-    context = dg.build_sensor_context(instance=instance, cursor=cursor, resources=resources, definitions=definitions)
-    (sensor,) = definitions.sensors or ()
-    return sensor.evaluate_tick(context)
 
 
 def edit(folder: Path, *codes: str) -> None:
@@ -37,16 +25,16 @@ def test_the_sensor_notices_edits_of_lists(tmp_path: Path) -> None:
     append(workspace, range(10))
     edit(tmp_path, "1")
     with dg.DagsterInstance.ephemeral() as instance:
-        first = tick(workspace, instance, None)
+        first = tick(workspace, instance, None, SENSOR)
         assert len(first.run_requests) == 1
         assert run_once(workspace, instance, ["flights"], quiet=True).success
         before = newest_index(workspace.lake, "flights")
-        assert tick(workspace, instance, first.cursor).run_requests == []
+        assert tick(workspace, instance, first.cursor, SENSOR).run_requests == []
         edit(tmp_path, "2")
-        again = tick(workspace, instance, first.cursor)
+        again = tick(workspace, instance, first.cursor, SENSOR)
         assert [dict(each.tags)["deltatag/due"] for each in again.run_requests] == ["flights"]
         assert run_once(workspace, instance, ["flights"], quiet=True).success
         after = newest_index(workspace.lake, "flights")
         assert before is not None and after is not None and before.fingerprint != after.fingerprint
         # what a list that no rule names does leaves nothing to be done
-        assert tick(workspace, instance, again.cursor).run_requests == []
+        assert tick(workspace, instance, again.cursor, SENSOR).run_requests == []

@@ -15,13 +15,13 @@ from deltalake import DeltaTable
 
 from assets.definitions import build_definitions, definitions_over
 from assets.headless import run_once
-from assets.names import JOB, RESOURCE, runs_key, table_key
+from assets.names import JOB, runs_key, table_key
 from assets.resources import LakeResource
 from pipelines.errors import ConfigurationError
 from pipelines.settings.configuration import load_configuration
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
-from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, flights, make_lake, shown
+from tests.dagster.small_lake import FLIGHTS, RULES_OF_FLIGHTS, append, flights, make_lake, shown, tick
 
 OWNED = FLIGHTS + 'owners = ["team:fraud", "ada@example.org"]\n'
 TIMED = FLIGHTS + 'freshness = "1 hour"\n'
@@ -93,13 +93,8 @@ def grow_older(table: str, version: int, hours: float) -> None:
 
 def verdicts(workspace: Workspace, instance: dg.DagsterInstance, cursor: str | None) -> tuple[list[Any], str]:
     """What the sensor reports, and its cursor."""
-    definitions = build_definitions(workspace.configuration.path)
-    (sensor,) = (each for each in definitions.sensors or () if each.name == "freshness")
-    context = dg.build_sensor_context(
-        instance=instance, cursor=cursor, resources={RESOURCE: LakeResource.over(workspace)}, definitions=definitions
-    )
-    tick = sensor.evaluate_tick(context)
-    return list(tick.asset_events), str(tick.cursor)
+    found = tick(workspace, instance, cursor, "freshness")
+    return list(found.asset_events), str(found.cursor)
 
 
 def test_rows_that_wait_longer_than_the_stream_allows_warn_until_they_are_tagged(

@@ -158,6 +158,10 @@ def test_lists_that_cannot_be_made() -> None:
         ri.value_list("a b", pa.array([1]))
     with pytest.raises(ri.RulesIndexError, match="not compared"):
         ri.value_list("a", pa.array([[1]]))
+    with pytest.raises(ri.RulesIndexError, match="2 GiB"):
+        ri.value_list("a", pa.chunked_array([pa.array(["x" * (1 << 26)])] * 33))
+    with pytest.raises(ri.RulesIndexError, match="cannot hold"):
+        ri.value_list("a", pa.array([1 << 63], pa.uint64()))
 
 
 def test_lint_knows_lists() -> None:
