@@ -45,7 +45,7 @@ def owners_of(workspace: Workspace, scope: str) -> list[tuple[str, int, int, int
     enabled = rules_of(lake, lake.delta("rules")).filter(
         pl.col("scope") == scope, pl.col("enabled").fill_null(value=True)
     )
-    rejected = set(map(str, lake.arrow(RULE_REJECTS.name, ["rule_id"], [("scope", "=", scope)])["rule_id"].to_pylist()))
+    rejected = set(map(str, lake.arrow(RULE_REJECTS.name, ["rule_id"], [("scope", scope)])["rule_id"].to_pylist()))
     raised = Counter[str]()
     for batch in last_batches(workspace, scope):
         raised.update(batch.errors)

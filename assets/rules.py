@@ -13,7 +13,7 @@ from pipelines.lake.tables import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
 
 if TYPE_CHECKING:
-    from pipelines.compile import ScopeResult
+    from pipelines.compiling.results import ScopeResult
 
 MISSING = "missing"
 DELTA = {"dagster/kind/deltalake": ""}
@@ -116,7 +116,7 @@ def _rejects(workspace: Any, result: "ScopeResult") -> dg.MaterializeResult[Any]
 
     lake = workspace.lake
     columns = ["rule_id", "error", "position", "message"]
-    rows = lake.arrow(RULE_REJECTS.name, columns, [("scope", "=", result.scope)]).slice(0, _REJECTS_SHOWN)
+    rows = lake.arrow(RULE_REJECTS.name, columns, [("scope", result.scope)]).slice(0, _REJECTS_SHOWN)
     table = markdown_table(columns, [[row[name] for name in columns] for row in rows.to_pylist()])
     return dg.MaterializeResult(
         asset_key=rejects_key(result.scope),

@@ -81,6 +81,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>_runs`, written by one step."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
+        from pipelines.due import retag_is_due
         from pipelines.retag import retag_due
         from pipelines.tag import tag_stream
 
@@ -91,7 +92,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
             matches_table(stream): {"new_rows": result.matches},
             quarantine_table(stream): {"new_rows": result.quarantined},
         }
-        retagged = retag_due(workspace, stream)
+        retagged = retag_due(workspace, stream) if retag_is_due(workspace, stream) else None
         if retagged is not None:
             context.log.info(f"{stream.name}: the rules of {retagged.rows_changed} earlier rows changed")
             metadata[tagged_table(stream)] |= {"retagged_rows": retagged.rows_changed}

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipelines.compile import ScopeResult
+    from pipelines.compiling.results import ScopeResult
     from pipelines.workspace import Workspace
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deltatag.output import counted, paragraph
 
 if TYPE_CHECKING:
-    from pipelines.compile import ScopeResult
+    from pipelines.compiling.results import ScopeResult
     from pipelines.join import JoinResult
     from pipelines.report import ReportResult
     from pipelines.retag import RetagResult

@@ -20,7 +20,7 @@ _LONGEST = 120
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
     """Prints what lint tells; the exit status is 1 where a scope failed, or a finding is of a kind of --fail-on."""
-    from pipelines.compile import refusals_notice
+    from pipelines.compiling.notices import refusals_notice
     from pipelines.lint import lint_scopes
 
     if args.accept is not None:

@@ -112,7 +112,8 @@ def validate_verb(args: Namespace) -> int:
 
 def compile_verb(args: Namespace) -> int:
     """Compile the rules of the scopes."""
-    from pipelines.compile import compile_scopes, refusals_notice
+    from pipelines.compile import compile_scopes
+    from pipelines.compiling.notices import refusals_notice
 
     with _workspace(args) as workspace:
         results = compile_scopes(workspace, args.scopes or None, args.force, args.engine)
@@ -197,7 +198,7 @@ def retag_verb(args: Namespace) -> int:
 
 def run_verb(args: Namespace) -> int:
     """Gates, compile, tag, re-tag and join of whatever is due."""
-    from pipelines.compile import refusals_notice
+    from pipelines.compiling.notices import refusals_notice
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
@@ -252,7 +253,7 @@ def sql_verb(args: Namespace) -> int:
 
 def status_verb(args: Namespace) -> int:
     """Tell where each stream and each join stands."""
-    from pipelines.compile import refusals_notice
+    from pipelines.compiling.notices import refusals_notice
     from pipelines.status import status
 
     with _workspace(args) as workspace:

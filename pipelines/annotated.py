@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from pipelines.errors import IndexOutdatedError, TableError
 from pipelines.lake.tables import annotation_columns
-from rules_index.index.annotations import Annotate, Annotations
+from rules_index.index.annotate import Annotate
 
 if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.settings.model import Configuration
+    from rules_index.index.annotations import Annotations
 
 
 def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
-from pipelines.clashes import KEPT, clash_notice, current_rules
+from pipelines.clashes import KEPT, current_rules
 from pipelines.compiling.changes import RulesTable
-from pipelines.compiling.incremental import compile_changes, known_rules
-from pipelines.compiling.rejects import Mark, compile_rejects_of, is_of_row, newest_mark, stored_rejects, write_rejects
+from pipelines.compiling.due import counts_of, rules_hash, still_holds, versions_of
+from pipelines.compiling.incremental import compile_changes
+from pipelines.compiling.known_rules import known_rules
+from pipelines.compiling.rejects import Mark, compile_rejects_of, newest_mark, stored_rejects, write_rejects
 from pipelines.compiling.results import (
-    Counts,
     ScopeResult,
     columns_of,
     held,
@@ -35,21 +32,13 @@ from pipelines.lake.index_store import StoredIndex, fetch_index, newest_index, u
 from pipelines.lake.lake import Lake
 from pipelines.origin import origin_of
 from pipelines.recovery.survival import step
-from pipelines.rule_set import ANNOTATED_BY, UNKNOWN_SCOPE, RuleSet, read_rules
+from pipelines.rule_set import RuleSet
 from pipelines.runners.needs import of_derived
 from pipelines.scopes import Scope, scope_of, scopes_of
-from pipelines.value_lists import LISTS, Held, Versions, list_versions, lists_named, read_lists
+from pipelines.value_lists import LISTS, Held, read_lists
 from pipelines.workspace import Workspace
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.memory import release_freed_memory
-
-__all__ = [
-    "ScopeResult",
-    "compile_is_due",
-    "compile_scopes",
-    "refusals_are_due",
-    "refusals_notice",
-]
 
 
 def compile_scopes(
@@ -105,54 +94,6 @@ def _told_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
     return again if again.version == rules.version else rules
 
 
-def compile_is_due(workspace: Workspace, name: str) -> bool:
-    """True if the scope has no index, or its rules, its columns' types or the index format have changed since.
-
-    So it is where too many of its rules are rejected, as long as they are: compiling it says so.
-    """
-    scope, engine = scope_of(workspace, name), workspace.configuration.engine_of(name)
-    known = known_rules(workspace, {name: engine})
-    if known is not None:
-        return known.is_due(scope)
-    stored = newest_index(workspace.lake, name)
-    if stored is None:
-        return True
-    rules = current_rules(workspace)
-    mine = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
-    holds = _still_holds(stored, _rules_hash(scope, rules, engine, _versions(scope, rules)), scope.columns(), mine)
-    return not holds or too_many(scope, _counts(rules, name, mine)) is not None
-
-
-def refusals_are_due(workspace: Workspace) -> bool:
-    """True if other rules are refused for their row alone, which no scope's index tells, than `rule_rejects` says."""
-    keys = ["scope", "rule_id", "error"]
-    told = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)
-    known = known_rules(workspace, {})
-    found = read_rules(workspace.lake, scopes_of(workspace)).rejects if known is None else known.of_row
-    return not found.select(keys).sort(keys).equals(told.sort(keys))
-
-
-def refusals_notice(workspace: Workspace) -> str:
-    """What people should know of rules that no stream and no join has, and of ids that clash; "" where there are none,
-    or none can be read."""
-    try:
-        known = known_rules(workspace, {})
-        rejects = current_rules(workspace).rejects if known is None else known.of_row
-    except PipelineError:
-        return ""
-    rejects = rejects.sort("rule_id", "scope", nulls_last=True)
-    return " ".join(filter(None, (_rules_of_no_scope(rejects), clash_notice(rejects))))
-
-
-def _rules_of_no_scope(rejects: pl.DataFrame) -> str:
-    lost = rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
-    if lost.is_empty():
-        return ""
-    first = lost.row(0, named=True)
-    count = "1 rule is" if lost.height == 1 else f"{lost.height:,} rules are"
-    return f"{count} of no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"
-
-
 def _compile_scope(
     scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool, engine: str
 ) -> tuple[ScopeResult, pl.DataFrame]:
@@ -173,11 +114,11 @@ def _bring_up_to_date(
 ) -> tuple[ScopeResult, pl.DataFrame]:
     lake, name, settings = scope.workspace.lake, scope.name, scope.workspace.configuration.rules
     schema = scope.columns()
-    content = _rules_hash(scope, rules, engine, _versions(scope, rules))
+    content = rules_hash(scope, rules, engine, versions_of(scope, rules))
     stored = None if force else sound_index(lake, name)
     known = stored.statistics.get("implied_by") if stored is not None else None
-    if stored is not None and _still_holds(stored, content, schema, kept.height):
-        counts = _counts(rules, name, kept.height)
+    if stored is not None and still_holds(stored, content, schema, kept.height):
+        counts = counts_of(rules, name, kept.height)
         failed = too_many(scope, counts)
         if failed is not None:
             return failed, kept
@@ -198,7 +139,7 @@ def _bring_up_to_date(
     )
     kept_ids = rules.kept_of(name)
     rejected = library_rejects(compiled, name).filter(~pl.col("rule_id").is_in(list(kept_ids)))
-    counts = _counts(rules, name, rejected.height)
+    counts = counts_of(rules, name, rejected.height)
     failed = too_many(scope, counts)
     if failed is not None:
         return failed, rejected
@@ -206,7 +147,7 @@ def _bring_up_to_date(
         return held(name, counts, stored), rejected
     is_known = stored is not None and (stored.fingerprint, stored.engine) == (compiled.fingerprint, compiled.engine)
     found = {
-        "rules_sha256": _rules_hash(scope, rules, engine, versions),
+        "rules_sha256": rules_hash(scope, rules, engine, versions),
         "settings": settings_of(scope, engine),
         "columns": columns_of(schema),
         "rejected": rejected.height,
@@ -237,16 +178,6 @@ def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict
     return {"implied_by": found} if found is not None else {}
 
 
-def _counts(rules: RuleSet, name: str, rejected: int) -> Counts:
-    """Of a scope; rejected: how many of its sound rules the library rejected."""
-    return Counts(rules.version, rules.enabled(name), rules.refused(name) + rejected)
-
-
-def _versions(scope: Scope, rules: RuleSet) -> Versions:
-    configuration = scope.workspace.configuration
-    return list_versions(configuration, lists_named(configuration, rules.of_scope(scope.name)["expression"]))
-
-
 def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
     """The lists that a stored index holds; None where it holds none, or cannot be read by this version."""
     versions = stored.statistics.get(LISTS) if stored is not None else None
@@ -256,52 +187,3 @@ def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
         return Held(ri.load(fetch_index(lake, stored)).lists, versions)
     except (PipelineError, ri.ArtifactError):
         return None
-
-
-def _rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:
-    """SHA-256 of all that a compile takes in, the source's columns aside."""
-    mine = rules.of_scope(scope.name)
-    if not scope.workspace.configuration.annotations_of(scope.name):
-        mine = mine.drop(ANNOTATED_BY, strict=False)
-    sink = _Digest()
-    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
-        # part by part, since a copy of all texts takes memory; however they lie, the parts are the same
-        for part in mine.iter_slices(_HASHED_RULES):
-            writer.write_table(part.to_arrow().combine_chunks())
-    sink.write(repr(settings_of(scope, engine)).encode())
-    if lists:
-        sink.write(repr(sorted(lists.items())).encode())
-    return sink.digest.hexdigest()
-
-
-_HASHED_RULES = 1 << 16
-
-
-class _Digest(io.RawIOBase):
-    """A file of which only the SHA-256 is kept."""
-
-    def __init__(self) -> None:
-        self.digest = hashlib.sha256()
-
-    def writable(self) -> bool:
-        """Always."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Adds bytes to the digest."""
-        self.digest.update(data)
-        return len(data)
-
-
-def _still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: int) -> bool:
-    """True if compiling again would give the stored index.
-
-    A new column changes nothing for rules that were understood without it, but may cure one that was refused.
-    """
-    if stored.statistics.get("rules_sha256") != content or stored.statistics.get("rejected") != rejects:
-        return False
-    now = columns_of(schema)
-    then: Mapping[str, str] = stored.statistics.get("columns", {})
-    if any(now.get(name) != kind for name, kind in then.items()):
-        return False
-    return rejects == 0 or len(now) == len(then)

@@ -7,12 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pipelines.compile import compile_is_due
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError
-from pipelines.join import join_is_due
-from pipelines.retag import retag_is_due
+from pipelines.joining.definition import definition_changes, definition_of
+from pipelines.lake.index_store import newest_index
+from pipelines.lake.runs import DONE, PLANNED, last_batch
+from pipelines.lake.tables import tagged_table
+from pipelines.retagging.changes import RuleSets
+from pipelines.retagging.standing import NEW_RULES, policy_mode, retag_scope, standing_now
 from pipelines.scopes import scopes_of
-from pipelines.tag import tag_is_due
+from pipelines.settings.model import Stream
+from pipelines.sources.newest_version import has_more
+from pipelines.sources.only_joined import is_only_joined
+from pipelines.sources.positions import position_from_plan
 from pipelines.workspace import Workspace
 
 
@@ -44,3 +51,58 @@ def _is_due(step_is_due: Callable[[Workspace, str], bool], workspace: Workspace,
         return step_is_due(workspace, name)
     except PipelineError:
         return True
+
+
+def tag_is_due(workspace: Workspace, name: str) -> bool:
+    """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished.
+
+    Nothing is due of what another stream is to tag, as long as it has not begun.
+    """
+    origin = workspace.configuration.stream(name).source_stream
+    if origin is not None and not workspace.lake.exists(tagged_table(origin)):
+        return False
+    last = last_batch(workspace.lake, name)
+    if last is None:
+        return not is_only_joined(workspace, name)
+    if last.state != DONE or last.plan.get("reset"):
+        return True
+    stream, behind = workspace.configuration.stream(name), position_from_plan(last.plan["end"])
+    return has_more(workspace, stream, behind, last.plan["table_id"])
+
+
+def join_is_due(workspace: Workspace, name: str) -> bool:
+    """True if a source has a version that no micro-batch has taken, or the last micro-batch is unfinished."""
+    join = workspace.configuration.join(name)
+    last = last_batch(workspace.lake, name)
+    if last is None or last.state != DONE or last.plan.get("reset"):
+        return True
+    # what was changed makes it due: it fails, and says why
+    streams = {stream: workspace.configuration.stream(stream) for stream in join.streams}
+    if definition_changes(last.plan["definition"], definition_of(join, streams)):
+        return True
+    sides = last.plan["sides"]
+    return any(
+        has_more(workspace, stream, position_from_plan(sides[name]["end"]), sides[name]["table_id"])
+        for name, stream in streams.items()
+    )
+
+
+def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
+    """True if the stream's policy asks for a re-tag: rows stand otherwise than its newest index tags them."""
+    lake, name = workspace.lake, stream.name
+    if stream.retag == "never" or not lake.exists(tagged_table(name)):
+        return False
+    before = last_batch(lake, retag_scope(name))
+    if before is not None and before.state == PLANNED:
+        return True
+    stored, last = newest_index(lake, name), last_batch(lake, name)
+    if stored is None or last is None:
+        return False
+    chains = standing_now(lake, name, last.batch).chains
+    if all(chain[-1] == stored.fingerprint for chain in chains) and (stream.retag == NEW_RULES or _are_short(chains)):
+        return False
+    return not RuleSets(workspace, name).changes(chains, stored, policy_mode(stream)).is_empty
+
+
+def _are_short(chains: frozenset[tuple[str, ...]]) -> bool:
+    return all(len(chain) == 1 for chain in chains)

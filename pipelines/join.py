@@ -17,19 +17,16 @@ from typing import Any
 
 from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError
 from pipelines.joining.choice import going_on_with_spark, joins_runner, told
-from pipelines.joining.definition import definition_changes, definition_of
 from pipelines.joining.joiner import Joiner
 from pipelines.joining.runner import JoinRunner, Planned
-from pipelines.lake.runs import DONE, MicroBatch, last_batch
+from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
 from pipelines.recovery.survival import step, surviving
 from pipelines.runners.needs import of_newest_index
 from pipelines.settings.model import LOCAL, Join
-from pipelines.sources.newest_version import has_more
-from pipelines.sources.positions import position_from_plan
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
-from rules_index import RulesIndexError
+from rules_index.errors import RulesIndexError
 
 _MUCH = 0.5
 """Share of a side's earlier bytes above which a run that reads them says so."""
@@ -238,23 +235,6 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
             rows.append(joiner.join.name)
         found.setdefault(json.dumps(rows, sort_keys=True), []).append((joiner, planned))
     return list(found.values())
-
-
-def join_is_due(workspace: Workspace, name: str) -> bool:
-    """True if a source has a version that no micro-batch has taken, or the last micro-batch is unfinished."""
-    join = workspace.configuration.join(name)
-    last = last_batch(workspace.lake, name)
-    if last is None or last.state != DONE or last.plan.get("reset"):
-        return True
-    # what was changed makes it due: it fails, and says why
-    streams = {stream: workspace.configuration.stream(stream) for stream in join.streams}
-    if definition_changes(last.plan["definition"], definition_of(join, streams)):
-        return True
-    sides = last.plan["sides"]
-    return any(
-        has_more(workspace, stream, position_from_plan(sides[name]["end"]), sides[name]["table_id"])
-        for name, stream in streams.items()
-    )
 
 
 def notices(name: str, sides: Mapping[str, Any]) -> list[str]:

@@ -44,7 +44,7 @@ def accepted_in(workspace: Workspace, scope: str) -> set[tuple[str, str, str]]:
     if not workspace.lake.exists(LINT_ACCEPTED.name):
         return set()
     rows = workspace.lake.arrow(
-        LINT_ACCEPTED.name, ["rule_id", "kind", "rule_sha256"], filters=[("scope", "=", scope)]
+        LINT_ACCEPTED.name, ["rule_id", "kind", "rule_sha256"], filters=[("scope", scope)]
     ).to_pylist()
     return {(row["rule_id"], row["kind"], row["rule_sha256"]) for row in rows}
 

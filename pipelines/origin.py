@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -29,9 +29,10 @@ from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.value_lists import contents, read_lists
 from pipelines.workspace import Workspace
-from rules_index.compiling.rule_annotations import texts
-from rules_index.domains.value_lists import AnyList
-from rules_index.index.annotations import Annotations
+
+if TYPE_CHECKING:
+    from rules_index.domains.value_lists import AnyList
+    from rules_index.index.annotations import Annotations
 
 _NAMED = 5
 """Rules that a message names, at most."""
@@ -67,6 +68,8 @@ class IndexedRules:
         ids = pl.Series(compiled.ids.to_pylist(), dtype=rules["rule_id"].dtype)
         found = rules.filter(pl.col("rule_id").is_in(ids.implode())).select(RULE_COLUMNS)
         if compiled.annotations is not None:
+            from rules_index.compiling.rule_annotations import texts
+
             told = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
             found = found.join(told, on="rule_id", how="left", maintain_order="left")
         lists = [*compiled.lists.values()]

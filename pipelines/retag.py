@@ -11,15 +11,15 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.compile import compile_is_due
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, PipelineError
-from pipelines.lake.index_store import index_to_tag_with, newest_index
-from pipelines.lake.runs import PLANNED, last_batch
+from pipelines.lake.index_store import index_to_tag_with
+from pipelines.lake.runs import last_batch
 from pipelines.lake.tables import tagged_table
 from pipelines.recovery.survival import step
 from pipelines.retagging.changes import RuleSets
 from pipelines.retagging.retagger import Outcome, Retagger
-from pipelines.retagging.standing import ALL, NEW_RULES, retag_scope, standing_now
+from pipelines.retagging.standing import ALL, policy_mode, standing_now
 from pipelines.scopes import JoinScope, scope_of
 from pipelines.settings.model import Stream
 from pipelines.workspace import Workspace
@@ -89,35 +89,9 @@ def reproduce_tags(
     return RetagResult(name, rules_version, found.files_read, found.files_written, found.rows_changed, seconds)
 
 
-def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
-    """True if the stream's policy asks for a re-tag: rows stand otherwise than its newest index tags them."""
-    lake, name = workspace.lake, stream.name
-    if stream.retag == "never" or not lake.exists(tagged_table(name)):
-        return False
-    before = last_batch(lake, retag_scope(name))
-    if before is not None and before.state == PLANNED:
-        return True
-    stored, last = newest_index(lake, name), last_batch(lake, name)
-    if stored is None or last is None:
-        return False
-    chains = standing_now(lake, name, last.batch).chains
-    if all(chain[-1] == stored.fingerprint for chain in chains) and (stream.retag == NEW_RULES or _are_short(chains)):
-        return False
-    return not RuleSets(workspace, name).changes(chains, stored, policy_mode(stream)).is_empty
-
-
-def policy_mode(stream: Stream) -> str:
-    """What a run re-tags of a stream."""
-    return NEW_RULES if stream.retag == NEW_RULES else ALL
-
-
-def retag_due(workspace: Workspace, stream: Stream) -> RetagResult | None:
-    """Do what the stream's policy asks for; None where nothing is due."""
-    return retag(workspace, stream.name, mode=policy_mode(stream)) if retag_is_due(workspace, stream) else None
-
-
-def _are_short(chains: frozenset[tuple[str, ...]]) -> bool:
-    return all(len(chain) == 1 for chain in chains)
+def retag_due(workspace: Workspace, stream: Stream) -> RetagResult:
+    """Do what the stream's policy asks for."""
+    return retag(workspace, stream.name, mode=policy_mode(stream))
 
 
 def _needs_joining(workspace: Workspace, name: str) -> bool:

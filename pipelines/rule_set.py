@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake
-from rules_index.compiling.rule_annotations import as_lists
+from rules_index.arrays import as_lists
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
 """What is compiled of a rule."""

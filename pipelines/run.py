@@ -1,24 +1,29 @@
-"""The verb run: gates, compile, tag, re-tag and join of whatever is due, once; what a scheduler calls."""
+"""The verb run: gates, compile, tag, re-tag and join of whatever is due, once; what a scheduler calls.
+
+Each step is imported where it is due: most runs that a scheduler starts find nothing to do.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pipelines.compile import ScopeResult, compile_scopes, refusals_are_due
-from pipelines.due import scopes_to_compile
+from pipelines.compiling.due import refusals_are_due
+from pipelines.due import join_is_due, retag_is_due, scopes_to_compile, tag_is_due
 from pipelines.errors import PipelineError, SparkEndedError
-from pipelines.join import JoinResult, join_is_due, join_together
-from pipelines.maintain import maintain_after
 from pipelines.recovery.survival import step
-from pipelines.retag import RetagResult, retag_due
 from pipelines.settings.model import Join, Stream
-from pipelines.tag import TagResult, tag_is_due, tag_stream
-from pipelines.upkeep.outcome import Upkept
 from pipelines.workspace import Workspace
-from rules_index import RulesIndexError
+from rules_index.errors import RulesIndexError
+
+if TYPE_CHECKING:
+    from pipelines.compiling.results import ScopeResult
+    from pipelines.join import JoinResult
+    from pipelines.retag import RetagResult
+    from pipelines.tag import TagResult
+    from pipelines.upkeep.outcome import Upkept
 
 
 class Gates(Protocol):
@@ -86,7 +91,10 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
         _unless_failed(workspace, report, stream.name, partial(_retag_due, workspace, stream, report))
     _join_due(workspace, gates, report)
     written = [each.stream for each in report.tagged if each.batches] + [each.join for each in report.joined]
-    report.maintained = maintain_after(workspace, written) if written else []
+    if written:
+        from pipelines.maintain import maintain_after
+
+        report.maintained = maintain_after(workspace, written)
     return report
 
 
@@ -115,6 +123,8 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     if shut is not None:
         report.failures["rules"] = shut
         return
+    from pipelines.compile import compile_scopes
+
     report.compiled = compile_scopes(workspace, due)
     report.failures |= {r.scope: r.error for r in report.compiled if r.error is not None}
 
@@ -132,6 +142,8 @@ def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunRepo
         return None
     shut = gates.before_tag(workspace, stream)
     if shut is None:
+        from pipelines.tag import tag_stream
+
         report.tagged.append(tag_stream(workspace, stream.name))
         shut = gates.after_tag(workspace, stream)
     return shut
@@ -139,8 +151,10 @@ def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunRepo
 
 def _retag_due(workspace: Workspace, stream: Stream, report: RunReport) -> None:
     """Bring the stream's earlier rows up to date, as far as its policy asks for it."""
-    result = retag_due(workspace, stream)
-    report.retagged.extend([result] if result is not None else [])
+    if retag_is_due(workspace, stream):
+        from pipelines.retag import retag_due
+
+        report.retagged.append(retag_due(workspace, stream))
 
 
 def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
@@ -156,6 +170,10 @@ def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
 
     for join in workspace.configuration.joins.values():
         _unless_failed(workspace, report, join.name, partial(before, join))
+    if not ready:
+        return
+    from pipelines.join import join_together
+
     report.joined, failures = join_together(workspace, [join.name for join in ready])
     report.failures |= {name: str(error) for name, error in failures.items()}
     for join in ready:

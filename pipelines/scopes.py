@@ -12,8 +12,6 @@ from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.tables import tagged_table
 from pipelines.settings.model import Join, Stream
 from pipelines.sources.columns import check_columns, source_columns
-from pipelines.sources.known_values import joined_values, source_values
-from pipelines.sources.sample import source_sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -78,10 +76,14 @@ class StreamScope(Scope):
 
     def sample(self, columns: pa.Schema) -> Sample | None:
         """Rows of the source."""
+        from pipelines.sources.sample import source_sample
+
         return source_sample(self.stream, columns)
 
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
         """Of all of the source's rows, or some of them."""
+        from pipelines.sources.known_values import source_values
+
         return source_values(self.stream, self.columns(), expressions)
 
 
@@ -127,6 +129,8 @@ class JoinScope(Scope):
 
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
         """Of the rows of each stream's source."""
+        from pipelines.sources.known_values import joined_values, source_values
+
         return joined_values(
             {
                 stream.name: source_values(stream, source_columns(self.workspace, stream), expressions)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pipelines.compile import compile_is_due
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError, SourceError
 from pipelines.join import notices
 from pipelines.joining.definition import definition_changes, definition_of

@@ -42,9 +42,8 @@ from pipelines.runners.runner import Job, Runner
 from pipelines.settings.model import Stream
 from pipelines.sources.columns import check_columns
 from pipelines.sources.lost_files import telling_lost_files, without_lost_files
-from pipelines.sources.newest_version import has_more
 from pipelines.sources.only_joined import is_only_joined, told
-from pipelines.sources.positions import Position, Slice, position_from_plan
+from pipelines.sources.positions import Slice, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from pipelines.writing.inputs import check_inputs
@@ -118,27 +117,6 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     return replace(results[-1], seconds=time.perf_counter() - started)
 
 
-def tag_is_due(workspace: Workspace, name: str) -> bool:
-    """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished.
-
-    Nothing is due of what another stream is to tag, as long as it has not begun.
-    """
-    origin = workspace.configuration.stream(name).source_stream
-    if origin is not None and not workspace.lake.exists(tagged_table(origin)):
-        return False
-    last = last_batch(workspace.lake, name)
-    if last is None:
-        return not is_only_joined(workspace, name)
-    if last.state != DONE or last.plan.get("reset"):
-        return True
-    return has_more(workspace, workspace.configuration.stream(name), next_position(last), last.plan["table_id"])
-
-
-def next_position(last: MicroBatch) -> Position:
-    """Where the source goes on behind a micro-batch."""
-    return position_from_plan(last.plan["end"])
-
-
 class _Tagger:
     """One run over one stream."""
 
@@ -181,7 +159,8 @@ class _Tagger:
         stream = self.stream
         if last is None or last.plan.get("reset"):
             return source.take(source.first_position(stream.start), None, stream.max_bytes_per_batch, skip_changes)
-        return source.take(next_position(last), last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
+        behind = position_from_plan(last.plan["end"])
+        return source.take(behind, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
 
     def _zone_of(self, fingerprint: str) -> AbstractContextManager[None]:
         """The time zone of an index's rules, which the configured one may have ceased to be."""

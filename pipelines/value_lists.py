@@ -12,12 +12,13 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import MissingTableError, SourceError
 from pipelines.lake.lake import first_line, open_delta
-from rules_index.domains.value_lists import NAMES_ANY, AnyList, MissingList, names_in
+from rules_index.domains.list_names import NAMES_ANY, names_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from pipelines.settings.model import Configuration, ListTable
+    from rules_index.domains.value_lists import AnyList
 
 LISTS = "lists"
 """Where an index's statistics have the versions of the lists that its rules name."""
@@ -57,6 +58,8 @@ def read_lists(
     name it are rejected and no others. Raises `SourceError` where a table is there and cannot be read: what was
     compiled before then stays in use.
     """
+    from rules_index.domains.value_lists import MissingList
+
     lists: list[AnyList] = []
     versions: dict[str, Sequence[Any]] = {}
     for name in lists_named(configuration, expressions):
@@ -104,6 +107,8 @@ def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[A
 
 def _read(wanted: ListTable, table: DeltaTable, column: str) -> AnyList:
     from deltalake import QueryBuilder, exceptions
+
+    from rules_index.domains.value_lists import MissingList
 
     try:
         if "deletionVectors" in (table.protocol().reader_features or ()):

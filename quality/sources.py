@@ -130,12 +130,12 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[st
 def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
     """The files behind the last planned micro-batch as one slice (at most as many as a slice holds), or None."""
     from pipelines.lake.runs import last_batch
-    from pipelines.tag import next_position
+    from pipelines.sources.positions import position_from_plan
 
     last = last_batch(workspace.lake, stream.name)
     if last is None or last.plan.get("reset"):
         return source.take(source.first_position(stream.start), None, _ALL_BYTES)
-    return source.take(next_position(last), last.plan["table_id"], _ALL_BYTES)
+    return source.take(position_from_plan(last.plan["end"]), last.plan["table_id"], _ALL_BYTES)
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
@@ -45,3 +46,11 @@ def grown(array: np.ndarray, needed: int, fill: int = 0) -> np.ndarray:
     larger = np.full((max(needed, 2 * len(array), 16), *array.shape[1:]), fill, array.dtype)
     larger[: len(array)] = array
     return larger
+
+
+def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Mappings as lists of key and value; other columns as they are."""
+    kind = column.type
+    if not pa.types.is_map(kind):
+        return column
+    return column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
 from rules_index.implication.lint import lint
-from rules_index.index.annotations import Annotate
+from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
 from rules_index.index.layers import numbers_of, overlaid
 from rules_index.index.loading import loads
 from rules_index.index.pattern_groups import LEAST_PATTERNS, LEAST_ROWS
-from rules_index.join import JoinIndex, Side
-from rules_index.join.index import Method
+from rules_index.join.index import JoinIndex, Method
+from rules_index.join.rows import Side
 
 _TYPES = {
     "tiny": pa.int8(),

@@ -41,7 +41,7 @@ from pipelines.sources.lost_files import telling_lost_files
 from pipelines.sources.positions import Position, position_from_plan
 from pipelines.sources.source import Source
 from pipelines.writing.inputs import check_inputs
-from rules_index.join import JoinIndex
+from rules_index.join.index import JoinIndex
 
 if TYPE_CHECKING:
     from pipelines.settings.model import Join

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pipelines.joining.runner import Planned
     from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
-    from rules_index.join import JoinIndex
+    from rules_index.join.index import JoinIndex
 
 _T = TypeVar("_T")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Join
     from pipelines.workspace import Workspace
     from pipelines.writing.matching import Matcher
-    from rules_index.join import JoinIndex
+    from rules_index.join.index import JoinIndex
     from rules_index.language.typed import Leaf
 
 WORTH = 0.5

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pipelines.lake.runs import MicroBatch
     from pipelines.settings.model import Join, Stream
     from pipelines.sources.source import Source
-    from rules_index.join import JoinIndex
+    from rules_index.join.index import JoinIndex
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-import pyarrow as pa
-
 from pipelines.errors import MissingTableError, TableError
 from pipelines.lake.file_statistics import statistics_of
 from pipelines.lake.folder_snapshot import Definition, FolderSnapshot
 from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.reading import as_dicts, files_in
 from pipelines.lake.transactions import GIVEN_UP
 from rules_index.workers.delta_files import partition_text
 
@@ -69,7 +68,7 @@ class FolderLog:
     def files(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files; of their statistics only how many rows they have, unless bounds were
         asked for."""
-        actions = pa.table(snapshot.table.get_add_actions()).to_pylist()
+        actions = as_dicts(files_in(snapshot.table))
         return [
             {
                 "path": each["path"],

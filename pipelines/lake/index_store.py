@@ -21,6 +21,7 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import IndexDamagedError, IndexOutdatedError, NoIndexError, TableError
 from pipelines.lake.lake import Lake, arrow_schema, first_line
+from pipelines.lake.reading import as_dicts
 from pipelines.lake.runs import PLANNED, last_batch
 from pipelines.lake.tables import CHUNK_BYTES, RULE_INDEX
 from pipelines.scratch import indexes_folder, keep
@@ -50,13 +51,13 @@ def newest_index(
 ) -> StoredIndex | None:
     """The scope's newest index (or the newest of one fingerprint, or of one version of the rules); None if there is
     none."""
-    filters: list[tuple[str, str, Any]] = [("scope", "=", scope), ("chunk", "=", 0)]
+    filters: list[tuple[str, Any]] = [("scope", scope), ("chunk", 0)]
     if fingerprint is not None:
-        filters.append(("fingerprint", "=", fingerprint))
+        filters.append(("fingerprint", fingerprint))
     if rules_version is not None:
-        filters.append(("rules_version", "=", rules_version))
+        filters.append(("rules_version", rules_version))
     with _damage(scope):
-        rows = lake.arrow("rule_index", _DESCRIPTION, filters).to_pylist()
+        rows = as_dicts(lake.arrow("rule_index", _DESCRIPTION, filters))
     if not rows:
         return None
     row = max(rows, key=lambda row: (row["created_at"], row["rules_version"]))
@@ -248,9 +249,9 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
 
 def read_index(lake: Lake, stored: StoredIndex) -> bytes:
     """The index's bytes out of the table; IndexDamagedError if they are not those that were written."""
-    filters: list[tuple[str, str, Any]] = [("scope", "=", stored.scope), ("fingerprint", "=", stored.fingerprint)]
+    filters = [("scope", stored.scope), ("fingerprint", stored.fingerprint)]
     with _damage(stored.scope):
-        rows = lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk").to_pylist()
+        rows = as_dicts(lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk"))
     data = b"".join(row["data"] for row in rows if row["created_at"] == stored.created_at)
     if hashlib.sha256(data).hexdigest() != stored.sha256:
         raise IndexDamagedError(_advice(stored.scope, "its bytes do not have the SHA-256 that was written with them"))

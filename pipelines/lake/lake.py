@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipelines.errors import MissingTableError, TableError
+from pipelines.lake.reading import files_in, read_rows
 from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
 
@@ -76,20 +76,17 @@ class Lake:
         self,
         name: str,
         columns: list[str] | None = None,
-        filters: list[tuple[str, str, Any]] | pc.Expression | None = None,
+        filters: Sequence[tuple[str, Any]] | pc.Expression | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """Rows of the table (all, or those that satisfy every (column, operator, value), or an expression), read by
-        delta-rs."""
+        """Rows of the table, all or those that satisfy an expression, or have each (column, value); in no order."""
         from deltalake import exceptions
 
         table = self.delta(name, version)
         try:
-            try:
+            if isinstance(filters, pc.Expression):
                 return table.to_pyarrow_table(columns=columns, filters=filters)
-            except pa.ArrowNotImplementedError:
-                # what delta-rs has rewritten may have texts as views, which Arrow's scanner compares with nothing
-                return _filtered(table, columns, filters or [])
+            return read_rows(table, columns, filters or ())
         except (exceptions.DeltaError, OSError, pa.ArrowException) as error:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
@@ -137,15 +134,6 @@ class Lake:
             return False
         spark.sql(create_statement(self.sql_name(name), table, id_type))
         return True
-
-
-def _filtered(table: DeltaTable, columns: list[str] | None, filters: list[tuple[str, str, Any]]) -> pa.Table:
-    """As `to_pyarrow_table` reads it, but for that filters of columns within files are applied to what was read."""
-    asked = [name for name, _, _ in filters]
-    partitions = [each for each in filters if each[0] in table.metadata().partition_columns]
-    wanted = None if columns is None else list(dict.fromkeys([*columns, *asked]))
-    rows = table.to_pyarrow_table(columns=wanted, filters=partitions or None)
-    return rows.filter(pq.filters_to_expression(filters)).select(columns or rows.column_names)
 
 
 def _bad_id(kind: object) -> str:
@@ -208,13 +196,9 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
 def rows_in(table: DeltaTable) -> int | None:
     """Rows of a table by its log; None where it does not say."""
     if "deletionVectors" in (table.protocol().reader_features or ()):
-        from deltalake import QueryBuilder
-
         # the log's counts are of rows before some were deleted
-        counted = QueryBuilder().register("rows_in", table).execute("SELECT count(*) AS n FROM rows_in").read_all()
-        return int(pa.table(counted)["n"][0].as_py())
-    # a stream: `pa.table` would import Pandas to see whether it is a frame
-    files = pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
+        return len(read_rows(table, []))
+    files = files_in(table)
     rows = files["num_records"] if "num_records" in files.column_names else None
     return None if rows is None or rows.null_count else sum(rows.to_pylist())
 

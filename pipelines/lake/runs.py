@@ -9,17 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipelines.errors import RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.merging import FileWriter, NotMergeableError
+from pipelines.lake.reading import as_dicts, files_in, read_file
 from pipelines.lake.tables import RUNS
 from rules_index.workers.delta_files import PLAIN
 
@@ -65,7 +63,6 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
     """The scope's micro-batches by descending number; of `runs` only the newest files are read that those asked for
     are in, as the log's statistics tell."""
     table = lake.delta("runs")
-    fragments = {_name(each.path): each for each in _reading(lake, lambda: list(_fragments(table)))}
     waiting: list[dict[str, Any]] = []
     files = sorted(_files_of(table, scope), key=lambda file: file[0])
     while files or waiting:
@@ -73,32 +70,23 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
         if not files or (waiting and waiting[-1]["batch"] >= files[-1][0]):
             yield _from_row(waiting.pop())
             continue
-        fragment = fragments[files.pop()[1]]
-        waiting += _reading(lake, partial(_rows_in, fragment, scope))
+        waiting += _reading(lake, partial(_rows_in, table, files.pop()[1], scope))
         waiting.sort(key=lambda row: row["batch"])
 
 
 def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
-    """The files that can have rows of a scope: the highest number in each, and its name."""
-    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    """The files that can have rows of a scope: the highest number in each, and its path."""
     found = []
-    for action in actions:
+    for action in as_dicts(files_in(table, flatten=True)):
         low, high = action.get("min.scope"), action.get("max.scope")
         if low is None or high is None or low <= scope <= high:
             most = action.get("max.batch")
-            found.append((float("inf") if most is None else float(most), _name(action["path"])))
+            found.append((float("inf") if most is None else float(most), action["path"]))
     return found
 
 
-def _fragments(table: Any) -> Iterator[Any]:
-    found: Iterator[Any] = table.to_pyarrow_dataset().get_fragments()
-    return found
-
-
-def _rows_in(fragment: Any, scope: str) -> list[dict[str, Any]]:
-    rows: pa.Table = fragment.to_table(arrow_schema(RUNS))
-    # the scanner could not compare texts that delta-rs has written as views
-    return rows.filter(pc.equal(rows["scope"], scope)).to_pylist()
+def _rows_in(table: Any, path: str, scope: str) -> list[dict[str, Any]]:
+    return [row for row in as_dicts(read_file(table, path, arrow_schema(RUNS))) if row["scope"] == scope]
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
@@ -111,15 +99,10 @@ def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
         raise TableError(f"The table runs at {lake.uri('runs')} cannot be read: {first_line(error)}") from error
 
 
-def _name(path: str) -> str:
-    """A file's own name, which no two files of a table share."""
-    return PurePosixPath(unquote(path)).name
-
-
 def batches(lake: Lake, scope: str | None = None) -> list[MicroBatch]:
     """All micro-batches (of one scope), ascending by scope and number."""
-    rows = lake.arrow("runs", None, [("scope", "=", scope)] if scope is not None else None)
-    return [_from_row(row) for row in rows.sort_by([("scope", "ascending"), ("batch", "ascending")]).to_pylist()]
+    rows = lake.arrow("runs", None, [("scope", scope)] if scope is not None else ())
+    return [_from_row(row) for row in as_dicts(rows.sort_by([("scope", "ascending"), ("batch", "ascending")]))]
 
 
 def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:

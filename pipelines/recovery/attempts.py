@@ -20,8 +20,7 @@ from pipelines.errors import PipelineError, SparkEndedError
 from pipelines.lake.runs import OF_ATTEMPTS, MicroBatch, revise
 from pipelines.lake.transactions import app_of, is_done
 from pipelines.recovery.culprits import MOST_ASKED, Search
-from rules_index import RulesIndexError
-from rules_index.language.typed import leaves_of
+from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     import rules_index as ri
@@ -174,6 +173,8 @@ def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str
 
 def rules_that_read(compiled: ri.CompiledRules, name: str) -> list[str]:
     """The ids, as texts, of the rules that read a derived input."""
+    from rules_index.language.typed import leaves_of
+
     attributes = [n for n, each in enumerate(compiled.attributes) if name in {leaf.name for leaf in leaves_of(each)}]
     starts, used = compiled.raising
     places = np.flatnonzero(np.isin(used, np.array(attributes, used.dtype)))

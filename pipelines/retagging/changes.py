@@ -18,7 +18,7 @@ from pipelines.retagging.standing import NEW_RULES, Chain
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.value_lists import LISTS
 from pipelines.workspace import Workspace
-from rules_index.index.annotations import Annotate
+from rules_index.index.annotate import Annotate
 
 
 @dataclass(frozen=True, slots=True)

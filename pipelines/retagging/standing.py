@@ -15,6 +15,7 @@ from pipelines.lake.lake import Lake
 from pipelines.lake.runs import DONE, FOLDED, RESET, MicroBatch, newest_first
 from pipelines.lake.tables import matches_table, tagged_table
 from pipelines.lake.transactions import GIVEN_UP, app_of
+from pipelines.settings.model import Stream
 
 Chain: TypeAlias = tuple[str, ...]
 """Fingerprints: rows stand as the first index tags them, and each further one added the rules that were new in it."""
@@ -28,6 +29,11 @@ _WAIT = 60.0
 def retag_scope(name: str) -> str:
     """The scope by which `runs` has a stream's re-tags: no stream and no join can be named so."""
     return f"{name}/retag"
+
+
+def policy_mode(stream: Stream) -> str:
+    """What a run re-tags of a stream."""
+    return NEW_RULES if stream.retag == NEW_RULES else ALL
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipelines.errors import PipelineError
 from pipelines.lake.index_store import load_planned, newest_index
 from pipelines.recovery.attempts import rules_that_read
-from rules_index import RulesIndexError
+from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     import rules_index as ri

@@ -117,7 +117,7 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
     """Remove the indexes that nobody asks for any more."""
     lake = workspace.lake
     columns = ["scope", "fingerprint", "created_at"]
-    rows = lake.arrow("rule_index", columns, [("chunk", "=", 0)])
+    rows = lake.arrow("rule_index", columns, [("chunk", 0)])
     stored = pl.DataFrame(pl.from_arrow(rows)).sort("created_at")
     since = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.versions)
     for (scope,), own in stored.group_by("scope"):

@@ -15,7 +15,8 @@ from pipelines.spark.session import tested_column
 from pipelines.spark.sql_text import quoted, spark_message
 from pipelines.writing.refused_rows import RefusedRows
 from rules_index.errors import RuleError
-from rules_index.language import Compiler, Scope
+from rules_index.language.compiler import Compiler
+from rules_index.language.scope import Scope
 
 
 def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:

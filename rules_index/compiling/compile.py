@@ -16,7 +16,8 @@ from rules_index.compiling.template_compiler import TemplateCompiler
 from rules_index.compiling.validity import validity
 from rules_index.domains.value_lists import AnyList
 from rules_index.errors import RuleError, RulesIndexError, unforeseen
-from rules_index.index.annotations import Annotate, Annotations, settings_of
+from rules_index.index.annotate import Annotate
+from rules_index.index.annotations import Annotations, settings_of
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.build import build
 from rules_index.index.code_matrix import Sample, sample_codes
@@ -25,10 +26,11 @@ from rules_index.index.inputs import inputs_of
 from rules_index.index.registry import ENGINES
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import RuleTexts
-from rules_index.language import Compiler, Scope
+from rules_index.language.compiler import Compiler
 from rules_index.language.cures import with_cure
 from rules_index.language.evaluation.times import has_region, zone_offset
 from rules_index.language.formula import And, Formula
+from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
 from rules_index.memory import release_freed_memory
 from rules_index.names import column_key, spelled

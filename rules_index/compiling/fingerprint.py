@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.rule_annotations import texts
 from rules_index.compiling.rule_columns import RuleColumns
-from rules_index.domains.value_lists import NAMES_ANY, AnyList, names_in
+from rules_index.domains.list_names import NAMES_ANY, names_in
+from rules_index.domains.value_lists import AnyList
 from rules_index.index.rule_source import DIGEST_BYTES
 from rules_index.language.typed import Leaf
 

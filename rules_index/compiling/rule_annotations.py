@@ -8,8 +8,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from rules_index.arrays import as_lists
 from rules_index.errors import RuleError, RulesIndexError
-from rules_index.index.annotations import Annotate
+from rules_index.index.annotate import Annotate
 
 _SEVERITY_LABELS = ("severity", "level")
 """Labels that say how severe a rule is where it has no column for it; the latter is Sigma's."""
@@ -39,14 +40,6 @@ def read_annotations(rules: pa.Table, annotate: Annotate) -> pa.Table:
         found["severity"] = _severity(severity.cast(pl.String), labels)
     columns = [found[field.name].to_arrow().cast(field.type) for field in annotate.schema]
     return pa.table(columns, schema=annotate.schema) if columns else rules.select([])
-
-
-def as_lists(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Mappings as lists of key and value; other columns as they are."""
-    kind = column.type
-    if not pa.types.is_map(kind):
-        return column
-    return column.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
 
 
 def unknown_severities(rules: pa.Table | None, annotate: Annotate | None) -> list[tuple[int, RuleError]]:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from rules_index.compiling.rule_annotations import read_annotations, unknown_severities
 from rules_index.errors import RuleError, RulesIndexError
-from rules_index.index.annotations import Annotate
+from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import RuleId, rejects_schema
 from rules_index.language.evaluation.times import zone_offset
 

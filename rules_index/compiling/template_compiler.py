@@ -12,7 +12,7 @@ from rules_index.compiling.templates.clauses import StringPool, split_clauses
 from rules_index.compiling.templates.instances import RuleClauses, instances
 from rules_index.compiling.templates.skeletons import Patterns, Skeleton, patterns_of
 from rules_index.compiling.validity import validities
-from rules_index.language import Compiler
+from rules_index.language.compiler import Compiler
 from rules_index.language.typed import Leaf
 
 LEAST = 2

@@ -21,7 +21,8 @@ from rules_index.compiling.builder import Analyse
 from rules_index.compiling.compile import Given, Settings, compile_columns
 from rules_index.compiling.fingerprint import fingerprint, rule_digests, rules_naming_lists
 from rules_index.compiling.rule_columns import Rejects, RuleColumns, Rules, as_rules_table, read_ids, read_rules
-from rules_index.domains.value_lists import AnyList, names_in
+from rules_index.domains.list_names import names_in
+from rules_index.domains.value_lists import AnyList
 from rules_index.errors import ArtifactError, RuleError, RulesIndexError
 from rules_index.index.artifact import FORMAT_VERSION
 from rules_index.index.code_matrix import Sample

@@ -7,7 +7,6 @@ values are a hash table or sorted cuts, mapped into memory with the index, and e
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,15 +15,11 @@ import polars as pl
 import pyarrow as pa
 
 from rules_index.arrays import distinct
+from rules_index.domains.list_names import NAMED
 from rules_index.domains.regions import Regions, byte_arrays, byte_strings, cut_arrays, integer_keys, plain
 from rules_index.domains.values import is_bytes, is_indexable
 from rules_index.errors import RulesIndexError
 
-_SPACE = r"[ \t\r\n]*"
-NAMED = re.compile(rf"""\bLIST{_SPACE}\({_SPACE}(?:'([\w.-]+)'|"([\w.-]+)"){_SPACE}\)""", re.IGNORECASE | re.ASCII)
-"""How a rule's text names a list."""
-NAMES_ANY = rf"(?i)LIST{_SPACE}\("
-"""What stands in each text that names a list, and in few others; Python, Arrow and Polars read it alike."""
 _INT64_MAX = (1 << 63) - 1
 
 
@@ -113,11 +108,6 @@ def list_type(data_type: pa.DataType) -> pa.DataType | None:
     if t.is_timestamp(data_type):
         return pa.timestamp("us", "UTC" if data_type.tz else None)
     return data_type if is_indexable(data_type) else None
-
-
-def names_in(text: str) -> list[str]:
-    """The lists that a rule's text names, and perhaps others that a string in it does."""
-    return sorted({single or double for single, double in NAMED.findall(text)})
 
 
 def _integer_list(keys: np.ndarray) -> tuple[int, dict[str, np.ndarray]]:

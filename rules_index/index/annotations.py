@@ -12,38 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rules_index.index.annotate import COLUMNS, FIRST_RULE_ID, LABELS, SEVERITY, Annotate
 from rules_index.index.conjunction_arrays import require
 from rules_index.kernels.label_lists import label_lists
 
-FIRST_RULE_ID, LABELS, SEVERITY = "first_rule_id", "labels", "severity"
-COLUMNS = (FIRST_RULE_ID, LABELS, SEVERITY)
-"""The columns that a row's rules give it, in their order."""
-SEVERITIES = ("informational", "low", "medium", "high", "critical")
-"""Sigma's severities, the lowest first."""
 _LABELS_A_RULE = 4
-_KINDS = {
-    FIRST_RULE_ID: ("priority", pa.int32()),
-    LABELS: ("labels", pa.list_(pa.string())),
-    SEVERITY: ("severity", pa.string()),
-}
-
-
-@dataclass(frozen=True)
-class Annotate:
-    """Which of `COLUMNS` rows are to have, and what severities there are, the lowest first."""
-
-    columns: tuple[str, ...] = COLUMNS
-    severities: tuple[str, ...] = SEVERITIES
-
-    @property
-    def schema(self) -> pa.Schema:
-        """What is kept of each rule for them: some of priority, labels and severity."""
-        return pa.schema([_KINDS[name] for name in COLUMNS if name in self.columns])
-
-    @property
-    def settings(self) -> list[Any]:
-        """What decides, beside the rules, what rows get: as JSON values."""
-        return [sorted(self.columns), list(self.severities) if SEVERITY in self.columns else []]
 
 
 @dataclass(frozen=True)
@@ -178,9 +151,3 @@ def _reduced(function: Any, values: np.ndarray, offsets: np.ndarray, nothing: in
 
 def _one(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-__all__: Sequence[str] = (
-    "COLUMNS", "FIRST_RULE_ID", "LABELS", "SEVERITIES", "SEVERITY", "Annotate", "Annotations", "plain", "settings_of",
-    "sound",
-)  # fmt: skip

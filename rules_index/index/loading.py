@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from rules_index.domains.regions import Regions
 from rules_index.domains.value_lists import ValueList, list_type
 from rules_index.errors import ArtifactError, SchemaError
-from rules_index.index.annotations import Annotate, Annotations, sound
+from rules_index.index.annotate import Annotate
+from rules_index.index.annotations import Annotations, sound
 from rules_index.index.artifact import ALIGNMENT, DTYPES, read_header
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema

@@ -6,7 +6,7 @@ beside AND, OR and NOT, or within what is evaluated without Spark.
 
 from __future__ import annotations
 
-from rules_index.domains.value_lists import NAMED
+from rules_index.domains.list_names import NAMED
 from rules_index.errors import RuleError
 from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value

@@ -44,12 +44,14 @@ from pathlib import Path
 from pipelines.compile import compile_scopes
 from pipelines.settings.configuration import load_configuration
 from pipelines.initialise import initialise
-from pipelines.join import join_is_due, join_streams
+from pipelines.due import join_is_due
+from pipelines.join import join_streams
 from pipelines.lint import lint_scopes
 from pipelines.spark.session import open_session
 from pipelines.sql import statement_result
 from pipelines.status import status
-from pipelines.tag import tag_is_due, tag_stream
+from pipelines.due import tag_is_due
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
 path = Path(sys.argv[1])

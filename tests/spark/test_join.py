@@ -10,8 +10,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.due import join_is_due
 from pipelines.errors import JoinChangedError, NoIndexError, SourceChangedError, SourceError
-from pipelines.join import join_is_due, join_streams, join_together
+from pipelines.join import join_streams, join_together
 from pipelines.joining import hot_keys, placed_rows, shuffle
 from pipelines.joining import joiner as joiner_module
 from pipelines.lake.runs import batches

@@ -11,8 +11,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.due import join_is_due
 from pipelines.errors import NeedsSparkError
-from pipelines.join import join_is_due, join_together
+from pipelines.join import join_together
 from pipelines.joining import hot_keys, joiner, local_rows
 from pipelines.lake.folder_log import FolderLog
 from pipelines.settings.model import LOCAL, SPARK

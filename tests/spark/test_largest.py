@@ -22,10 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pipelines.spark import session
 from rules_index.errors import RuleError
-from rules_index.language import Scope
 from rules_index.language.analyser import Analyser
 from rules_index.language.costs.bounder import LARGEST_ROW, ORDINARY_ROW, Bounder
 from rules_index.language.parser import parse
+from rules_index.language.scope import Scope
 
 pytestmark = pytest.mark.timeout(3600)
 

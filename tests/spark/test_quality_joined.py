@@ -15,14 +15,15 @@ from pyspark.sql import functions as f
 
 from deltatag.__main__ import main
 from pipelines.compile import compile_scopes
+from pipelines.due import join_is_due, tag_is_due
 from pipelines.errors import StatementError
-from pipelines.join import join_is_due, join_streams
+from pipelines.join import join_streams
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import LAKE_TABLES, RULES
 from pipelines.run import run_due
 from pipelines.sql import statement_result
 from pipelines.status import status
-from pipelines.tag import tag_is_due, tag_stream
+from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from quality.findings import ERROR, WARNING, GateResult
 from quality.gates import QualityGates, joined_gate, tagged_gate

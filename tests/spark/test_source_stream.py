@@ -12,11 +12,12 @@ import pytest
 from deltalake import write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.due import tag_is_due
 from pipelines.errors import NotImpliedError, SourceChangedError, SourceError
 from pipelines.lake.runs import batches
 from pipelines.run import OpenGates, run_due
 from pipelines.status import status
-from pipelines.tag import tag_is_due, tag_stream
+from pipelines.tag import tag_stream
 from pipelines.writing import output
 from tests.tables import columns_of, rows_of
 

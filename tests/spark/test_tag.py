@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, functions
 
 from pipelines.compile import compile_scopes
+from pipelines.due import tag_is_due
 from pipelines.errors import (
     CheckError,
     IndexOutdatedError,
@@ -26,7 +27,7 @@ from pipelines.errors import (
 from pipelines.lake.runs import batches
 from pipelines.settings.model import ENGINES
 from pipelines.status import status
-from pipelines.tag import tag_is_due, tag_stream
+from pipelines.tag import tag_stream
 from pipelines.writing.files import layout_of
 from rules_index.workers.delta_files import Layout
 from tests.tables import columns_of, spark_columns

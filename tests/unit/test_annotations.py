@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.index.annotations import SEVERITIES, Annotate, plain
+from rules_index.index.annotate import SEVERITIES, Annotate
+from rules_index.index.annotations import plain
 from rules_index.index.compiled import dumps
 
 SCHEMA = pa.schema([("x", pa.int64())])

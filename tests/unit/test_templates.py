@@ -16,8 +16,9 @@ from rules_index.compiling.compile import flatten
 from rules_index.compiling.conjunctions import Expansion
 from rules_index.compiling.rule_columns import Rejects, read_rules
 from rules_index.compiling.templates.skeletons import Skeleton
-from rules_index.language import Compiler, Scope
+from rules_index.language.compiler import Compiler
 from rules_index.language.formula import Formula
+from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
 from tests.cases import cases
 from tests.unit.language.schemas import SCHEMA

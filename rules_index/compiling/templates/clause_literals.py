@@ -14,7 +14,7 @@ from rules_index.compiling.templates.clause_templates import Batch, instantiate
 from rules_index.compiling.templates.clauses import StringPool, grouped_by_shape
 from rules_index.domains.value_sets import SetArrays
 from rules_index.domains.values import EVERYTHING
-from rules_index.language import Compiler
+from rules_index.language.compiler import Compiler
 from rules_index.language.formula import Formula, Predicate
 from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf

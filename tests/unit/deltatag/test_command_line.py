@@ -351,7 +351,8 @@ def test_libraries_log_only_where_more_is_asked_for(caplog) -> None:
 
 
 def test_rules_of_no_scope_are_told_and_refused_by_every_run(folder: Path, capsys) -> None:
-    from pipelines.compile import compile_scopes, refusals_are_due
+    from pipelines.compile import compile_scopes
+    from pipelines.compiling.due import refusals_are_due
     from pipelines.workspace import Workspace
 
     rules(("r", "s", "x = 1"))

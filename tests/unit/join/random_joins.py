@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.index.compiled import CompiledRules
-from rules_index.join import Piece, Side
+from rules_index.join.joined_batches import Piece
+from rules_index.join.rows import Side
 
 STREAMS = ("alpha", "Beta", "c.d", "delta", "e", "f")
 COLUMNS = [

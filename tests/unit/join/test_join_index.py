@@ -12,8 +12,9 @@ import pytest
 
 import rules_index as ri
 from rules_index.index.compiled import CompiledRules
-from rules_index.join import JoinIndex, Side, joined_batches
-from rules_index.join.index import Method
+from rules_index.join import joined_batches
+from rules_index.join.index import JoinIndex, Method
+from rules_index.join.rows import Side
 from tests.cases import QUICK, cases, quick_first
 from tests.unit.join.random_joins import STREAMS, Draw, Joined, brute_force, joined_of, structs
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import rules_index as ri
-from rules_index.join import JoinIndex, Side
-from rules_index.join.index import Method
+from rules_index.join.index import JoinIndex, Method
+from rules_index.join.rows import Side
 from rules_index.join.worker import KEY, NEW, OWNED, STREAM, TIME, JoinTask, join_partition, own_column
 from tests.cases import cases, quick_first
 from tests.unit.join.random_joins import COLUMNS, Draw, Joined, brute_force

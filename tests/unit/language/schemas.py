@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rules_index.language import Scope
+from rules_index.language.scope import Scope
 
 SCHEMA = pa.schema(
     [

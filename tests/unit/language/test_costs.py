@@ -7,8 +7,8 @@ import time
 import pytest
 
 from rules_index.errors import RuleError
-from rules_index.language import compile_expression
 from rules_index.language.analyser import Analyser
+from rules_index.language.compiler import compile_expression
 from rules_index.language.costs.bounder import Bounder
 from rules_index.language.costs.table import BY_NAME, TIMES
 from rules_index.language.functions import FUNCTIONS

@@ -14,7 +14,8 @@ import pytest
 
 import rules_index as ri
 from rules_index.errors import RuleError
-from rules_index.language import Scope, compile_expression
+from rules_index.language.compiler import compile_expression
+from rules_index.language.scope import Scope
 from tests.cases import cases
 from tests.mutated_expressions import Mutator
 from tests.random_expressions import Grammar

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from rules_index.domains.values import float_key
-from rules_index.language import Scope, compile_expression
+from rules_index.language.compiler import compile_expression
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
+from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf, Operation
 
 from .schemas import SCHEMA, SCOPE

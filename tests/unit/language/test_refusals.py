@@ -7,8 +7,9 @@ import pytest
 
 import rules_index as ri
 from rules_index.errors import RuleError
-from rules_index.language import Scope, compile_expression
+from rules_index.language.compiler import compile_expression
 from rules_index.language.formula import And, Fixed, Or, Predicate, Truth
+from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
 
 from .schemas import SCHEMA, SCOPE

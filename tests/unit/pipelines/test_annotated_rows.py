@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError, IndexOutdatedError, TableError
 from pipelines.join import join_streams
 from pipelines.retag import retag

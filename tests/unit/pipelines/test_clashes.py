@@ -10,7 +10,9 @@ from deltalake import DeltaTable
 
 import rules_index as ri
 from deltatag.__main__ import main
-from pipelines.compile import compile_is_due, compile_scopes, refusals_notice
+from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
+from pipelines.compiling.notices import refusals_notice
 from pipelines.lake.index_store import newest_index, read_index
 from pipelines.lint import lint_scopes
 

@@ -8,7 +8,8 @@ import pytest
 from deltalake import write_deltalake
 
 import rules_index as ri
-from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import IndexDamagedError, TableError
 from pipelines.lake.index_store import fetch_index, newest_index, read_index, update_statistics
 from pipelines.lake.tables import CHUNK_BYTES

@@ -17,8 +17,10 @@ from deltalake import write_deltalake
 
 import rules_index as ri
 from pipelines import compile as compile_module
-from pipelines.compile import compile_is_due, compile_scopes, refusals_are_due, refusals_notice
+from pipelines.compile import compile_scopes
 from pipelines.compiling import changes as changes_module
+from pipelines.compiling.due import compile_is_due, refusals_are_due
+from pipelines.compiling.notices import refusals_notice
 from pipelines.lake.index_store import newest_index, read_index
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.tables import RULES

@@ -15,8 +15,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.compile import compile_scopes
+from pipelines.due import join_is_due
 from pipelines.errors import JoinChangedError, NeedsSparkError, SourceChangedError
-from pipelines.join import join_is_due, join_streams, join_together
+from pipelines.join import join_streams, join_together
 from pipelines.joining import local_rows, parts, sides
 from pipelines.joining.local_keys import common_type, instants
 from pipelines.lake import runs

@@ -15,13 +15,14 @@ from deltalake import DeltaTable, write_deltalake
 
 import rules_index as ri
 from pipelines.compile import compile_scopes
+from pipelines.due import retag_is_due
 from pipelines.errors import ConfigurationError, RestartedError, TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import arrow_schema
 from pipelines.lake.live_files import live_files, may_match
 from pipelines.lake.runs import batches
 from pipelines.lake.tables import RULES
-from pipelines.retag import retag, retag_is_due
+from pipelines.retag import retag
 from pipelines.retagging.local_tables import LocalTables
 from pipelines.retagging.retagger import Retagger
 from pipelines.run import OpenGates, run_due

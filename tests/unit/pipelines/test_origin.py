@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from pipelines.compile import ScopeResult, compile_scopes
+from pipelines.compile import compile_scopes
+from pipelines.compiling.results import ScopeResult
 from pipelines.lake.index_store import newest_index
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.scopes import scope_of

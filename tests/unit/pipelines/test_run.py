@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pipelines import due, run
-from pipelines.compile import ScopeResult
+from pipelines import compile, due, join, run, tag
+from pipelines.compiling.results import ScopeResult
 from pipelines.errors import PipelineError, SourceError
 from pipelines.join import JoinResult
 from pipelines.run import OpenGates, run_due
@@ -36,7 +36,8 @@ class Steps(OpenGates):
             "tag_stream": lambda _, name: TagResult(self._noted("tag ", name)),
             "join_together": self._join,
         }.items():
-            monkeypatch.setattr(due if name == "compile_is_due" else run, name, step)
+            places = {"compile_is_due": due, "compile_scopes": compile, "tag_stream": tag, "join_together": join}
+            monkeypatch.setattr(places.get(name, run), name, step)
 
     def before_tag(self, workspace: Workspace, stream: Any) -> str | None:
         return self._shut(f"before {stream.name}")

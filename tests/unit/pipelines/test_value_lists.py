@@ -11,7 +11,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from pipelines.authoring.exchange import import_rules
 from pipelines.backtest import Candidate, backtest
-from pipelines.compile import compile_is_due, compile_scopes
+from pipelines.compile import compile_scopes
+from pipelines.compiling.due import compile_is_due
 from pipelines.errors import ConfigurationError
 from pipelines.explain import explain
 from pipelines.lake.index_store import newest_index

@@ -1,0 +1,107 @@
+"""Whether a scope's rules are to be compiled: whether its index is what compiling them again would give."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.clashes import current_rules
+from pipelines.compiling.known_rules import known_rules
+from pipelines.compiling.rejects import compile_rejects_of, is_of_row, stored_rejects
+from pipelines.compiling.results import Counts, columns_of, settings_of, too_many
+from pipelines.lake.index_store import StoredIndex, newest_index
+from pipelines.rule_set import ANNOTATED_BY, RuleSet, read_rules
+from pipelines.scopes import Scope, scope_of, scopes_of
+from pipelines.value_lists import Versions, list_versions, lists_named
+from pipelines.workspace import Workspace
+
+
+def compile_is_due(workspace: Workspace, name: str) -> bool:
+    """True if the scope has no index, or its rules, its columns' types or the index format have changed since.
+
+    So it is where too many of its rules are rejected, as long as they are: compiling it says so.
+    """
+    scope, engine = scope_of(workspace, name), workspace.configuration.engine_of(name)
+    known = known_rules(workspace, {name: engine})
+    if known is not None:
+        return known.is_due(scope)
+    stored = newest_index(workspace.lake, name)
+    if stored is None:
+        return True
+    rules = current_rules(workspace)
+    mine = compile_rejects_of(stored_rejects(workspace.lake), {name}, rules).height
+    holds = still_holds(stored, rules_hash(scope, rules, engine, versions_of(scope, rules)), scope.columns(), mine)
+    return not holds or too_many(scope, counts_of(rules, name, mine)) is not None
+
+
+def refusals_are_due(workspace: Workspace) -> bool:
+    """True if other rules are refused for their row alone, which no scope's index tells, than `rule_rejects` says."""
+    keys = ["scope", "rule_id", "error"]
+    told = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)
+    known = known_rules(workspace, {})
+    found = read_rules(workspace.lake, scopes_of(workspace)).rejects if known is None else known.of_row
+    return not found.select(keys).sort(keys).equals(told.sort(keys))
+
+
+def counts_of(rules: RuleSet, name: str, rejected: int) -> Counts:
+    """Of a scope; rejected: how many of its sound rules the library rejected."""
+    return Counts(rules.version, rules.enabled(name), rules.refused(name) + rejected)
+
+
+def versions_of(scope: Scope, rules: RuleSet) -> Versions:
+    """What the values of the lists depend on that the scope's rules name."""
+    configuration = scope.workspace.configuration
+    return list_versions(configuration, lists_named(configuration, rules.of_scope(scope.name)["expression"]))
+
+
+def rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:
+    """SHA-256 of all that a compile takes in, the source's columns aside."""
+    mine = rules.of_scope(scope.name)
+    if not scope.workspace.configuration.annotations_of(scope.name):
+        mine = mine.drop(ANNOTATED_BY, strict=False)
+    sink = _Digest()
+    with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
+        # part by part, since a copy of all texts takes memory; however they lie, the parts are the same
+        for part in mine.iter_slices(_HASHED_RULES):
+            writer.write_table(part.to_arrow().combine_chunks())
+    sink.write(repr(settings_of(scope, engine)).encode())
+    if lists:
+        sink.write(repr(sorted(lists.items())).encode())
+    return sink.digest.hexdigest()
+
+
+_HASHED_RULES = 1 << 16
+
+
+class _Digest(io.RawIOBase):
+    """A file of which only the SHA-256 is kept."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+
+    def writable(self) -> bool:
+        """Always."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Adds bytes to the digest."""
+        self.digest.update(data)
+        return len(data)
+
+
+def still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: int) -> bool:
+    """True if compiling again would give the stored index.
+
+    A new column changes nothing for rules that were understood without it, but may cure one that was refused.
+    """
+    if stored.statistics.get("rules_sha256") != content or stored.statistics.get("rejected") != rejects:
+        return False
+    now = columns_of(schema)
+    then: Mapping[str, str] = stored.statistics.get("columns", {})
+    if any(now.get(name) != kind for name, kind in then.items()):
+        return False
+    return rejects == 0 or len(now) == len(then)

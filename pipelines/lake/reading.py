@@ -1,0 +1,82 @@
+"""Rows, and lists of files, of Delta tables by delta-rs, for tables that are small.
+
+Arrow's datasets, `pyarrow.table` of what is no dictionary, and times in `to_pylist` import Pandas, which takes longer
+than to read a small table: nothing here needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLAIN: dict[pa.DataType, pa.DataType] = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def read_rows(
+    table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
+) -> pa.Table:
+    """The rows of a table whose columns have these values, in no order. Raises what delta-rs raises."""
+    from deltalake import QueryBuilder
+
+    chosen = ", ".join(map(_name, columns)) if columns is not None else "*"
+    where = " AND ".join(f"{_name(column)} = {_literal(value)}" for column, value in equal)
+    text = f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else "")
+    found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
+    return found.cast(pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in found.schema]))
+
+
+def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
+    """The rows of one of a table's files, by its path as the log has it; columns that it lacks are NULL."""
+    from deltalake.fs import DeltaStorageHandler
+    from pyarrow.fs import PyFileSystem
+
+    files = PyFileSystem(DeltaStorageHandler.from_table(table._table))
+    with files.open_input_file(path) as opened:
+        read = pq.ParquetFile(opened).read()
+    columns = [
+        read.column(field.name).cast(field.type)
+        if field.name in read.column_names
+        else pa.nulls(read.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
+    """What the log says of a table's files, as `DeltaTable.get_add_actions` has it."""
+    return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
+
+
+def as_dicts(rows: pa.Table) -> list[dict[str, Any]]:
+    """As `rows.to_pylist()`."""
+    columns = [_values(column) for column in rows.columns]
+    return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_struct(column.type) and column.type.num_fields:
+        names = [field.name for field in column.type]
+        rows = zip(column.is_valid().to_pylist(), *map(_values, column.flatten()), strict=True)
+        return [dict(zip(names, values, strict=True)) if is_there else None for is_there, *values in rows]
+    if column.type not in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        found: list[Any] = column.to_pylist()
+        return found
+    epoch = _EPOCH if column.type.tz else _EPOCH.replace(tzinfo=None)
+    times = column.cast(pa.int64()).to_pylist()
+    return [None if each is None else epoch + timedelta(microseconds=each) for each in times]
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _literal(value: Any) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
