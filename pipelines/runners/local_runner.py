@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -45,7 +45,6 @@ from pipelines.writing.files import CODEC, codec_named, discard, folder_of, gath
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.table_order import Order, partition_columns_for, statistics_property
 from rules_index.workers.delta_files import DeltaFile, Layout
-from rules_index.workers.row_checks import RowChecks
 from rules_index.workers.source_files import (
     SourceFile,
     UnreadableFileError,
@@ -53,6 +52,9 @@ from rules_index.workers.source_files import (
     source_files,
 )
 from rules_index.workers.tagged_files import Task, write_files
+
+if TYPE_CHECKING:
+    from rules_index.workers.row_checks import RowChecks
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _PIECE_BYTES = 16 << 20
@@ -214,6 +216,8 @@ class LocalRunner:
     def _checks(self, schema: pa.Schema, checks: Mapping[str, Any]) -> RowChecks:
         key = json.dumps([checks["key"], checks["checks"], schema.to_string(), self._zone])
         if key not in self._checked:
+            from rules_index.workers.row_checks import RowChecks
+
             asked = RowChecks.of(checks["key"], checks["checks"], schema, self._zone)
             if asked.needs_spark is not None:
                 raise NeedsSparkError(f"only Spark evaluates the check {asked.needs_spark} of {self.stream.name}")

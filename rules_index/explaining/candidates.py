@@ -20,7 +20,8 @@ from rules_index.explaining.truth import Truths, keys_of
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.language import constants
 from rules_index.language.coercion import is_decimal, is_float, is_number
-from rules_index.language.evaluation.evaluate import Evaluated, constant_scalar
+from rules_index.language.evaluation.evaluate import constant_scalar
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import And, Formula, Not, Or, Predicate
 from rules_index.language.typed import Constant, Expression, Leaf, Operation, leaves_of
 

@@ -11,7 +11,7 @@ from rules_index.explaining.rule import Part
 from rules_index.explaining.truth import Truths, all_of, any_of, negated
 from rules_index.index.inputs import truth_values
 from rules_index.index.single_rows import values_of_row
-from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Leaf
 
 

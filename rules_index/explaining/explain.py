@@ -12,7 +12,7 @@ from rules_index.explaining.rule import Part, rule_of
 from rules_index.explaining.tree import Explanation, shown
 from rules_index.explaining.truth import FALSE, TRUE, VALUES, Truths
 from rules_index.index.single_rows import value_in
-from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import authors_text, leaves_of
 
 if TYPE_CHECKING:

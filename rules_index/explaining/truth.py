@@ -13,7 +13,8 @@ import pyarrow as pa
 from rules_index.domains.regions import integer_keys
 from rules_index.domains.values import Key, ValueSet, is_bytes
 from rules_index.language.constants import clamp
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import And, Fixed, Formula, Not, Predicate
 from rules_index.language.typed import Expression
 

@@ -19,7 +19,8 @@ from rules_index.domains.regions import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.needs import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 

@@ -17,7 +17,8 @@ from rules_index.implication.needs import needed
 from rules_index.implication.region_boxes import Codes
 from rules_index.index.compiled import CompiledRules
 from rules_index.language.constants import domain
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 

@@ -11,7 +11,7 @@ from rules_index.domains.regions import Regions
 from rules_index.index.inputs import as_table, path_parts, read_leaf, truth_values
 from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
 from rules_index.kernels.bitmaps import COARSE_CODES
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
 
 Values = Mapping[str, Evaluated | np.ndarray]
@@ -100,6 +100,9 @@ def _evaluated(
         if leaf.name not in values:
             given = read[leaf.name]
             values[leaf.name] = truth_values(given) if isinstance(given, np.ndarray) else given
+    # here, since most indexes have no such expression
+    from rules_index.language.evaluation.evaluate import evaluate
+
     return evaluate(expression, values, rows, cache)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -22,13 +22,15 @@ from rules_index.index.artifact import Sections, pieces_of, save
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.conjunction_arrays import InvalidArraysError
 from rules_index.index.engine import Matching
-from rules_index.index.event_texts import EventReader
 from rules_index.index.inputs import as_table
 from rules_index.index.row_codes import RowCoder
 from rules_index.index.rule_source import RuleSource
 from rules_index.index.rule_texts import KeptTexts, RuleTexts
 from rules_index.language.serialise import to_json, type_to_json
 from rules_index.language.typed import Expression, Leaf, lists_of
+
+if TYPE_CHECKING:
+    from rules_index.index.event_texts import EventReader
 
 CHUNK_ROWS = 1 << 16
 """Rows that are coded at a time, so that memory does not grow with the batch."""
@@ -236,6 +238,8 @@ class CompiledRules:
 
     @cached_property
     def _event_reader(self) -> EventReader:
+        from rules_index.index.event_texts import EventReader
+
         return EventReader(self.attributes, self.regions, self.inputs, self.time_zone)
 
     @cached_property

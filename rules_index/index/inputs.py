@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from rules_index.domains.regions import plain
 from rules_index.errors import SchemaError
 from rules_index.language.coercion import normalise
-from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
 from rules_index.names import column_key, field_key, spelled
 

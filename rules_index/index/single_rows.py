@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from rules_index.errors import SchemaError
 from rules_index.index.inputs import path_parts
-from rules_index.language.evaluation.evaluate import Evaluated
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf
 from rules_index.names import column_key, field_key, spelled

@@ -18,7 +18,8 @@ from rules_index.join.local_conjuncts import NOTHING, Split
 from rules_index.join.rows import Rows
 from rules_index.join.streams import ACROSS, Owners
 from rules_index.kernels.jit import jit
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Leaf, leaves_of
 
 

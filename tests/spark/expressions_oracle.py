@@ -20,7 +20,8 @@ from pipelines.spark.active_session import active
 from rules_index.domains.values import float_key
 from rules_index.errors import RuleError
 from rules_index.language.compiler import Compiler
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Expression, Leaf, Operation

@@ -12,7 +12,8 @@ import pytest
 
 from pipelines.spark.catalyst import derived_column
 from rules_index.language.evaluation.decimals import to_decimal
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,8 @@ import pytest
 
 import rules_index as ri
 from pipelines.spark.session import in_time_zone
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.functions import FUNCTIONS
 
 ZONES = ("UTC", "Europe/Berlin", "America/St_Johns")

@@ -7,29 +7,18 @@ a CASE branch that is not taken, the right side of FALSE AND ..., or what stands
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.evaluation import decimals, functions
 from rules_index.language.evaluation.arithmetic import cast, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
+from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.patterns import like_matcher, rlike_matcher
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
-
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True)
-class Evaluated:
-    """A value for each row: `values` is NULL where it is NULL or raised, `raised` `[rows] bool` or None for none."""
-
-    values: pa.Array
-    raised: Mask | None = None
 
 
 def evaluate(

@@ -13,7 +13,8 @@ import rules_index as ri
 from rules_index.implication.impossible import impossible
 from rules_index.implication.needs import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import Codes
-from rules_index.language.evaluation.evaluate import Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Leaf
 from tests import random_rows

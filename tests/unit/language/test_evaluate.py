@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from rules_index.language.evaluation.decimals import to_decimal
-from rules_index.language.evaluation.evaluate import OPERATIONS, Evaluated, evaluate
+from rules_index.language.evaluation.evaluate import OPERATIONS, evaluate
+from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 BOOL, INT, LONG = pa.bool_(), pa.int32(), pa.int64()
