@@ -39,14 +39,11 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
     Raises `StatementError` for the first that fails.
     """
     from pipelines.errors import StatementError
-    from pipelines.sql import statement_result
 
-    assert isinstance(workspace.progress, Progress)
     for number, statement in enumerate(statements, 1):
         place = f"statement {number} of {len(statements)}"
         try:
-            with workspace.progress.during("starting Spark" if number == 1 else f"executing {place}"):
-                result = statement_result(workspace, statement)
+            result = _result(workspace, statement, place)
         except StatementError as error:
             if len(statements) == 1:
                 raise
@@ -55,6 +52,22 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
             print()
         _print_result(result, style)
         sys.stdout.flush()
+
+
+def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
+    """Of this process where it can tell, else of Spark."""
+    from pipelines.local_sql.statement import local_result
+
+    assert isinstance(workspace.progress, Progress)
+    with workspace.progress.during(f"executing {place}"):
+        result = local_result(workspace, statement)
+    if result is not None:
+        return result
+    from pipelines.sql import statement_result
+
+    is_running = "py4j" in sys.modules
+    with workspace.progress.during(f"executing {place}" if is_running else "starting Spark"):
+        return statement_result(workspace, statement)
 
 
 def _print_result(result: pa.Table, style: str) -> None:

@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException
 
 from pipelines.errors import MissingTableError, StatementError
 from pipelines.lake.lake import catalog_location, delta_rs_uri, first_line
-from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED
+from pipelines.lake.table_names import source_of, table_names
+from pipelines.local_sql.statement import in_zone
 from pipelines.settings.configuration import is_catalog_name, scope_tables
-from pipelines.settings.model import Configuration, LakeSettings
+from pipelines.settings.model import LakeSettings
 from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -82,21 +83,7 @@ def statement_result(workspace: Workspace, statement: str) -> pa.Table:
         result = _as_arrow(frame)
     except PySparkException as error:
         raise StatementError(_explain(workspace, statement, error)) from error
-    zone = workspace.configuration.rules.time_zone
-    return result.cast(pa.schema([field.with_type(_in_zone(field.type, zone)) for field in result.schema]))
-
-
-def _in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
-    """The type with all its timestamps in a time zone."""
-    if pa.types.is_timestamp(data_type):
-        return pa.timestamp(data_type.unit, zone) if data_type.tz else data_type
-    if pa.types.is_list(data_type):
-        return pa.list_(data_type.value_field.with_type(_in_zone(data_type.value_type, zone)))
-    if pa.types.is_map(data_type):
-        return pa.map_(_in_zone(data_type.key_type, zone), _in_zone(data_type.item_type, zone))
-    if pa.types.is_struct(data_type):
-        return pa.struct([field.with_type(_in_zone(field.type, zone)) for field in data_type.fields])
-    return data_type
+    return in_zone(result, workspace.configuration.rules.time_zone)
 
 
 def _as_arrow(frame: DataFrame) -> pa.Table:
@@ -112,13 +99,6 @@ def _as_arrow(frame: DataFrame) -> pa.Table:
     # Columns go by number here, because a result may have two of one name.
     numbered = frame.toDF(*(str(index) for index in range(len(frame.columns)))).select(*columns)
     return numbered.toArrow().rename_columns(frame.columns) if frame.columns else pa.table({})
-
-
-def table_names(configuration: Configuration) -> list[str]:
-    """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
-    names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
-    names += [*configuration.lists, *(table for name in configuration.streams for table in scope_tables(name))]
-    return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
 
 
 def register_tables(workspace: Workspace, statement: str | None = None) -> None:
@@ -175,7 +155,7 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
     for name in table_names(workspace.configuration):
         if words is not None and name.lower() not in words:
             continue
-        source = _source_of(workspace.configuration, name)
+        source = source_of(workspace.configuration, name)
         if source is not None:
             from deltalake import DeltaTable
 
@@ -183,12 +163,6 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
             yield name, source if there else None
         elif lake.settings.root is not None:
             yield name, lake.uri(name) if lake.exists(name) else None
-
-
-def _source_of(configuration: Configuration, name: str) -> str | None:
-    """Where the rows of a stream, or the values of a list, come from; None for a name that is neither's."""
-    found = configuration.streams.get(name) or configuration.lists.get(name)
-    return found.source if found is not None else None
 
 
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
@@ -210,7 +184,7 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
 
 
 def _exists(workspace: Workspace, name: str) -> bool:
-    source = _source_of(workspace.configuration, name)
+    source = source_of(workspace.configuration, name)
     if source is None:
         return workspace.lake.exists(name)
     from deltalake import DeltaTable

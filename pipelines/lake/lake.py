@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipelines.errors import MissingTableError, TableError
-from pipelines.lake.reading import files_in, read_rows
+from pipelines.lake.reading import count_rows, files_in, read_rows
 from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED, Table
 from pipelines.settings.model import LakeSettings
 
@@ -197,7 +197,7 @@ def rows_in(table: DeltaTable) -> int | None:
     """Rows of a table by its log; None where it does not say."""
     if "deletionVectors" in (table.protocol().reader_features or ()):
         # the log's counts are of rows before some were deleted
-        return len(read_rows(table, []))
+        return count_rows(table)
     files = files_in(table)
     rows = files["num_records"] if "num_records" in files.column_names else None
     return None if rows is None or rows.null_count else sum(rows.to_pylist())

@@ -83,8 +83,10 @@ def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
 def _is_below(bound: Any, value: Any) -> bool:
     """True if a file's greatest value, as the log spells it, is certainly less than a value."""
     known = _as(bound, value)
-    # the log's times end at the millisecond
-    return known is not None and (known + _MILLISECOND if isinstance(known, datetime) else known) < value
+    if isinstance(known, datetime):
+        # the log's times end at the millisecond, and behind the last one that Python has there is none to compare with
+        return bool(value - known > _MILLISECOND)
+    return known is not None and bool(known < value)
 
 
 def _is_above(bound: Any, value: Any) -> bool:

@@ -24,13 +24,15 @@ def read_rows(
     table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
 ) -> pa.Table:
     """The rows of a table whose columns have these values, in no order. Raises what delta-rs raises."""
-    from deltalake import QueryBuilder
-
     chosen = ", ".join(map(_name, columns)) if columns is not None else "*"
     where = " AND ".join(f"{_name(column)} = {_literal(value)}" for column, value in equal)
-    text = f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else "")
-    found = pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
+    found = _asked(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in found.schema]))
+
+
+def count_rows(table: DeltaTable) -> int:
+    """How many rows a table has that are not deleted."""
+    return int(_asked(table, "SELECT count(*) AS n FROM rows")["n"][0].as_py())
 
 
 def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
@@ -72,6 +74,13 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     epoch = _EPOCH if column.type.tz else _EPOCH.replace(tzinfo=None)
     times = column.cast(pa.int64()).to_pylist()
     return [None if each is None else epoch + timedelta(microseconds=each) for each in times]
+
+
+def _asked(table: DeltaTable, text: str) -> pa.Table:
+    """What a query of the table `rows` gives."""
+    from deltalake import QueryBuilder
+
+    return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
 
 
 def _name(column: str) -> str:

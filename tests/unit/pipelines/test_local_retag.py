@@ -411,3 +411,12 @@ def test_no_file_is_passed_over_that_has_a_row(tmp_path, seed: int) -> None:
                 passed += 1
                 assert not np.diff(found.offsets.to_numpy()).any(), (text, add)
     assert passed
+
+
+@pytest.mark.parametrize(
+    ("condition", "may"), [("t > TIMESTAMP'2024-01-01'", True), ("t < TIMESTAMP'0001-01-01 00:00:00.001'", False)]
+)
+def test_a_file_with_the_last_moment_there_is(condition: str, may: bool) -> None:
+    bounds = {"t": "9999-12-31T23:59:59.999Z"}
+    add = {"stats": json.dumps({"numRecords": 1, "minValues": bounds, "maxValues": bounds, "nullCount": {"t": 0}})}
+    assert may_match(add, [widen([(1, condition)], pa.schema([("t", pa.timestamp("us", "UTC"))]))]) is may

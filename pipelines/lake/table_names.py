@@ -1,0 +1,20 @@
+"""The names by which statements know tables."""
+
+from __future__ import annotations
+
+from pipelines.lake.tables import LAKE_TABLES, MADE_WHEN_NEEDED
+from pipelines.settings.configuration import scope_tables
+from pipelines.settings.model import Configuration
+
+
+def table_names(configuration: Configuration) -> list[str]:
+    """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
+    names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
+    names += [*configuration.lists, *(table for name in configuration.streams for table in scope_tables(name))]
+    return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
+
+
+def source_of(configuration: Configuration, name: str) -> str | None:
+    """Where the rows of a stream, or the values of a list, come from; None for a name that is neither's."""
+    found = configuration.streams.get(name) or configuration.lists.get(name)
+    return found.source if found is not None else None

@@ -1,0 +1,144 @@
+"""Edits of `rules` and of lists: rows inserted, changed and deleted, each statement in one commit."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipelines.errors import NeedsSparkError, TableError
+from pipelines.lake.lake import first_line
+from pipelines.lake.tables import RULES
+from pipelines.local_sql.grammar import Change, Insert, TableName
+from pipelines.local_sql.tables import LocalTable
+from pipelines.local_sql.values import value_of
+from pipelines.workspace import Workspace
+from rules_index.names import column_key
+
+_FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns"})
+"""Those of a table that is written here; what the last two ask for is looked for by itself."""
+_REFUSED_PROPERTIES = ("delta.constraints.", "delta.appendOnly", "delta.columnMapping.mode", "delta.identity.")
+_MOST_NAMED = 1_000
+"""Rows of which a commit names each by its key."""
+_ATTEMPTS = 20
+
+
+def insert(workspace: Workspace, statement: Insert) -> pa.Table:
+    """Appends the rows; gives nothing, as Spark does."""
+    from deltalake import write_deltalake
+
+    def write(table: LocalTable) -> pa.Table:
+        names = [table.column(name) for name in statement.columns or table.schema.names]
+        if len(set(names)) < len(names) or any(len(row) != len(names) for row in statement.rows):
+            raise NeedsSparkError("a row has not one value for each column")
+        kinds = [table.schema.field(name).type for name in names]
+        given = {
+            name: pa.array([value_of(row[place], kind, table.zone) for row in statement.rows], kind)
+            for place, (name, kind) in enumerate(zip(names, kinds, strict=True))
+        }
+        columns = [given.get(field.name, pa.nulls(len(statement.rows), field.type)) for field in table.schema]
+        rows = pa.Table.from_arrays(columns, schema=table.schema)
+        write_deltalake(table.snapshot.table, rows, mode="append")
+        return pa.table({})
+
+    return _committed(workspace, statement.table, write)
+
+
+def change(workspace: Workspace, statement: Change) -> pa.Table:
+    """Updates or deletes rows; gives how many."""
+
+    def write(table: LocalTable) -> pa.Table:
+        count, where = _chosen(table, statement)
+        if count:
+            _write(table, statement, where)
+        return pa.table({"num_affected_rows": pa.array([count], pa.int64())})
+
+    return _committed(workspace, statement.table, write)
+
+
+def _committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
+    """What `write` gives for the newest version of a table; it is called anew where another commit came first."""
+    from deltalake import exceptions
+
+    for attempt in range(_ATTEMPTS):
+        table = _editable(workspace, name)
+        try:
+            return write(table)
+        except exceptions.DeltaProtocolError as error:
+            raise NeedsSparkError(first_line(error)) from error
+        except (exceptions.DeltaError, OSError) as error:
+            if not isinstance(error, exceptions.CommitFailedError) or attempt == _ATTEMPTS - 1:
+                raise TableError(f"The table {name.name} could not be written: {first_line(error)}") from error
+        time.sleep(random.uniform(0.02, 0.1) * (attempt + 1))
+    raise AssertionError("the last attempt raises")
+
+
+def _write(table: LocalTable, statement: Change, where: str | None) -> None:
+    if statement.values is None:
+        table.snapshot.table.delete(where)
+        return
+    values: dict[str, Any] = {}
+    for name, text in statement.values:
+        column = table.column(name)
+        if column in values:
+            raise NeedsSparkError(f"it sets {column} twice")
+        values[column] = _as_sql(value_of(text, table.schema.field(column).type, table.zone))
+    table.snapshot.table.update({_name(column): value for column, value in values.items()}, predicate=where)
+
+
+def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
+    """How many rows satisfy the statement's condition, and a condition of theirs that delta-rs evaluates: it names them
+    by their key, since delta-rs means other things than Spark by what it has in common with it."""
+    key = table.schema.names[0]
+    kept = table.condition(statement.where)
+    read = list(dict.fromkeys([key, *(table.column(name) for name in (kept.columns if kept is not None else ()))]))
+    parts = list(table.batches(read, None))
+    rows = pa.concat_tables(parts) if parts else pa.schema([table.schema.field(name) for name in read]).empty_table()
+    if kept is None:
+        return rows.num_rows, None
+    chosen = kept.of(rows)
+    keys = rows.column(key).to_pylist()
+    wanted = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if is_chosen}
+    others = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen}
+    if None in wanted or wanted & others or len(wanted) > _MOST_NAMED:
+        raise NeedsSparkError(f"{key} does not tell the rows apart")
+    named = f"{_name(key)} IN ({', '.join(map(_as_sql, sorted(wanted)))})" if wanted else "false"
+    return int(np.count_nonzero(chosen)), named
+
+
+def _editable(workspace: Workspace, name: TableName) -> LocalTable:
+    """The table, if it is one that people edit and asks for nothing but its rows."""
+    known = {RULES.name, *(each.lower() for each in workspace.configuration.lists)}
+    if name.is_path or name.name.lower() not in known:
+        raise NeedsSparkError("only rules and lists are edited without it")
+    table = LocalTable(workspace, name)
+    snapshot = table.snapshot
+    odd = sorted(snapshot.features - _FEATURES)
+    odd += [each for each in snapshot.properties if each.startswith(_REFUSED_PROPERTIES)]
+    odd += [str(each["name"]) for each in snapshot.fields if set(each.get("metadata") or {}) - {"comment"}]
+    odd += [str(each["name"]) for each in snapshot.fields if not each.get("nullable", True)]
+    odd += snapshot.partition_columns
+    if odd or len({column_key(each) for each in table.schema.names}) < len(table.schema):
+        raise NeedsSparkError(f"the table asks for more than its rows: {', '.join(odd)}")
+    return table
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _as_sql(value: Any) -> str:
+    """A text, a whole number, a truth value or NULL for delta-rs; NeedsSparkError for anything else."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str) and "\0" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    raise NeedsSparkError("only Spark writes such a value in place of another")

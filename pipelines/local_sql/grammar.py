@@ -1,0 +1,266 @@
+"""The statements that are executed without Spark, from their text.
+
+Only what means here exactly what Spark means by it is taken. All else raises `NeedsSparkError`: Spark then executes it,
+or says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pipelines.errors import NeedsSparkError
+from rules_index.errors import RuleError
+from rules_index.language import literals
+from rules_index.language.tokens import END, NUMBER, QUOTED_NAME, STRING, Tokens, tokenise, words
+
+AGGREGATES = words("COUNT MIN MAX SUM")
+_NO_NAMES = words(
+    "SELECT FROM WHERE GROUP ORDER BY LIMIT HAVING DISTINCT ALL AS ON USING JOIN LEFT RIGHT FULL INNER CROSS NATURAL "
+    "SEMI ANTI UNION EXCEPT MINUS INTERSECT LATERAL WINDOW OVER FILTER NULL TRUE FALSE CASE CAST NOT EXISTS INTERVAL "
+    "DATE TIMESTAMP TIMESTAMP_NTZ ARRAY MAP STRUCT CURRENT_DATE CURRENT_TIMESTAMP CURRENT_USER CURRENT_TIME "
+    "LOCALTIMESTAMP SESSION_USER USER DEFAULT VALUES SET TABLE OFFSET QUALIFY SORT CLUSTER DISTRIBUTE TABLESAMPLE "
+    "PIVOT UNPIVOT WITH"
+)
+"""Words that Spark may take for something else than a name; a column that is called so goes in back-quotes."""
+_CLAUSES = words("GROUP ORDER LIMIT HAVING")
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """A table by its name, or by the path of its folder; `version` is None for the newest."""
+
+    name: str
+    is_path: bool = False
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is selected: a column, an aggregate of one, or where `column` is None the count of rows."""
+
+    column: str | None
+    aggregate: str | None = None
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SortKey:
+    """A column by its name or its place in the result, from 1 on."""
+
+    by: str | int
+    descending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """A query of one table; no items for all columns, `where` is an expression's text."""
+
+    table: TableName
+    items: tuple[Item, ...]
+    where: str | None = None
+    group_by: tuple[str | int, ...] = ()
+    order_by: tuple[SortKey, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """Rows of values, as texts of expressions; `columns` is None where all columns are meant in their order."""
+
+    table: TableName
+    columns: tuple[str, ...] | None
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The rows that satisfy `where`, or all, are deleted or, where `values` has texts of expressions, updated."""
+
+    table: TableName
+    where: str | None
+    values: tuple[tuple[str, str], ...] | None = None
+
+
+Statement = Select | Insert | Change
+
+
+def parsed(text: str) -> Statement:
+    """The statement of a text; NeedsSparkError for what is not executed here."""
+    try:
+        tokens = tokenise(text)
+        reader = _Reader(tokens)
+        readers: dict[str, Callable[[], Statement]] = {
+            "SELECT": reader.select,
+            "INSERT": reader.insert,
+            "UPDATE": reader.update,
+            "DELETE": reader.delete,
+        }
+        return readers[tokens.kinds[0]]()
+    except (RuleError, KeyError) as error:
+        raise NeedsSparkError("it is no statement of one table") from error
+
+
+class _Reader:
+    """Reads a statement token by token; `at` is the next one's number."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens, self.at = tokens, 0
+
+    @property
+    def kind(self) -> str:
+        """The next token's."""
+        return self.tokens.kinds[self.at]
+
+    def takes(self, *kinds: str) -> bool:
+        """Moves behind the next tokens if they are these."""
+        if tuple(self.tokens.kinds[self.at : self.at + len(kinds)]) != kinds:
+            return False
+        self.at += len(kinds)
+        return True
+
+    def expect(self, *kinds: str) -> None:
+        """As `takes`, and these are the only ones there may be."""
+        if not self.takes(*kinds):
+            raise NeedsSparkError(f"it has {self.kind or 'an end'} where only Spark knows what that means")
+
+    def listed(self, item: Callable[[], _T]) -> tuple[_T, ...]:
+        """Items with commas between them."""
+        found = [item()]
+        while self.takes(","):
+            found.append(item())
+        return tuple(found)
+
+    def select(self) -> Select:
+        """A whole query."""
+        self.expect("SELECT")
+        items: tuple[Item, ...] = () if self.takes("*") else self.listed(self.item)
+        self.expect("FROM")
+        table = self.table(versioned=True)
+        where = self.expression(_CLAUSES) if self.takes("WHERE") else None
+        group_by = self.listed(self.reference) if self.takes("GROUP", "BY") else ()
+        order_by = self.listed(self.sort_key) if self.takes("ORDER", "BY") else ()
+        limit = self.number() if self.takes("LIMIT") else None
+        self.expect(END)
+        return Select(table, items, where, group_by, order_by, limit)
+
+    def insert(self) -> Insert:
+        """INSERT INTO ... VALUES ..."""
+        self.expect("INSERT", "INTO")
+        self.takes("TABLE")
+        table = self.table()
+        columns: tuple[str, ...] | None = None
+        if self.takes("("):
+            columns = self.listed(self.name)
+            self.expect(")")
+        self.expect("VALUES")
+        rows = self.listed(self.row)
+        self.expect(END)
+        return Insert(table, columns, rows)
+
+    def update(self) -> Change:
+        """UPDATE ... SET ... WHERE ..."""
+        self.expect("UPDATE")
+        table = self.table()
+        self.expect("SET")
+        values = self.listed(self.assignment)
+        where = self.expression(frozenset()) if self.takes("WHERE") else None
+        self.expect(END)
+        return Change(table, where, values)
+
+    def delete(self) -> Change:
+        """DELETE FROM ... WHERE ..."""
+        self.expect("DELETE", "FROM")
+        table = self.table()
+        where = self.expression(frozenset()) if self.takes("WHERE") else None
+        self.expect(END)
+        return Change(table, where)
+
+    def table(self, versioned: bool = False) -> TableName:
+        """A table's name, and the version that is asked for."""
+        name, is_path = self.name(), False
+        if self.takes("."):
+            is_path = name.lower() == "delta" and self.kind == QUOTED_NAME
+            name = self.name()
+            if not is_path or not name.startswith("/"):
+                raise NeedsSparkError("it names a table of a catalog")
+        version = self.number() if versioned and self.takes("VERSION", "AS", "OF") else None
+        return TableName(name, is_path, version)
+
+    def item(self) -> Item:
+        """One item of a query's list."""
+        aggregate = self.kind if self.kind in AGGREGATES and self.tokens.kinds[self.at + 1] == "(" else None
+        column: str | None
+        if aggregate is not None:
+            self.at += 2
+            column = None if aggregate == "COUNT" and (self.takes("*") or self.takes_one()) else self.name()
+            self.expect(")")
+        else:
+            column = self.name()
+        named = self.takes("AS")
+        alias = self.name() if named or (self.kind not in (",", "FROM")) else None
+        return Item(column, aggregate.lower() if aggregate is not None else None, alias)
+
+    def takes_one(self) -> bool:
+        """Moves behind the number 1 if it comes next."""
+        return self.kind == NUMBER and self.tokens.spelling(self.at) == "1" and self.takes(NUMBER)
+
+    def reference(self) -> str | int:
+        """A column by its name or its place."""
+        return self.number() if self.kind == NUMBER else self.name()
+
+    def sort_key(self) -> SortKey:
+        """A key with its direction; NULL is less than all values unless it is told to be last or first."""
+        by = self.reference()
+        descending = not self.takes("ASC") and self.takes("DESC")
+        nulls_last = descending
+        if self.takes("NULLS"):
+            nulls_last = not self.takes("FIRST")
+            if nulls_last:
+                self.expect("LAST")
+        return SortKey(by, descending, nulls_last)
+
+    def row(self) -> tuple[str, ...]:
+        """The values of one row."""
+        self.expect("(")
+        found = self.listed(lambda: self.expression(frozenset(), stops=",)"))
+        self.expect(")")
+        return found
+
+    def assignment(self) -> tuple[str, str]:
+        """A column and the text of its new value."""
+        name = self.name()
+        self.expect("=")
+        return name, self.expression(words("WHERE"), stops=",")
+
+    def expression(self, ends: frozenset[str], stops: str = "") -> str:
+        """The text from here to the first word of `ends`, or character of `stops`, that is in no bracket."""
+        start, depth = self.at, 0
+        while self.kind != END and not (depth == 0 and (self.kind in ends or (self.kind and self.kind in stops))):
+            depth += (self.kind in ("(", "[")) - (self.kind in (")", "]"))
+            self.at += 1
+        if self.at == start or depth:
+            raise NeedsSparkError("it lacks an expression")
+        return self.tokens.text[self.tokens.starts[start] : self.tokens.ends[self.at - 1]]
+
+    def name(self) -> str:
+        """A name: a word that means nothing else, or what is in back-quotes."""
+        spelling = self.tokens.spelling(self.at)
+        is_word = self.kind not in (STRING, NUMBER, END) and self.kind not in _NO_NAMES and _WORD.fullmatch(spelling)
+        if self.kind != QUOTED_NAME and not is_word:
+            raise NeedsSparkError(f"it has {spelling or 'an end'} where a name is expected")
+        self.at += 1
+        return self.tokens.name(self.at - 1)
+
+    def number(self) -> int:
+        """A whole number."""
+        spelling = self.tokens.spelling(self.at)
+        if self.kind != NUMBER or not spelling.isdecimal():
+            raise NeedsSparkError(f"it has {spelling or 'an end'} where a whole number is expected")
+        self.at += 1
+        return int(literals.number(spelling, 0).value)

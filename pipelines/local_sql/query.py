@@ -1,0 +1,212 @@
+"""A query of one table: chosen columns or aggregates of rows, in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from pipelines.errors import NeedsSparkError
+from pipelines.local_sql.grammar import Item, Select, SortKey
+from pipelines.local_sql.tables import LocalTable
+from pipelines.workspace import Workspace
+
+_KEPT_ROWS = 1 << 18
+"""Rows from which on what has been read is reduced to what the result can hold."""
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+
+def select(workspace: Workspace, query: Select) -> pa.Table:
+    """The rows of a query's result. Raises NeedsSparkError where only Spark can tell them."""
+    table = LocalTable(workspace, query.table)
+    if query.group_by or any(item.aggregate for item in query.items):
+        return _Aggregation(table, query).result()
+    return _rows(table, query)
+
+
+def _rows(table: LocalTable, query: Select) -> pa.Table:
+    items = query.items or tuple(Item(name) for name in table.schema.names)
+    columns = [table.column(item.column or "") for item in items]
+    names = [item.alias or item.column or "" for item in items]
+    keys = [(table.column(_sorted_by(table, key, columns, names)), key) for key in query.order_by]
+    for name, _ in keys:
+        _check_ordered(table.schema.field(name).type)
+    read = list(dict.fromkeys([*columns, *(name for name, _ in keys)]))
+    most = query.limit if query.limit is not None and not keys else None
+    kept = table.condition(query.where)
+    parts = [pa.schema([table.schema.field(name).with_nullable(True) for name in read]).empty_table()]
+    for part in table.batches(read, kept, *(() if most is None else (most,))):
+        parts.append(part)
+        if keys and query.limit is not None and sum(map(len, parts)) > max(_KEPT_ROWS, 4 * query.limit):
+            parts = [_ordered(pa.concat_tables(parts), keys, query.limit)]
+    found = pa.concat_tables(parts)
+    found = _ordered(found, keys, query.limit) if keys else found
+    return pa.Table.from_arrays([found.column(name) for name in columns], names=names)
+
+
+def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], names: Sequence[str]) -> str:
+    """The column that a result is ordered by: one of the result, else one of the table."""
+    if isinstance(key.by, int):
+        return columns[_place(key.by, len(columns))]
+    named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by.lower()]
+    if len(set(named)) > 1:
+        raise NeedsSparkError(f"several columns of the result are called {key.by}")
+    return named[0] if named else table.column(key.by)
+
+
+def _place(number: int, count: int) -> int:
+    if not 1 <= number <= count:
+        raise NeedsSparkError(f"the result has no column {number}")
+    return number - 1
+
+
+def _check_ordered(kind: pa.DataType) -> None:
+    t = pa.types
+    if t.is_nested(kind) or t.is_binary(kind) or t.is_null(kind):
+        raise NeedsSparkError(f"only Spark orders values of the type {kind}")
+
+
+def _ordered(rows: pa.Table, keys: Sequence[tuple[str, SortKey]], limit: int | None) -> pa.Table:
+    """Rows in an order, NaN above all numbers and 0.0 equal to -0.0 as Spark has them."""
+    frame = pl.DataFrame(
+        {str(place): pl.from_arrow(rows.column(name)) for place, (name, _) in enumerate(keys)}
+    ).with_row_index("row")
+    columns = [pl.col(name) for name in frame.columns[1:]]
+    by = [each + 0.0 if frame.schema[each.meta.output_name()].is_float() else each for each in columns]
+    descending, last = [key.descending for _, key in keys], [key.nulls_last for _, key in keys]
+    order = frame.sort(by, descending=descending, nulls_last=last, maintain_order=True)["row"]
+    chosen = order if limit is None else order.head(limit)
+    return rows.take(pa.array(chosen.to_numpy().astype(np.int64)))
+
+
+class _Aggregation:
+    """Aggregates over all rows, or over each group of them."""
+
+    def __init__(self, table: LocalTable, query: Select) -> None:
+        self.table, self.query = table, query
+        if not query.items:
+            raise NeedsSparkError("it groups all columns")
+        self.keys = list(dict.fromkeys(self._key(each) for each in query.group_by))
+        self.names = [item.alias or self._called(item) for item in query.items]
+        for item in query.items:
+            self._check(item)
+
+    def result(self) -> pa.Table:
+        """One row for each group; one for all rows where there are no keys."""
+        asked = (self.table.column(item.column) for item in self.query.items if item.column is not None)
+        # rows without a column would have no number
+        read = list(dict.fromkeys([*self.keys, *asked])) or [self.table.plainest_column]
+        schema = pa.schema([self.table.schema.field(name) for name in read])
+        parts = [self._partly(pl.DataFrame(pl.from_arrow(schema.empty_table())))]
+        for rows in self.table.batches(read, self.table.condition(self.query.where)):
+            parts.append(self._partly(pl.DataFrame(pl.from_arrow(rows))))
+            if sum(map(len, parts)) > _KEPT_ROWS:
+                parts = [self._together(parts)]
+        found = self._finished(self._together(parts))
+        if self.query.order_by:
+            keys = [(str(self._of_result(key)), key) for key in self.query.order_by]
+            for name, _ in keys:
+                _check_ordered(found.schema.field(name).type)
+            found = _ordered(found, keys, self.query.limit)
+        elif self.query.limit is not None:
+            found = found.slice(0, self.query.limit)
+        return found.rename_columns(self.names)
+
+    def _key(self, each: str | int) -> str:
+        if isinstance(each, int):
+            item = self.query.items[_place(each, len(self.query.items))]
+            if item.aggregate is not None or item.column is None:
+                raise NeedsSparkError(f"it groups by the aggregate {each}")
+            each = item.column
+        name = self.table.column(each)
+        kind = self.table.schema.field(name).type
+        if not (_is_discrete(kind) or pa.types.is_boolean(kind)):
+            raise NeedsSparkError(f"only Spark groups by values of the type {kind}")
+        return name
+
+    def _check(self, item: Item) -> None:
+        if item.column is None:
+            return
+        name = self.table.column(item.column)
+        kind = self.table.schema.field(name).type
+        if item.aggregate is None:
+            known = name in self.keys
+        elif item.aggregate == "sum":
+            known = pa.types.is_integer(kind)
+        else:
+            known = item.aggregate == "count" or _is_discrete(kind)
+        if not known:
+            raise NeedsSparkError(f"only Spark tells {item.aggregate or 'a value'} of {item.column}")
+
+    def _called(self, item: Item) -> str:
+        if item.aggregate is None:
+            return item.column or ""
+        return f"{item.aggregate}({item.column or 1})"
+
+    def _of_result(self, key: SortKey) -> int:
+        if isinstance(key.by, int):
+            return _place(key.by, len(self.names))
+        named = [place for place, name in enumerate(self.names) if name.lower() == key.by.lower()]
+        if len(named) != 1:
+            raise NeedsSparkError(f"the result has no one column {key.by}")
+        return named[0]
+
+    def _partly(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The aggregates of some rows."""
+
+        def aggregate(item: Item) -> pl.Expr:
+            if item.column is None:
+                return pl.len().cast(pl.Int64)
+            column = pl.col(self.table.column(item.column))
+            if item.aggregate == "count":
+                return column.count().cast(pl.Int64)
+            return _ASKED[item.aggregate or ""](column)
+
+        return self._grouped(rows, aggregate)
+
+    def _together(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """The aggregates of several parts' aggregates."""
+        places = {id(item): str(place) for place, item in enumerate(self.query.items)}
+
+        def aggregate(item: Item) -> pl.Expr:
+            column = pl.col(places[id(item)])
+            return column.sum() if item.aggregate == "count" else _ASKED[item.aggregate or ""](column)
+
+        return self._grouped(pl.concat(parts), aggregate)
+
+    def _grouped(self, rows: pl.DataFrame, aggregate: Callable[[Item], pl.Expr]) -> pl.DataFrame:
+        asked = [(str(place), item) for place, item in enumerate(self.query.items) if item.aggregate is not None]
+        found = [aggregate(item).alias(place) for place, item in asked]
+        return rows.group_by(self.keys).agg(found) if self.keys else rows.select(found)
+
+    def _finished(self, groups: pl.DataFrame) -> pa.Table:
+        """The columns of the result, named by their places."""
+        columns, fields = [], []
+        for place, item in enumerate(self.query.items):
+            name = self.table.column(item.column) if item.column is not None else ""
+            kind = self.table.schema.field(name).type if name else pa.int64()
+            column = groups[name if item.aggregate is None else str(place)]
+            if item.aggregate in ("count", "sum"):
+                kind = pa.int64()
+                if not column.is_between(*_INT64).all():
+                    raise NeedsSparkError("a sum is beyond BIGINT")
+                column = column.cast(pl.Int64)
+            columns.append(column.to_arrow().cast(kind))
+            fields.append(pa.field(str(place), kind))
+        return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def _is_discrete(kind: pa.DataType) -> bool:
+    """Whole numbers, texts and times: values that are equal only where they are the same."""
+    t = pa.types
+    return bool(t.is_integer(kind) or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
+
+
+def _sum(column: pl.Expr) -> pl.Expr:
+    """The sum of whole numbers, of any size; NULL of nothing but NULL."""
+    return pl.when(column.count() > 0).then(column.cast(pl.Int128).sum())
+
+
+_ASKED: dict[str, Callable[[pl.Expr], pl.Expr]] = {"min": pl.Expr.min, "max": pl.Expr.max, "sum": _sum}

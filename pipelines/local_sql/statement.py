@@ -1,0 +1,56 @@
+"""One SQL statement, executed without Spark where that means the same."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from pipelines.errors import NeedsSparkError
+from pipelines.local_sql.grammar import Insert, Select, parsed
+from pipelines.runners.choice import why_spark_works
+from pipelines.workspace import Workspace
+from rules_index.errors import RulesIndexError
+
+
+def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
+    """The result of a statement as `pipelines.sql.statement_result` gives it; None where Spark is to execute it, and
+    nothing has been done. TableError where a commit cannot be made."""
+    if why_spark_works(workspace) is not None:
+        return None
+    try:
+        read = parsed(statement)
+        if isinstance(read, Select):
+            return in_zone(_selected(workspace, read), workspace.configuration.rules.time_zone)
+        from pipelines.local_sql import edits
+
+        return edits.insert(workspace, read) if isinstance(read, Insert) else edits.change(workspace, read)
+    except (NeedsSparkError, RulesIndexError):
+        return None
+
+
+def _selected(workspace: Workspace, query: Select) -> pa.Table:
+    from polars.exceptions import PolarsError
+
+    from pipelines.local_sql.query import select
+
+    try:
+        return select(workspace, query)
+    except (ArithmeticError, ValueError, PolarsError, pa.ArrowException) as error:
+        raise NeedsSparkError(str(error)) from error  # values that only Spark has, as years beyond 9999
+
+
+def in_zone(result: pa.Table, zone: str) -> pa.Table:
+    """The result with its timestamps in a time zone."""
+    return result.cast(pa.schema([field.with_type(_in_zone(field.type, zone)) for field in result.schema]))
+
+
+def _in_zone(data_type: pa.DataType, zone: str) -> pa.DataType:
+    """The type with all its timestamps in a time zone."""
+    if pa.types.is_timestamp(data_type):
+        return pa.timestamp(data_type.unit, zone) if data_type.tz else data_type
+    if pa.types.is_list(data_type):
+        return pa.list_(data_type.value_field.with_type(_in_zone(data_type.value_type, zone)))
+    if pa.types.is_map(data_type):
+        return pa.map_(_in_zone(data_type.key_type, zone), _in_zone(data_type.item_type, zone))
+    if pa.types.is_struct(data_type):
+        return pa.struct([field.with_type(_in_zone(field.type, zone)) for field in data_type.fields])
+    return data_type

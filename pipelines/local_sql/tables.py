@@ -1,0 +1,152 @@
+"""The table that a statement names, read without Spark where that is exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+import rules_index as ri
+from pipelines.errors import NeedsSparkError, PipelineError
+from pipelines.lake.folder_log import FolderLog, local_folder
+from pipelines.lake.folder_snapshot import FolderSnapshot
+from pipelines.lake.live_files import may_match
+from pipelines.lake.schema import OPAQUE, arrow_schema_of
+from pipelines.lake.table_names import source_of, table_names
+from pipelines.local_sql.grammar import TableName
+from pipelines.runners.needs import READABLE
+from pipelines.workspace import Workspace
+from rules_index.implication.widening import Widened, widen_compiled
+from rules_index.index.inputs import path_parts
+from rules_index.names import column_key, spelled
+from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
+
+MOST_BYTES = 1 << 30
+"""Of the files that a statement reads here; Spark reads more with all its tasks."""
+_ALL = 1 << 62
+
+
+class LocalTable:
+    """A version of a table in a folder."""
+
+    def __init__(self, workspace: Workspace, name: TableName) -> None:
+        self.zone = workspace.configuration.rules.time_zone
+        uri = _place(workspace, name)
+        if local_folder(uri) is None:
+            raise NeedsSparkError("the table is not in a folder")
+        self.log = FolderLog(uri, bounds=True)
+        self.snapshot: FolderSnapshot
+        try:
+            self.snapshot = self.log.latest() if name.version is None else self.log.snapshot(name.version)
+        except PipelineError as error:
+            raise NeedsSparkError(str(error)) from error
+        if self.snapshot.number < 0:
+            raise NeedsSparkError("there is no such table")
+        if foreign := sorted(self.snapshot.features - READABLE):
+            raise NeedsSparkError(f"the table has the feature {foreign[0]}")
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The table's columns."""
+        return arrow_schema_of(json.dumps({"fields": self.snapshot.fields}))
+
+    def column(self, name: str) -> str:
+        """A column as the table spells it; NeedsSparkError where there is none."""
+        found = spelled(self.schema.names, name, column_key)
+        if found is None:
+            raise NeedsSparkError(f"the table has no column {name}")
+        return found
+
+    @property
+    def plainest_column(self) -> str:
+        """A column whose values are few bytes, if there is one."""
+        plain = (field.name for field in self.schema if not pa.types.is_nested(field.type) and field.type != OPAQUE)
+        return next(plain, self.schema.names[0])
+
+    def condition(self, text: str | None) -> Condition | None:
+        """The rows that a WHERE keeps; None for all."""
+        if text is None:
+            return None
+        compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
+        if len(compiled) != 1 or compiled.derived:
+            raise NeedsSparkError(f"only Spark evaluates {text}")
+        return Condition(compiled)
+
+    def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
+        """The rows that are kept, at most so many, with these columns of the table; texts are no codes."""
+        asked = [*columns, *(self.column(name) for name in (kept.columns if kept is not None else ()))]
+        read = [name for name in self.schema.names if name in asked]
+        for name in read:
+            if _is_opaque(self.schema.field(name).type):
+                raise NeedsSparkError(f"only Spark reads the column {name}")
+        files = self._files(kept, needs_all=kept is not None or most_rows == _ALL)
+        left = most_rows
+        try:
+            for batch in read_batches(files, self.schema, read) if left else ():
+                rows = pa.Table.from_batches([batch.select(range(batch.num_columns - 1))])
+                rows = rows if kept is None else rows.filter(pa.array(kept.of(rows)))
+                rows = rows.slice(0, left).select(list(columns))
+                left -= rows.num_rows
+                yield rows.cast(pa.schema([self.schema.field(name).with_nullable(True) for name in columns]))
+                if not left:
+                    return
+        except (OSError, pa.ArrowException, UnreadableFileError) as error:
+            raise NeedsSparkError(str(error)) from error
+
+    def _files(self, kept: Condition | None, needs_all: bool) -> list[SourceFile]:
+        adds = self.log.files(self.snapshot)
+        if kept is not None and not kept.may_raise:
+            adds = [add for add in adds if may_match(add, [kept.widened])]
+        if needs_all and sum(int(add["size"]) for add in adds) > MOST_BYTES:
+            raise NeedsSparkError(f"the table has more than {MOST_BYTES >> 30} GiB to read")
+        return source_files([(0, add) for add in adds], self.log.file)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a WHERE says, as an index of the one rule."""
+
+    compiled: ri.CompiledRules
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that it reads."""
+        return tuple(dict.fromkeys(path_parts(leaf.name)[0] for leaf in self.compiled.inputs))
+
+    @property
+    def may_raise(self) -> bool:
+        """True if it may raise on some row: then all rows must be tried."""
+        return bool(len(self.compiled.raising[1]))
+
+    @cached_property
+    def widened(self) -> Widened:
+        """What files are chosen by."""
+        return widen_compiled(self.compiled)
+
+    def of(self, rows: pa.Table) -> np.ndarray:
+        """Which rows [rows] bool are kept; NeedsSparkError where it raises on one, which Spark tells of."""
+        asked = rows if self.compiled.inputs else pa.table({"_": pa.nulls(rows.num_rows)})
+        offsets, _, errors = self.compiled.match_ordinals(asked)
+        if errors:
+            raise NeedsSparkError("the condition raises on a row")
+        return np.diff(offsets) > 0
+
+
+def _place(workspace: Workspace, name: TableName) -> str:
+    if name.is_path:
+        return name.name
+    configuration = workspace.configuration
+    known = next((each for each in table_names(configuration) if each.lower() == name.name.lower()), None)
+    if known is None:
+        raise NeedsSparkError("there is no such table")
+    return source_of(configuration, known) or workspace.lake.uri(known)
+
+
+def _is_opaque(kind: pa.DataType) -> bool:
+    if kind == OPAQUE:
+        return True
+    return any(_is_opaque(kind.field(place).type) for place in range(kind.num_fields))

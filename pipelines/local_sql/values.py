@@ -1,0 +1,58 @@
+"""The value that a text stands for, where no cast is asked for to store it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.errors import NeedsSparkError
+from rules_index.language.analyser import Analyser
+from rules_index.language.parser import parse
+from rules_index.language.scope import Scope
+from rules_index.language.typed import Constant
+
+_MAP = re.compile(r"map\s*\(\s*(?P<entries>.*)\)\s*", re.IGNORECASE | re.DOTALL)
+
+
+def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
+    """A constant of a column's type as Python has it, timestamps without a zone being in `zone`; NeedsSparkError for
+    anything else, and RuleError for what is no expression."""
+    if pa.types.is_map(kind):
+        return _map_of(text, kind, zone)
+    found = _constant(text, zone)
+    if found.value is None:
+        return None
+    if pa.types.is_integer(kind) and pa.types.is_integer(found.type):
+        low, high = -(1 << (kind.bit_width - 1)), (1 << (kind.bit_width - 1)) - 1
+        if low <= found.value <= high and found.type.bit_width <= kind.bit_width:
+            return found.value
+    elif found.type == kind and not pa.types.is_decimal(kind):
+        return pa.scalar(found.value, pa.int64()).cast(kind).as_py() if pa.types.is_timestamp(kind) else found.value
+    raise NeedsSparkError(f"{text} is no value of the type {kind}")
+
+
+def _constant(text: str, zone: str) -> Constant:
+    if text.strip().upper() == "NULL":
+        return Constant(None, pa.null())
+    node, tokens = parse(text, zone)
+    local = Analyser(tokens, Scope(pa.schema([]), zone)).value(node).local
+    if not isinstance(local, Constant) or local.value is None:
+        raise NeedsSparkError(f"{text} is no constant")
+    return local
+
+
+def _map_of(text: str, kind: pa.DataType, zone: str) -> list[tuple[Any, Any]] | None:
+    if text.strip().upper() == "NULL":
+        return None
+    node, tokens = parse(text, zone)
+    if node.kind != "call" or not _MAP.fullmatch(text.strip()):
+        raise NeedsSparkError(f"{text} is no map")
+    parts = [tokens.text[tokens.starts[each.first] : tokens.ends[each.last]] for each in node.children]
+    if not parts or len(parts) % 2:
+        raise NeedsSparkError(f"{text} is no map of constants")
+    keys = [value_of(each, kind.key_type, zone) for each in parts[::2]]
+    if None in keys or len(set(keys)) < len(keys):
+        raise NeedsSparkError(f"{text} has a key twice, or NULL")
+    return list(zip(keys, (value_of(each, kind.item_type, zone) for each in parts[1::2]), strict=True))

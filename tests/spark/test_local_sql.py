@@ -1,0 +1,266 @@
+"""What is executed without Spark gives what Spark gives: names, types, rows, their order, and what an edit leaves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from pipelines.lake.lake import arrow_schema
+from pipelines.lake.tables import LAKE_TABLES, RULES
+from pipelines.local_sql.statement import local_result
+from pipelines.settings.configuration import parse_configuration
+from pipelines.sql import statement_result
+from pipelines.workspace import Workspace
+from tests.random_expressions import Grammar
+from tests.random_rows import rows
+from tests.spark.tagged_rules import reference_session
+
+ZONE = "Europe/Berlin"
+
+PLAIN = ["pk", "i", "l", "s", "t", "b", "dt", "ts", "nt"]
+"""Columns that are grouped and ordered by here; floating-point numbers and decimals are ordered only."""
+FUNCTIONS = ("count", "min", "max", "sum")
+
+
+class Queries:
+    """Random queries of a table."""
+
+    def __init__(self, seed: int, table: str, schema: pa.Schema) -> None:
+        self.choice, self.grammar = random.Random(seed), Grammar(seed)
+        self.table, self.schema = table, schema
+        self.plain = [name for name in PLAIN if name in schema.names]
+
+    def query(self) -> str:
+        """One query; where it has a limit, its order tells all rows apart."""
+        where = f" WHERE {self.grammar.rule()}" if self.choice.random() < 0.6 else ""
+        return self._grouped(where) if self.choice.random() < 0.4 else self._rows(where)
+
+    def _spelled(self, name: str) -> str:
+        return self.choice.choice([name, name.upper(), f"`{name}`"])
+
+    def _rows(self, where: str) -> str:
+        names = self.choice.sample(self.schema.names, self.choice.randint(1, 5))
+        shown = [
+            self._spelled(name) + self.choice.choice(["", f" AS {name}_x", f" z{place}"])
+            for place, name in enumerate(names)
+        ]
+        listed = "*" if self.choice.random() < 0.2 else ", ".join(shown)
+        keys = [
+            f"{self._spelled(name)}{self._direction()}"
+            for name in self.choice.sample([*self.plain, "f", "d", "m18"], 2)
+        ]
+        order = f" ORDER BY {', '.join([*keys, 'pk'])}"
+        end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 40)}"])
+        return f"SELECT {listed} FROM {self.table}{where}{end}"
+
+    def _direction(self) -> str:
+        return self.choice.choice(["", " ASC", " DESC"]) + self.choice.choice(["", "", " NULLS FIRST", " NULLS LAST"])
+
+    def _grouped(self, where: str) -> str:
+        keys = self.choice.sample(self.plain, self.choice.randint(0, 2))
+        items = [self._spelled(key) for key in keys]
+        for place in range(self.choice.randint(1, 3)):
+            function, column = self.choice.choice(FUNCTIONS), self._spelled(self.choice.choice(self.plain))
+            asked = self.choice.choice(
+                ["count(*)", "count(1)", f"{function}({column})", f"{function.upper()}({column})"]
+            )
+            items.append(asked + self.choice.choice(["", f" AS a{place}"]))
+        by = ", ".join(str(place + 1) if self.choice.random() < 0.3 else key for place, key in enumerate(keys))
+        group = f" GROUP BY {by}" if keys else ""
+        order = (
+            f" ORDER BY {', '.join(f'{place + 1}{self._direction()}' for place in range(len(keys)))}" if keys else ""
+        )
+        end = self.choice.choice(["", order, f"{order} LIMIT {self.choice.randint(0, 9)}" if order else ""])
+        return f"SELECT {', '.join(items)} FROM {self.table}{where}{group}{end}"
+
+
+def told(rows: pa.Table, is_ordered: bool) -> list[str]:
+    """The rows as texts, in their order where that is asked for."""
+    found = [repr(row) for row in zip(*(numbered(column).to_pylist() for column in rows.columns), strict=True)]
+    return found if is_ordered else sorted(found)
+
+
+def numbered(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as numbers: Python has not all of them."""
+    if pa.types.is_date(column.type):
+        return column.cast(pa.int32())
+    return column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+
+
+def assert_same(local: pa.Table, spark: pa.Table, statement: str) -> None:
+    """The same names, types and rows."""
+    assert local.column_names == spark.column_names, statement
+    for ours, theirs in zip(local.schema, spark.schema, strict=True):
+        assert ours.type.equals(theirs.type), (statement, ours, theirs)
+    ordered = "ORDER BY" in statement
+    assert told(local, ordered) == told(spark, ordered), statement
+
+
+def workspace(spark: SparkSession, folder: Path, source: str, runner: str) -> Workspace:
+    """A lake of the stream s, and of the list watch; its rules are in another time zone than the machine's."""
+    document = {
+        "lake": {"root": str(folder), "runner": runner},
+        "rules": {"time_zone": ZONE},
+        "streams": {"s": {"source": source}},
+        "lists": {"watch": {"source": str(folder / "watch")}},
+    }
+    found = Workspace(parse_configuration(document, folder / "deltatag.toml"), reference_session(spark, ZONE))
+    for name in LAKE_TABLES:
+        found.lake.create(name, "string")
+    write_deltalake(str(folder / "watch"), pa.table({"account": ["x", "y"]}))
+    return found
+
+
+@pytest.fixture
+def lakes(spark: SparkSession, tmp_path: Path) -> tuple[Workspace, Workspace]:
+    """A lake for this process and one for Spark over the same source, which has two files."""
+    source = str(tmp_path / "source")
+    for seed in (11, 12):
+        table = rows(120, seed)
+        keys = pa.array([seed * 1000 + key for key in table["pk"].to_pylist()], table.schema.field("pk").type)
+        write_deltalake(source, table.set_column(table.schema.get_field_index("pk"), "pk", keys), mode="append")
+    local, other = (workspace(spark, tmp_path / runner, source, runner) for runner in ("local", "spark"))
+    return local, other
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 12))])
+def test_random_queries(lakes: tuple[Workspace, Workspace], seed: int) -> None:
+    local, spark = lakes
+    queries = Queries(seed, "s", rows(1, 11).schema)
+    executed = 0
+    for _ in range(60):
+        query = queries.query()
+        found = local_result(local, query)
+        if found is not None:
+            executed += 1
+            assert_same(found, statement_result(spark, query), query)
+    assert executed >= 30
+
+
+EDITS = [
+    "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 's', 'i > 1'), ('b', 's', \"s = 'x'\")",
+    "INSERT INTO rules (expression, rule_id, scope, enabled) VALUES ('i IN (1, 2)', 'O''Brien \\\\ \"q\"', 's', false)",
+    """INSERT INTO TABLE rules (rule_id, scope, expression, valid_from, valid_to, priority, labels) VALUES
+    ('ü\\n', 's', r'\\d', TIMESTAMP'2024-03-31 02:30:00', TIMESTAMP'2024-01-01 00:00:00Z', -3, map('k', 'v', 'l', 'w'))
+    """,
+    "INSERT INTO rules VALUES ('d', 's', 'i = 3', NULL, NULL, NULL, 7, NULL, 'me', 'what it is for')",
+    "INSERT INTO rules (rule_id, scope, expression) VALUES ('a' 'b', 's', 'b')",
+    "UPDATE rules SET expression = 'i > 2', enabled = TRUE WHERE rule_id = 'a'",
+    "UPDATE rules SET priority = 5 WHERE priority IS NOT NULL AND scope = 's'",
+    "UPDATE rules SET enabled = NULL, owner = 'it''s \\\\ me'",
+    "UPDATE rules SET owner = 'nobody' WHERE rule_id = 'zzz'",
+    "UPDATE rules SET owner = 'q' WHERE rule_id = 'O''Brien \\\\ \"q\"'",
+    "DELETE FROM rules WHERE rule_id LIKE 'ü%' OR expression = \"s = 'x'\"",
+    "DELETE FROM rules WHERE length(rule_id) > 3 AND enabled IS NULL",
+    "DELETE FROM rules WHERE rule_id = 'zzz'",
+    "DELETE FROM rules",
+]
+
+
+def test_edits(lakes: tuple[Workspace, Workspace]) -> None:
+    """Each edit is executed here over one lake and by Spark over another: it tells the same, and leaves the same."""
+    local, spark = lakes
+    for edit in EDITS:
+        found = local_result(local, edit)
+        assert found is not None, edit
+        assert found.to_pylist() == statement_result(spark, edit).to_pylist(), edit
+        assert stored(local) == stored(spark), edit
+    assert local_result(local, "INSERT INTO watch VALUES ('z'), (NULL)") is not None
+    assert local_result(local, "DELETE FROM watch WHERE account IN ('x', 'y')") is not None
+    assert local_result(local, "SELECT account FROM watch ORDER BY 1").column(0).to_pylist() == [None, "z"]
+
+
+def stored(lake: Workspace) -> list[str]:
+    """The rows of `rules`, as Spark reads them."""
+    return sorted(repr(row) for row in lake.lake.frame("rules").collect())
+
+
+LEFT_TO_SPARK = [
+    "SELECT 1",
+    "SELECT s.i FROM s",
+    "SELECT i + 1 FROM s",
+    "SELECT i FROM s JOIN rules ON TRUE",
+    "SELECT i FROM s, rules",
+    "SELECT i FROM s x",
+    "SELECT DISTINCT i FROM s",
+    "SELECT i FROM s WHERE i IN (SELECT 1)",
+    "SELECT i FROM s WHERE reverse(s) = 'x' AND rand() > 2",
+    "SELECT i FROM s GROUP BY l",
+    "SELECT f, count(*) FROM s GROUP BY f",
+    "SELECT count(DISTINCT i) FROM s",
+    "SELECT count(*) FROM s HAVING count(*) > 1",
+    "SELECT i FROM s ORDER BY i + 1",
+    "SELECT i FROM s LIMIT 1 + 1",
+    "SELECT i FROM s WHERE 1 / (i - i) > 1",
+    "SELECT nothing FROM s",
+    "SELECT i FROM nothing",
+    "SELECT i FROM s VERSION AS OF 99",
+    "SELECT /*+ COALESCE(1) */ i FROM s",
+    "SELECT null, true FROM s",
+    "INSERT INTO rules SELECT * FROM rules",
+    "INSERT INTO rules (rule_id, scope) VALUES ('a')",
+    "INSERT INTO rules (rule_id, scope, expression) VALUES (1, 's', 'b')",
+    "INSERT INTO rules (rule_id, scope, expression) VALUES (concat('a', 'b'), 's', 'b')",
+    "INSERT INTO rules (rule_id, scope, expression, labels) VALUES ('a', 's', 'b', map('k', 'v', 'k', 'w'))",
+    "INSERT INTO rules (rule_id, scope, expression, priority) VALUES ('a', 's', 'b', 3000000000)",
+    "INSERT INTO rules (rule_id, scope, expression, valid_from) VALUES ('a', 's', 'b', '2024-01-01')",
+    "INSERT INTO s (i) VALUES (1)",
+    "UPDATE rules SET expression = upper(expression)",
+    "UPDATE rules SET nothing = 1",
+    "UPDATE rules SET enabled = 'yes'",
+    "DELETE FROM s",
+    "DELETE FROM rules WHERE rule_id IN (SELECT account FROM watch)",
+    "TRUNCATE TABLE rules",
+    "DESCRIBE HISTORY rules",
+]
+
+
+def test_what_is_left_to_spark(lakes: tuple[Workspace, Workspace]) -> None:
+    local, spark = lakes
+    write_deltalake(local.lake.uri("rules"), rule_rows([("a", "s", "b")]), mode="append")
+    before = local.lake.version("rules")
+    assert [statement for statement in LEFT_TO_SPARK if local_result(local, statement) is not None] == []
+    assert local.lake.version("rules") == before
+    assert local_result(spark, "SELECT i FROM s") is None
+
+
+def test_ids_that_do_not_tell_rows_apart(lakes: tuple[Workspace, Workspace]) -> None:
+    """Of two rules with one id an edit means one: the commit would name both."""
+    local, _ = lakes
+    write_deltalake(
+        local.lake.uri("rules"), rule_rows([("a", "s", "b"), ("a", "s", "i = 1"), ("c", "s", "b")]), mode="append"
+    )
+    assert local_result(local, "DELETE FROM rules WHERE expression = 'i = 1'") is None
+    assert local_result(local, "DELETE FROM rules WHERE rule_id = 'a'").column(0).to_pylist() == [2]
+    assert [row["rule_id"] for row in local.lake.arrow("rules").to_pylist()] == ["c"]
+
+
+def rule_rows(rules: Sequence[tuple[str, str, str]]) -> pa.Table:
+    """Rules by id, scope and expression."""
+    names = ("rule_id", "scope", "expression")
+    found = [dict(zip(names, rule, strict=True)) for rule in rules]
+    return pa.Table.from_pylist(found, schema=arrow_schema(RULES, "string"))
+
+
+def test_tables_that_only_spark_reads(lakes: tuple[Workspace, Workspace]) -> None:
+    local, spark = lakes
+    folder = local.lake.uri("odd")
+    spark.spark.sql(f"CREATE TABLE delta.`{folder}` (i INT, c CHAR(3)) USING delta PARTITIONED BY (i)")
+    spark.spark.sql(f"INSERT INTO delta.`{folder}` VALUES (1, 'a'), (NULL, 'b')")
+    query = f"SELECT i FROM delta.`{folder}` ORDER BY i"
+    found = local_result(local, query)
+    assert found is not None
+    assert_same(found, statement_result(spark, query), query)
+    assert local_result(local, f"SELECT c FROM delta.`{folder}`") is None
+    spark.spark.sql(f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+    assert local_result(local, query) is None
+    rules = local.lake.uri("rules")
+    spark.spark.sql(f"ALTER TABLE delta.`{rules}` ADD CONSTRAINT named CHECK (rule_id <> '')")
+    assert local_result(local, "INSERT INTO rules (rule_id, scope, expression) VALUES ('', 's', 'b')") is None
+    assert local_result(local, "SELECT rule_id FROM rules") is not None

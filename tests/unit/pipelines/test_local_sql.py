@@ -1,0 +1,110 @@
+"""Statements that this process executes: what is read for them, edits at the same time, and no JVM anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from pipelines.errors import NeedsSparkError
+from pipelines.lake.folder_log import FolderLog
+from pipelines.local_sql.grammar import Change, Insert, Item, Select, SortKey, TableName, parsed
+from pipelines.local_sql.statement import local_result
+from pipelines.workspace import Workspace
+
+
+@pytest.fixture
+def lake(new_workspace, tmp_path: Path) -> Workspace:
+    """A stream of ten files with ten rows each, whose numbers ascend."""
+    for first in range(0, 100, 10):
+        write_deltalake(str(tmp_path / "source"), pa.table({"n": pa.array(range(first, first + 10))}), mode="append")
+    found: Workspace = new_workspace({"s": {"source": str(tmp_path / "source")}}, spark=False)
+    return found
+
+
+def test_statements() -> None:
+    table = TableName("rules")
+    assert parsed("select * from rules") == Select(table, ())
+    assert parsed("DELETE FROM delta.`/a b` WHERE (a = ')' OR b[0] > 1) -- why") == Change(
+        TableName("/a b", True), "(a = ')' OR b[0] > 1)"
+    )
+    assert parsed("UPDATE rules SET a = (1, 2), b = 'x, y' WHERE c") == Change(
+        table, "c", (("a", "(1, 2)"), ("b", "'x, y'"))
+    )
+    assert parsed("INSERT INTO rules VALUES (f(1, 2), NULL), ('a', -1)") == Insert(
+        table, None, (("f(1, 2)", "NULL"), ("'a'", "-1"))
+    )
+    assert parsed("SELECT a, count(1) n FROM rules VERSION AS OF 3 WHERE a > 1 GROUP BY 1 ORDER BY n DESC LIMIT 5") == (
+        Select(
+            TableName("rules", version=3),
+            (Item("a"), Item(None, "count", "n")),
+            "a > 1",
+            (1,),
+            (SortKey("n", True, True),),
+            5,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "SELECT", "SELECT a FROM", "DELETE FROM rules WHERE", "INSERT INTO rules VALUES ((1)"]
+)
+def test_texts_that_end_too_early(text: str) -> None:
+    with pytest.raises(NeedsSparkError):
+        parsed(text)
+
+
+def test_only_files_that_can_have_rows_are_read(lake: Workspace, tmp_path: Path) -> None:
+    log = FolderLog(str(tmp_path / "source"))
+    gone = [add["path"] for add in log.files(log.latest()) if json.loads(add["stats"])["numRecords"]][:-1]
+    kept = pl.concat([pl.read_parquet(tmp_path / "source" / path) for path in gone])["n"].to_list()
+    last = next(number for number in range(100) if number not in kept)
+    for path in gone:
+        (tmp_path / "source" / path).unlink()
+    found = local_result(lake, f"SELECT n FROM s WHERE n = {last}")
+    assert found is not None and found.to_pylist() == [{"n": last}]
+    assert local_result(lake, "SELECT n FROM s WHERE n >= 0") is None  # Spark tells what is lost
+
+
+def test_a_limit_ends_the_reading(lake: Workspace) -> None:
+    found = local_result(lake, "SELECT n FROM s LIMIT 7")
+    assert found is not None and found.num_rows == 7
+    found = local_result(lake, "SELECT n FROM s ORDER BY n DESC LIMIT 3")
+    assert found is not None and found["n"].to_pylist() == [99, 98, 97]
+
+
+def test_edits_at_the_same_time(lake: Workspace) -> None:
+    """None is lost, and none is executed twice."""
+
+    def edit(number: int) -> None:
+        insert = f"INSERT INTO rules (rule_id, scope, expression) VALUES ('{number}', 's', 'n = {number}')"
+        assert local_result(lake, insert) is not None
+        update = local_result(lake, f"UPDATE rules SET priority = {number} WHERE rule_id = '{number}'")
+        assert update is not None and update.to_pylist() == [{"num_affected_rows": 1}]
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(edit, range(8)))
+    rules = DeltaTable(lake.lake.uri("rules")).to_pyarrow_table().to_pylist()
+    assert sorted((row["rule_id"], row["priority"]) for row in rules) == [(str(n), n) for n in range(8)]
+
+
+def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
+    def deltatag(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-X", "importtime", "-m", "deltatag", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        assert " py4j" not in done.stderr
+        return done
+
+    deltatag("init")
+    edits = (
+        "INSERT INTO rules (rule_id, scope, expression) VALUES ('a', 's', 'n > 1'); DELETE FROM rules WHERE scope = 't'"
+    )
+    told = deltatag("sql", edits, "SELECT rule_id FROM rules", "--json").stdout
+    assert [json.loads(line) for line in told.splitlines()] == [[], [{"num_affected_rows": 0}], [{"rule_id": "a"}]]
