@@ -63,10 +63,10 @@ def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
         result = local_result(workspace, statement)
     if result is not None:
         return result
+    from pipelines.runners.choice import is_given_session
     from pipelines.sql import statement_result
 
-    is_running = "py4j" in sys.modules
-    with workspace.progress.during(f"executing {place}" if is_running else "starting Spark"):
+    with workspace.progress.during(f"executing {place}" if is_given_session(workspace) else "starting Spark"):
         return statement_result(workspace, statement)
 
 

@@ -18,6 +18,7 @@ import rules_index as ri
 from pipelines.clashes import current_rules
 from pipelines.errors import ConfigurationError, SourceError
 from pipelines.lake.lake import first_line, open_delta
+from pipelines.lake.reading import files_in
 from pipelines.rule_set import RULE_COLUMNS
 from pipelines.scopes import StreamScope, scope_of
 from pipelines.settings.configuration import is_catalog_name
@@ -25,7 +26,7 @@ from pipelines.sources.event_times import moment
 from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 from rules_index.errors import RuleError
-from rules_index.index.inputs import path_parts
+from rules_index.names import path_parts
 
 BATCH_ROWS = 1 << 17
 SAMPLED_PARTS = 32
@@ -180,7 +181,7 @@ class _Rows:
         names = {path_parts(leaf.name)[0].lower() for leaf in compiled.inputs}
         names |= {name.lower() for name in (*stream.key, scope.event_time) if name}
         self._schema = pa.schema([field for field in schema if field.name.lower() in names])
-        actions = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions())))
+        actions = pl.DataFrame(pl.from_arrow(files_in(table)))
         rows = int(actions["num_records"].sum() or 0)
         self.sampled = sample is not None and sample < rows
         self._sample = sample if self.sampled else None

@@ -18,6 +18,7 @@ from typing import Any
 from pipelines.errors import NeedsSparkError, PipelineError, SparkEndedError
 from pipelines.joining.choice import going_on_with_spark, joins_runner, told
 from pipelines.joining.joiner import Joiner
+from pipelines.joining.notices import notices
 from pipelines.joining.runner import JoinRunner, Planned
 from pipelines.lake.runs import MicroBatch
 from pipelines.recovery.attempts import notices as left_out_notices
@@ -27,9 +28,6 @@ from pipelines.settings.model import LOCAL, Join
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
-
-_MUCH = 0.5
-"""Share of a side's earlier bytes above which a run that reads them says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,16 +233,6 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
             rows.append(joiner.join.name)
         found.setdefault(json.dumps(rows, sort_keys=True), []).append((joiner, planned))
     return list(found.values())
-
-
-def notices(name: str, sides: Mapping[str, Any]) -> list[str]:
-    """What people should know of a micro-batch: sides that were read for the most part."""
-    return [
-        f"{name}: a micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their files have "
-        "times and keys that new rows could join. Cluster the source by event time or key, or set a lateness."
-        for stream, side in sides.items()
-        if side["read_share"] > _MUCH and side["earlier_files"] > 1
-    ]
 
 
 def _last_version(end: Mapping[str, Any]) -> int:

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta, rows_in
+from pipelines.lake.reading import files_in
 from pipelines.lake.tables import tagged_table
 from pipelines.origin import IndexedRules, implied_by
 from pipelines.settings.configuration import is_catalog_name
@@ -61,7 +62,7 @@ def _size(place: str) -> tuple[int, int | None] | None:
         return None
     try:
         table = open_delta(place, None, "a table", "")
-        return pc.sum(pa.table(table.get_add_actions())["size_bytes"]).as_py() or 0, rows_in(table)
+        return pc.sum(files_in(table)["size_bytes"]).as_py() or 0, rows_in(table)
     except (PipelineError, exceptions.DeltaError, OSError, ValueError):
         return None
 

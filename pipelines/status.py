@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from pipelines.compiling.due import compile_is_due
 from pipelines.errors import PipelineError, SourceError
-from pipelines.join import notices
 from pipelines.joining.definition import definition_changes, definition_of
+from pipelines.joining.notices import notices
 from pipelines.lake.index_store import StoredIndex, newest_index
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.runs import DONE, MicroBatch, last_batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Sequence
 
 
@@ -39,3 +40,9 @@ def _upper(letter: str) -> str:
 def _lower(letter: str) -> str:
     lower = letter.lower()
     return lower if len(lower) == 1 else lower[0]
+
+
+def path_parts(name: str) -> list[str]:
+    """The parts of a leaf's name: `a.b` is two, a part in backticks is one whatever it holds."""
+    parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
+    return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]

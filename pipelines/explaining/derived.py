@@ -11,8 +11,8 @@ import pyarrow as pa
 from pipelines.errors import SourceError
 from pipelines.lake.lake import first_line
 from rules_index.explaining.rule import rule_of
-from rules_index.index.inputs import path_parts
 from rules_index.language.typed import Leaf
+from rules_index.names import path_parts
 
 if TYPE_CHECKING:
     import rules_index as ri

@@ -19,8 +19,7 @@ from pipelines.lake.tables import tagged_table
 from pipelines.scopes import JOINED_TIME, Scope, StreamScope
 from pipelines.settings.configuration import is_catalog_name
 from pipelines.value_lists import read_lists
-from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, spelled
+from rules_index.names import column_key, path_parts, spelled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -21,8 +21,8 @@ from pipelines.lake.schema import arrow_schema_of
 from pipelines.sources.sample import source_sample
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.matching import bound_batches
-from rules_index.index.inputs import path_parts
 from rules_index.join.worker import KEY, NEW, STREAM, TIME, own_column
+from rules_index.names import path_parts
 
 if TYPE_CHECKING:
     from pipelines.joining.rows import JoinRows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from rules_index.implication.widening import ColumnRange, Widened
-from rules_index.index.inputs import path_parts
+from rules_index.names import path_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

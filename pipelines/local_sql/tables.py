@@ -21,8 +21,7 @@ from pipelines.local_sql.grammar import TableName
 from pipelines.runners.needs import READABLE
 from pipelines.workspace import Workspace
 from rules_index.implication.widening import Widened, widen_compiled
-from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, spelled
+from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
 
 MOST_BYTES = 1 << 30

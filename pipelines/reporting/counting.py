@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import TableError
 from pipelines.lake.lake import Lake, first_line
+from pipelines.lake.reading import files_in
 
 MOST_ROWS = 20_000_000
 """Rows that are read, the newest files first: what a report costs does not grow with a table's history."""
@@ -74,7 +75,7 @@ class TaggedRows:
         self._name, self._times, self._zone = table, times, zone
         delta = lake.delta(table)
         self._dataset = delta.to_pyarrow_dataset()
-        actions = pl.DataFrame(pl.from_arrow(pa.table(delta.get_add_actions(flatten=True))))
+        actions = pl.DataFrame(pl.from_arrow(files_in(delta, flatten=True)))
         newest = actions.select("path", "num_records", "modification_time").sort("modification_time", descending=True)
         self.all_rows = int(newest["num_records"].sum())
         before = newest["num_records"].cum_sum().shift(1, fill_value=0)

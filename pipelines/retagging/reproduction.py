@@ -6,13 +6,13 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, functions
 
 import rules_index as ri
 from pipelines.analyse import spark_analyser
 from pipelines.annotated import annotate_of
 from pipelines.errors import ConfigurationError, SourceError
+from pipelines.lake.reading import files_in
 from pipelines.lake.tables import Column, tagged_columns
 from pipelines.retagging.indexes import matcher_of
 from pipelines.retagging.retagger import Outcome, Retagger
@@ -87,7 +87,7 @@ def reproduce(scope: Scope, rules_version: int, table: str, since: str | None, u
         if scope.stream.output == "matched":
             made = made.filter(functions.size("rule_ids") > 0)
         _write(workspace, table, made, tagged_columns(id_type, scope.stream.annotations))
-        adds = pa.table(lake.delta(table).get_add_actions())
+        adds = files_in(lake.delta(table))
     written = sum(adds["num_records"].to_pylist()) if adds.num_rows else 0
     return Outcome(rules_version, files, int(adds.num_rows), int(written))
 

@@ -27,7 +27,7 @@ from pipelines.writing.annotated_rows import annotation_columns_of
 from pipelines.writing.direct import codec, run_task
 from pipelines.writing.files import discard, folder_of, layout_of
 from pipelines.writing.matching import bound_batches
-from rules_index.index.inputs import path_parts
+from rules_index.names import path_parts
 from rules_index.workers.retagged_files import FileTask
 from rules_index.workers.retagged_rows import COUNTS, FILE, IN_RANGE, Retry
 from rules_index.workers.tagged_files import RESULT, Task

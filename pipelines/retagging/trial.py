@@ -10,8 +10,7 @@ import pyarrow as pa
 
 from pipelines.sources.pushdown import CONJUNCTIONS
 from rules_index.implication.widening import Widened, widen_compiled
-from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, spelled
+from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.retagged_rows import Retry
 from rules_index.workers.source_files import is_partition_type
 

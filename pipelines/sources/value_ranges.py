@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from pipelines.errors import PipelineError
 from pipelines.lake.lake import open_delta
+from pipelines.lake.reading import files_in
 from pipelines.lake.schema import STORED_NAME
 from pipelines.settings.configuration import is_catalog_name
 from rules_index.implication.sql import literal_of, name_of
@@ -56,7 +57,7 @@ def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
         return {}
     try:
         table = open_delta(stream.source, None, "a source", "")
-        files = pa.table(table.get_add_actions())
+        files = files_in(table)
         stored = _stored_paths(json.loads(table.schema().to_json()))
     except (PipelineError, exceptions.DeltaError, OSError, ValueError, pa.ArrowException):
         return {}

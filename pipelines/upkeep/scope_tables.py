@@ -18,6 +18,7 @@ from pipelines.errors import TableError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.lake import first_line
 from pipelines.lake.merging import FileWriter, NotMergeableError
+from pipelines.lake.reading import files_in
 from pipelines.lake.runs import PLANNED, newest_first
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.upkeep.outcome import Upkept
@@ -228,7 +229,7 @@ def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list
 
 def _holds(workspace: Workspace, name: str, before: int) -> bool:
     """Whether a quarantine has rows of micro-batches below a number, by the bounds that its log keeps."""
-    actions = pa.table(workspace.lake.delta(name).get_add_actions(flatten=True))
+    actions = files_in(workspace.lake.delta(name), flatten=True)
     if "min.batch" not in actions.column_names:
         return before > 0 and actions.num_rows > 0
     return any(low is None or low < before for low in actions["min.batch"].to_pylist())

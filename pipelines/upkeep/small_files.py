@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from pipelines.lake.merging import WHOLE_FILE
+from pipelines.lake.reading import as_dicts, files_in
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -36,9 +35,9 @@ class File:
 
 def files_of(table: DeltaTable) -> list[File]:
     """The files of a table's version."""
-    actions = pa.table(table.get_add_actions(flatten=True))
+    actions = files_in(table, flatten=True)
     names = [name for name in actions.column_names if name.startswith("partition.")]
-    rows = actions.select(["path", "size_bytes", "modification_time", *names]).to_pylist()
+    rows = as_dicts(actions.select(["path", "size_bytes", "modification_time", *names]))
     return [
         File(row["path"], row["size_bytes"], tuple(row[name] for name in names), row["modification_time"])
         for row in rows

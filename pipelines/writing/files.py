@@ -20,12 +20,12 @@ from pipelines.lake.schema import OPAQUE, arrow_schema_of, nullable, plain_field
 from pipelines.lake.tables import matches_keys, matches_table, tagged_table
 from pipelines.writing.table_order import STATISTICS, is_partition_type
 from rules_index.workers.delta_files import Layout
-from rules_index.workers.tagged_files import Task
 
 if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.lake import Lake
     from pipelines.lake.runs import MicroBatch
+    from rules_index.workers.tagged_files import Task
 
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "uncompressed": "none", "none": "none"}
 CODEC = "spark.sql.parquet.compression.codec"
@@ -143,6 +143,8 @@ def task_of(
 
     columns: the source's; due: the folders of the tables that do not hold it yet, by `tagged` and `matches`.
     """
+    from rules_index.workers.tagged_files import Task
+
     spelled = {name.lower(): name for name in columns}
     return Task(
         id_type={"string": pa.string(), "bigint": pa.int64()}[batch.plan["id_type"]],

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipelines.errors import IndexOutdatedError
-from rules_index.index.inputs import path_parts
-from rules_index.names import column_key, field_key, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 
 if TYPE_CHECKING:
     import rules_index as ri

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 from pipelines.sources.positions import Add
 from pipelines.sources.slices import rows_of
 from pipelines.spark.session import BATCH_BYTES, NO_BYTE_LIMIT, tested_column
-from rules_index.index.inputs import path_parts
+from rules_index.names import path_parts
 from rules_index.workers.spark_worker import Figures
 
 if TYPE_CHECKING:

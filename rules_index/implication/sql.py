@@ -12,7 +12,7 @@ import pyarrow as pa
 from rules_index.domains.values import NAN_KEY, Key, float_key
 from rules_index.implication.representatives import doubles, least_text
 from rules_index.implication.value_ranges import KeyRange
-from rules_index.index.inputs import path_parts
+from rules_index.names import path_parts
 
 _INFINITY_KEY = float_key(float("inf"))
 _DAY = 86_400_000_000

@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.domains.regions import Regions
-from rules_index.index.inputs import as_table, path_parts, read_leaf, truth_values
+from rules_index.index.inputs import as_table, read_leaf, truth_values
 from rules_index.index.pattern_groups import LEAST_ROWS, groups_of
 from rules_index.kernels.bitmaps import COARSE_CODES
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, Operation, leaves_of
+from rules_index.names import path_parts
 
 Values = Mapping[str, Evaluated | np.ndarray]
 """The rows of leaves by name; of Boolean ones that only Spark evaluates perhaps truth codes (`inputs.read_leaf`)."""

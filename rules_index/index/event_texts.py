@@ -19,13 +19,13 @@ from rules_index.domains.regions import Regions
 from rules_index.domains.values import NOTHING, ValueSet
 from rules_index.errors import RuleError
 from rules_index.index.events import NO_INTERVALS, Event
-from rules_index.index.inputs import path_parts
 from rules_index.language.analyser import Analyser
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
 from rules_index.language.parser import parse
 from rules_index.language.predicates import Splitter
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Expression, Leaf
+from rules_index.names import path_parts
 
 _INT64 = np.iinfo(np.int64)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,7 +15,7 @@ from rules_index.errors import SchemaError
 from rules_index.language.coercion import normalise
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key, field_key, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 
 
 def as_table(batch: Any) -> pa.Table:
@@ -30,12 +29,6 @@ def as_table(batch: Any) -> pa.Table:
     if isinstance(batch, pa.Table):
         return batch
     raise SchemaError(f"A batch is a pyarrow Table or RecordBatch or a Polars frame, not {type(batch).__name__}.")
-
-
-def path_parts(name: str) -> list[str]:
-    """The parts of a leaf's name: `a.b` is two, a part in backticks is one whatever it holds."""
-    parts = re.findall(r"`((?:[^`]|``)*)`|([^.`]+)", name)
-    return [quoted.replace("``", "`") if quoted else bare for quoted, bare in parts]
 
 
 def find_column(table: pa.Table, leaf: Leaf) -> pa.Array:

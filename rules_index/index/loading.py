@@ -21,13 +21,14 @@ from rules_index.index.artifact import ALIGNMENT, DTYPES, read_header
 from rules_index.index.code_matrix import code_matrix
 from rules_index.index.compiled import CompiledRules, Layers, rejects_schema
 from rules_index.index.conjunction_arrays import require, require_form, require_offsets, require_range
-from rules_index.index.inputs import inputs_of, path_parts
+from rules_index.index.inputs import inputs_of
 from rules_index.index.layers import numbers_of, overlaid, places_of
 from rules_index.index.registry import engine_class
 from rules_index.index.rule_source import DIGEST_BYTES, RuleSource
 from rules_index.index.rule_texts import BLOCK, RuleTexts
 from rules_index.language.serialise import from_json, type_from_json
 from rules_index.language.typed import Expression, Leaf
+from rules_index.names import path_parts
 
 _REGION_DTYPES = {
     "low": np.int64, "cuts": np.int64, "offsets": np.int64, "point_offsets": np.int64, "data": np.uint8,

@@ -18,11 +18,12 @@ import pyarrow as pa
 from rules_index.domains.regions import Regions
 from rules_index.domains.values import float_key
 from rules_index.index.code_matrix import codes_of_values
-from rules_index.index.inputs import inputs_of, path_parts
+from rules_index.index.inputs import inputs_of
 from rules_index.index.single_rows import values_of_row
 from rules_index.kernels import encode
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Expression, Leaf
+from rules_index.names import path_parts
 
 MOST_KNOWN = 1 << 14
 _EPOCH, _EPOCH_DATE = datetime(1970, 1, 1), date(1970, 1, 1).toordinal()

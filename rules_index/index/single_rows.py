@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.errors import SchemaError
-from rules_index.index.inputs import path_parts
 from rules_index.language.evaluation.evaluated import Evaluated
 from rules_index.language.evaluation.times import zone_of
 from rules_index.language.typed import Leaf
-from rules_index.names import column_key, field_key, spelled
+from rules_index.names import column_key, field_key, path_parts, spelled
 
 
 def values_of_row(row: Mapping[str, Any], inputs: Sequence[Leaf], time_zone: str) -> dict[str, Evaluated | np.ndarray]:

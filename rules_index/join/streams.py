@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from rules_index.errors import RulesIndexError, SchemaError
 from rules_index.index.compiled import CompiledRules
-from rules_index.index.inputs import find_column, path_parts
+from rules_index.index.inputs import find_column
 from rules_index.language.nodes import Node
 from rules_index.language.parser import parse
 from rules_index.language.scope import quote
 from rules_index.language.typed import Expression, Leaf, leaves_of
-from rules_index.names import column_key
+from rules_index.names import column_key, path_parts
 
 ACROSS = -1
 """Owner of what is computed from several streams, or from the joined row's event time."""

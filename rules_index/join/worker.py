@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.index.inputs import path_parts
 from rules_index.join.index import JoinIndex, Method
 from rules_index.join.joined_batches import Piece
 from rules_index.join.rows import FARTHEST, Side
+from rules_index.names import path_parts
 from rules_index.workers.spark_worker import open_index
 
 STREAM, TIME, NEW, OWNED, KEY = "#stream", "#time", "#new", "#owned", "#key"

@@ -48,6 +48,18 @@ def test_every_verb_has_a_help_with_an_example(verb: str, capsys) -> None:
     assert "--config" in out
 
 
+@pytest.mark.parametrize("verb", ["run", "status"])
+def test_what_nothing_is_due_for_imports_little(folder: Path, verb: str) -> None:
+    """A scheduled run mostly finds nothing to do; kernels and Pandas take longer to import than that takes to see."""
+    rules(("a", "s", "x > 1"))
+    assert main(["run"]) == 0
+    command = [sys.executable, "-X", "importtime", "-m", "deltatag", verb]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Nothing was due" in loaded.stdout or verb == "status"
+    for heavy in ("numba", "pandas", "pyspark", "great_expectations", "rules_index.language.analyser"):
+        assert f" {heavy}\n" not in loaded.stderr
+
+
 def test_help_is_instant() -> None:
     started = time.perf_counter()
     loaded = subprocess.run(
