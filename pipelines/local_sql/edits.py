@@ -86,7 +86,8 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
         column = table.column(name)
         if column in values:
             raise NeedsSparkError(f"it sets {column} twice")
-        values[column] = _as_sql(value_of(text, table.schema.field(column).type, table.zone))
+        kind = table.schema.field(column).type
+        values[column] = _as_sql(value_of(text, kind, table.zone), kind)
     table.snapshot.table.update({_name(column): value for column, value in values.items()}, predicate=where)
 
 
@@ -106,8 +107,8 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     others = {value for value, is_chosen in zip(keys, chosen.tolist(), strict=True) if not is_chosen}
     if None in wanted or wanted & others or len(wanted) > _MOST_NAMED:
         raise NeedsSparkError(f"{key} does not tell the rows apart")
-    named = f"{_name(key)} IN ({', '.join(map(_as_sql, sorted(wanted)))})" if wanted else "false"
-    return int(np.count_nonzero(chosen)), named
+    listed = ", ".join(_as_sql(value, table.schema.field(key).type) for value in sorted(wanted))
+    return int(np.count_nonzero(chosen)), f"{_name(key)} IN ({listed})" if wanted else "false"
 
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:
@@ -131,10 +132,12 @@ def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-def _as_sql(value: Any) -> str:
-    """A text, a whole number, a truth value or NULL for delta-rs; NeedsSparkError for anything else."""
+def _as_sql(value: Any, kind: pa.DataType) -> str:
+    """A text, a whole number, a truth value, a moment or NULL for delta-rs; NeedsSparkError for anything else."""
     if value is None:
         return "NULL"
+    if kind == pa.timestamp("us", "UTC"):
+        return f"arrow_cast({pa.scalar(value, kind).value}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):

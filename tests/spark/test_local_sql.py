@@ -152,6 +152,7 @@ EDITS = [
     "INSERT INTO rules VALUES ('d', 's', 'i = 3', NULL, NULL, NULL, 7, NULL, 'me', 'what it is for')",
     "INSERT INTO rules (rule_id, scope, expression) VALUES ('a' 'b', 's', 'b')",
     "UPDATE rules SET expression = 'i > 2', enabled = TRUE WHERE rule_id = 'a'",
+    "UPDATE rules SET valid_from = NULL, valid_to = TIMESTAMP'2024-10-27 02:30:00.000001' WHERE rule_id IN ('a', 'd')",
     "UPDATE rules SET priority = 5 WHERE priority IS NOT NULL AND scope = 's'",
     "UPDATE rules SET enabled = NULL, owner = 'it''s \\\\ me'",
     "UPDATE rules SET owner = 'nobody' WHERE rule_id = 'zzz'",
