@@ -14,6 +14,7 @@ from assets.names import (
     RESOURCE,
     RULES,
     index_key,
+    list_key,
     rejects_key,
     retag_key,
     runs_key,
@@ -37,7 +38,7 @@ def run_job(configuration: Configuration) -> Any:
         MAINTENANCE,
         *(retag_key(name) for name, stream in configuration.streams.items() if can_retag_days(stream)),
     ]
-    looked_at = [RULES, *(source_key(name) for name in configuration.streams)]
+    looked_at = [RULES, *map(source_key, configuration.streams), *map(list_key, configuration.lists)]
     return dg.define_asset_job(
         JOB,
         selection=dg.AssetSelection.all() - dg.AssetSelection.assets(*apart) | dg.AssetSelection.assets(*looked_at),
@@ -154,8 +155,8 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
 
 
 def assets_of(configuration: Configuration, scopes: Sequence[str]) -> list[dg.AssetKey]:
-    """The assets that a run for these streams and joins takes, the rules and the sources among them."""
-    keys = [RULES]
+    """The assets that a run for these streams and joins takes, the rules, the lists and the sources among them."""
+    keys = [RULES, *map(list_key, configuration.lists)]
     for name in scopes:
         join = configuration.joins.get(name)
         sources = join.streams if join is not None else (name,)

@@ -13,6 +13,7 @@ from assets.checks import joined_checks, rules_checks, source_checks, tagged_che
 from assets.freshness import freshness_check, freshness_sensor
 from assets.joins import join_assets
 from assets.lint import lint_check
+from assets.lists import list_asset
 from assets.maintenance import maintain_job, maintain_schedule, maintenance_asset
 from assets.names import RESOURCE
 from assets.resources import LakeResource
@@ -52,15 +53,17 @@ def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Def
 
 def _definitions(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
     streams, joins = list(configuration.streams.values()), list(configuration.joins.values())
+    lists = configuration.lists
     timed = [stream for stream in streams if stream.freshness is not None]
     by_days = [stream for stream in streams if can_retag_days(stream)]
     job, upkeep = run_job(configuration), maintain_job()
     return dg.Definitions(
         assets=[
             rules_asset(configuration),
+            *(list_asset(listed) for listed in lists.values()),
             *(source_asset(stream) for stream in streams),
-            *(index_assets(stream.name, stream.owners, stream.source_stream) for stream in streams),
-            *(index_assets(join.name, join.owners) for join in joins),
+            *(index_assets(stream.name, stream.owners, stream.source_stream, lists) for stream in streams),
+            *(index_assets(join.name, join.owners, None, lists) for join in joins),
             *(tagged_assets(stream) for stream in streams),
             *(join_assets(join) for join in joins),
             *(retag_asset(configuration, stream) for stream in by_days),

@@ -32,6 +32,11 @@ def rejects_key(scope: str) -> dg.AssetKey:
     return dg.AssetKey(["rule_rejects", f"{scope}_rule_rejects"])
 
 
+def list_key(name: str) -> dg.AssetKey:
+    """A list of values."""
+    return dg.AssetKey(["lists", f"{name}_list"])
+
+
 def runs_key(scope: str) -> dg.AssetKey:
     """A scope's part of `runs`."""
     return dg.AssetKey(["runs", f"{scope}_runs"])

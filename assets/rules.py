@@ -1,13 +1,13 @@
 """The rules table as an asset that is only looked at, and what is compiled from it: indexes and rejects."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
 from assets.failures import ToldError, telling
 from assets.looks import rounded
-from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, rejects_key
+from assets.names import RESOURCE, RULES, SPARK_POOL, index_key, list_key, rejects_key
 from assets.owners import owners_metadata
 from pipelines.lake.tables import RULES as RULES_TABLE
 from pipelines.settings.model import Configuration
@@ -48,13 +48,16 @@ def rules_asset(configuration: Configuration) -> Any:
     return look_at_rules
 
 
-def index_assets(scope: str, owners: Sequence[str] = (), origin: str | None = None) -> dg.AssetsDefinition:
+def index_assets(
+    scope: str, owners: Sequence[str] = (), origin: str | None = None, lists: Collection[str] = ()
+) -> dg.AssetsDefinition:
     """A scope's parts of `rule_index` and `rule_rejects`; the index's data version is its fingerprint.
 
     owners: who answers for the scope's tables; origin: the stream whose tagged rows the scope reads, whose rules must
-    imply the scope's.
+    imply the scope's; lists: the names of all lists, any of which a rule may name.
     """
     implying = [] if origin is None else [index_key(origin)]
+    implying += [list_key(name) for name in lists]
     specs = [
         dg.AssetSpec(
             rejects_key(scope),
