@@ -45,17 +45,24 @@ class FolderLog:
         self.uri, self._bounds = uri, bounds
         self.folder = Path(local_folder(uri) or uri)
         self._log = self.folder / "_delta_log"
+        self._snapshots: dict[int, FolderSnapshot] = {}
 
     def latest(self) -> FolderSnapshot:
         """The newest snapshot; its number is -1 where there is no table."""
         try:
-            return FolderSnapshot(self.uri, open_delta(self.uri, None, "a table", ""))
+            return self._kept(FolderSnapshot(self.uri, open_delta(self.uri, None, "a table", "")))
         except MissingTableError:
             return FolderSnapshot(self.uri, None)
 
     def snapshot(self, version: int) -> FolderSnapshot:
         """The snapshot of one version; TableError where the log no longer holds it."""
-        return FolderSnapshot(self.uri, open_delta(self.uri, version, "a table", ""))
+        kept = self._snapshots.get(version)
+        return kept or self._kept(FolderSnapshot(self.uri, open_delta(self.uri, version, "a table", "")))
+
+    def _kept(self, snapshot: FolderSnapshot) -> FolderSnapshot:
+        """A snapshot, which is kept for whoever asks for its version next: all steps of a micro-batch do."""
+        self._snapshots = {snapshot.number: snapshot}
+        return snapshot
 
     def version(self, snapshot: FolderSnapshot) -> int:
         """The number of a snapshot's version; -1 where there is no table."""
