@@ -21,6 +21,7 @@ from pipelines.authoring.rule_files import RuleFileError, read_rules_file, write
 from pipelines.authoring.sigma import read_sigma
 from pipelines.authoring.versions import COLUMNS, as_text, names_of, rules_of
 from pipelines.errors import ConfigurationError, TableError
+from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import Lake, arrow_schema, first_line
 from pipelines.lake.tables import RULES
 from pipelines.rule_set import RULE_COLUMNS
@@ -264,7 +265,8 @@ def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
     source = source.cast(pa.schema([*fields, pa.field(_REMOVED, pa.bool_())]))
     values = {f"`{known[name]}`": f"s.`{known[name]}`" for name in names}
     try:
-        merge = table.merge(source, f"t.`{known['rule_id']}` = s.`{known['rule_id']}`", "s", "t")
+        same = f"t.`{known['rule_id']}` = s.`{known['rule_id']}`"
+        merge = table.merge(source, same, "s", "t", commit_properties=by_this_user())
         merge = merge.when_matched_delete(f"s.{_REMOVED}")
         merge = merge.when_matched_update(values, f"NOT s.{_REMOVED}")
         merge.when_not_matched_insert(values, f"NOT s.{_REMOVED}").execute()

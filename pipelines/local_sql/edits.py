@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError, TableError
+from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import first_line
 from pipelines.lake.tables import RULES
 from pipelines.local_sql.grammar import Change, Insert, TableName
@@ -42,7 +43,7 @@ def insert(workspace: Workspace, statement: Insert) -> pa.Table:
         }
         columns = [given.get(field.name, pa.nulls(len(statement.rows), field.type)) for field in table.schema]
         rows = pa.Table.from_arrays(columns, schema=table.schema)
-        write_deltalake(table.snapshot.table, rows, mode="append")
+        write_deltalake(table.snapshot.table, rows, mode="append", commit_properties=by_this_user())
         return pa.table({})
 
     return _committed(workspace, statement.table, write)
@@ -79,7 +80,7 @@ def _committed(workspace: Workspace, name: TableName, write: Callable[[LocalTabl
 
 def _write(table: LocalTable, statement: Change, where: str | None) -> None:
     if statement.values is None:
-        table.snapshot.table.delete(where)
+        table.snapshot.table.delete(where, commit_properties=by_this_user())
         return
     values: dict[str, Any] = {}
     for name, text in statement.values:
@@ -88,7 +89,8 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
             raise NeedsSparkError(f"it sets {column} twice")
         kind = table.schema.field(column).type
         values[column] = _as_sql(value_of(text, kind, table.zone), kind)
-    table.snapshot.table.update({_name(column): value for column, value in values.items()}, predicate=where)
+    changes = {_name(column): value for column, value in values.items()}
+    table.snapshot.table.update(changes, predicate=where, commit_properties=by_this_user())
 
 
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:

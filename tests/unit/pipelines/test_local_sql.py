@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import Change, Insert, Item, Select, SortKey, TableName, parsed
@@ -93,6 +94,15 @@ def test_edits_at_the_same_time(lake: Workspace) -> None:
         list(threads.map(edit, range(8)))
     rules = DeltaTable(lake.lake.uri("rules")).to_pyarrow_table().to_pylist()
     assert sorted((row["rule_id"], row["priority"]) for row in rules) == [(str(n), n) for n in range(8)]
+
+
+def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ada")
+    insert = "INSERT INTO rules (rule_id, scope, expression) VALUES ('1', 's', 'n = 1')"
+    for edit in (insert, "UPDATE rules SET priority = 1", "DELETE FROM rules"):
+        assert local_result(lake, edit) is not None
+    told = [(each["operation"], each["user"]) for each in history(lake, "1")]
+    assert told == [("DELETE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
