@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_PLAIN: dict[pa.DataType, pa.DataType] = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
 def read_rows(
@@ -27,7 +26,7 @@ def read_rows(
     chosen = ", ".join(map(_name, columns)) if columns is not None else "*"
     where = " AND ".join(f"{_name(column)} = {_literal(value)}" for column, value in equal)
     found = _asked(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
-    return found.cast(pa.schema([field.with_type(_PLAIN.get(field.type, field.type)) for field in found.schema]))
+    return found.cast(pa.schema([_plain(field) for field in found.schema]))
 
 
 def count_rows(table: DeltaTable) -> int:
@@ -81,6 +80,22 @@ def _asked(table: DeltaTable, text: str) -> pa.Table:
     from deltalake import QueryBuilder
 
     return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
+
+
+def _plain(field: pa.Field) -> pa.Field:
+    """The column with texts and bytes as such, where delta-rs has views of them, with which Arrow does little."""
+    kind, t = field.type, pa.types
+    if t.is_string_view(kind):
+        kind = pa.string()
+    elif t.is_binary_view(kind):
+        kind = pa.binary()
+    elif t.is_list(kind):
+        kind = pa.list_(_plain(kind.value_field))
+    elif t.is_struct(kind):
+        kind = pa.struct([_plain(each) for each in kind])
+    elif t.is_map(kind):
+        kind = pa.map_(_plain(kind.key_field), _plain(kind.item_field))
+    return field.with_type(kind)
 
 
 def _name(column: str) -> str:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from pipelines.lake.lake import rows_in
+from pipelines.lake.reading import read_rows
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -42,3 +43,27 @@ def test_deleted_rows_are_not_counted(tmp_path: Path) -> None:
             action["add"]["deletionVector"] = inline([3, 5, 99])
     log.write_text("\n".join(map(json.dumps, actions)))
     assert rows_in(DeltaTable(str(tmp_path))) == 107
+
+
+def test_texts_within_lists_structs_and_maps_are_texts(tmp_path: Path) -> None:
+    kinds = {
+        "text": pa.string(),
+        "bytes": pa.binary(),
+        "texts": pa.list_(pa.string()),
+        "struct": pa.struct([("text", pa.string()), ("deep", pa.list_(pa.struct([("bytes", pa.binary())])))]),
+        "map": pa.map_(pa.string(), pa.list_(pa.string())),
+    }
+    given = {
+        "text": "a",
+        "bytes": b"b",
+        "texts": ["c", None],
+        "struct": {"text": "d", "deep": [{"bytes": b"e"}]},
+        "map": [("f", ["g"])],
+    }
+    write_deltalake(str(tmp_path), pa.Table.from_pylist([given], schema=pa.schema(kinds.items())))
+    table = DeltaTable(str(tmp_path))
+    table.update(predicate="text = 'z'", new_values={"text": "y"})
+    found = read_rows(table)
+    assert dict(zip(found.column_names, found.schema.types, strict=True)) == kinds
+    assert found.to_pylist() == [given]
+    assert found.sort_by("text").num_rows == 1
