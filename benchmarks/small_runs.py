@@ -4,7 +4,8 @@
 
 A lake has 100,000 tagged rows of nine columns; so many more come, and `deltatag run` compiles nothing, passes its gates
 and tags them. Beside it what a program would take that only appends the new rows to a copy of the table: with Polars,
-and with PySpark. How many rows each has written is compared before any time is printed. Linux only.
+and with PySpark. How many rows each has written is compared before any time is printed. Linux only: it counts what this
+program had itself when it started another one, so that memory is told from some 250 MiB on.
 """
 
 from __future__ import annotations
