@@ -95,7 +95,10 @@ class FolderSnapshot:
     def features(self) -> frozenset[str]:
         """What the table asks of those who read and write it, beyond the oldest protocol, by name."""
         protocol = self.table.protocol()
-        return frozenset((*(protocol.reader_features or ()), *(protocol.writer_features or ())))
+        named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+        # older protocols ask for it by a property, and name no features
+        mapped = self.properties.get("delta.columnMapping.mode", "none") != "none"
+        return frozenset(named | ({"columnMapping"} if mapped else set()))
 
 
 def _has_ntz(fields: Sequence[Mapping[str, Any]]) -> bool:

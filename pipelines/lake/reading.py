@@ -23,8 +23,8 @@ def read_rows(
     table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
 ) -> pa.Table:
     """The rows of a table whose columns have these values, in no order. Raises what delta-rs raises."""
-    chosen = ", ".join(map(_name, columns)) if columns is not None else "*"
-    where = " AND ".join(f"{_name(column)} = {_literal(value)}" for column, value in equal)
+    chosen = ", ".join(map(quoted, columns)) if columns is not None else "*"
+    where = " AND ".join(f"{quoted(column)} = {_literal(value)}" for column, value in equal)
     found = _asked(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
 
@@ -98,7 +98,8 @@ def _plain(field: pa.Field) -> pa.Field:
     return field.with_type(kind)
 
 
-def _name(column: str) -> str:
+def quoted(column: str) -> str:
+    """A column's name as delta-rs reads it in statements and conditions."""
     return '"' + column.replace('"', '""') + '"'
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pipelines.errors import NeedsSparkError, TableError
 from pipelines.lake.authors import by_this_user
 from pipelines.lake.lake import first_line
+from pipelines.lake.reading import quoted
 from pipelines.lake.tables import RULES
 from pipelines.local_sql.grammar import Change, Insert, TableName
 from pipelines.local_sql.tables import LocalTable
@@ -89,7 +90,7 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
             raise NeedsSparkError(f"it sets {column} twice")
         kind = table.schema.field(column).type
         values[column] = _as_sql(value_of(text, kind, table.zone), kind)
-    changes = {_name(column): value for column, value in values.items()}
+    changes = {quoted(column): value for column, value in values.items()}
     table.snapshot.table.update(changes, predicate=where, commit_properties=by_this_user())
 
 
@@ -110,7 +111,7 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
     if None in wanted or wanted & others or len(wanted) > _MOST_NAMED:
         raise NeedsSparkError(f"{key} does not tell the rows apart")
     listed = ", ".join(_as_sql(value, table.schema.field(key).type) for value in sorted(wanted))
-    return int(np.count_nonzero(chosen)), f"{_name(key)} IN ({listed})" if wanted else "false"
+    return int(np.count_nonzero(chosen)), f"{quoted(key)} IN ({listed})" if wanted else "false"
 
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:
@@ -128,10 +129,6 @@ def _editable(workspace: Workspace, name: TableName) -> LocalTable:
     if odd or len({column_key(each) for each in table.schema.names}) < len(table.schema):
         raise NeedsSparkError(f"the table asks for more than its rows: {', '.join(odd)}")
     return table
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'
 
 
 def _as_sql(value: Any, kind: pa.DataType) -> str:

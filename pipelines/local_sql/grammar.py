@@ -25,6 +25,7 @@ _NO_NAMES = words(
     "PIVOT UNPIVOT WITH"
 )
 """Words that Spark may take for something else than a name; a column that is called so goes in back-quotes."""
+_LARGEST = (1 << 31) - 1
 _CLAUSES = words("GROUP ORDER LIMIT HAVING")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _T = TypeVar("_T")
@@ -263,4 +264,7 @@ class _Reader:
         if self.kind != NUMBER or not spelling.isdecimal():
             raise NeedsSparkError(f"it has {spelling or 'an end'} where a whole number is expected")
         self.at += 1
-        return int(literals.number(spelling, 0).value)
+        found = int(literals.number(spelling, 0).value)
+        if found > _LARGEST:
+            raise NeedsSparkError(f"{found} is no INT, which Spark asks for")
+        return found

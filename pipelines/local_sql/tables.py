@@ -13,7 +13,6 @@ import pyarrow as pa
 import rules_index as ri
 from pipelines.errors import NeedsSparkError, PipelineError
 from pipelines.lake.folder_log import FolderLog, local_folder
-from pipelines.lake.folder_snapshot import FolderSnapshot
 from pipelines.lake.live_files import may_match
 from pipelines.lake.schema import OPAQUE, arrow_schema_of
 from pipelines.lake.table_names import source_of, table_names
@@ -38,7 +37,6 @@ class LocalTable:
         if local_folder(uri) is None:
             raise NeedsSparkError("the table is not in a folder")
         self.log = FolderLog(uri, bounds=True)
-        self.snapshot: FolderSnapshot
         try:
             self.snapshot = self.log.latest() if name.version is None else self.log.snapshot(name.version)
         except PipelineError as error:

@@ -29,8 +29,15 @@ def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
         if low <= found.value <= high and found.type.bit_width <= kind.bit_width:
             return found.value
     elif found.type == kind and not pa.types.is_decimal(kind):
-        return pa.scalar(found.value, pa.int64()).cast(kind).as_py() if pa.types.is_timestamp(kind) else found.value
+        return _moment(found.value, kind) if pa.types.is_timestamp(kind) else found.value
     raise NeedsSparkError(f"{text} is no value of the type {kind}")
+
+
+def _moment(microseconds: int, kind: pa.DataType) -> Any:
+    try:
+        return pa.scalar(microseconds, pa.int64()).cast(kind).as_py()
+    except (OverflowError, ValueError) as error:
+        raise NeedsSparkError("Python has no years beyond 9999") from error
 
 
 def _constant(text: str, zone: str) -> Constant:

@@ -55,7 +55,15 @@ def test_statements() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "SELECT", "SELECT a FROM", "DELETE FROM rules WHERE", "INSERT INTO rules VALUES ((1)"]
+    "text",
+    [
+        "SELECT a FROM b LIMIT 3000000000",
+        "",
+        "SELECT",
+        "SELECT a FROM",
+        "DELETE FROM rules WHERE",
+        "INSERT INTO rules VALUES ((1)",
+    ],
 )
 def test_texts_that_end_too_early(text: str) -> None:
     with pytest.raises(NeedsSparkError):
@@ -72,6 +80,22 @@ def test_only_files_that_can_have_rows_are_read(lake: Workspace, tmp_path: Path)
     found = local_result(lake, f"SELECT n FROM s WHERE n = {last}")
     assert found is not None and found.to_pylist() == [{"n": last}]
     assert local_result(lake, "SELECT n FROM s WHERE n >= 0") is None  # Spark tells what is lost
+
+
+def test_column_mapping_of_an_older_protocol_is_left_to_spark(lake: Workspace, tmp_path: Path) -> None:
+    """Such a table names no features, and its files may call a column otherwise."""
+    log = tmp_path / "source" / "_delta_log" / f"{10:020d}.json"
+    first = (tmp_path / "source" / "_delta_log" / f"{0:020d}.json").read_text().splitlines()
+    metadata = next(action["metaData"] for action in map(json.loads, first) if "metaData" in action)
+    schema = json.loads(metadata["schemaString"])
+    name, number = "delta.columnMapping.physicalName", "delta.columnMapping.id"
+    schema["fields"][0] |= {"name": "renamed", "metadata": {name: "n", number: 1}}
+    mapping = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "1"}
+    metadata |= {"schemaString": json.dumps(schema), "configuration": mapping}
+    actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": metadata}]
+    log.write_text("\n".join(map(json.dumps, actions)))
+    assert "columnMapping" in FolderLog(str(tmp_path / "source")).latest().features
+    assert local_result(lake, "SELECT renamed FROM s") is None
 
 
 def test_a_limit_ends_the_reading(lake: Workspace) -> None:
