@@ -16,48 +16,17 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
-from pipelines.errors import SessionError, SourceError
+from pipelines.errors import SourceError
 from pipelines.lake.lake import first_line
 from pipelines.lake.transactions import GIVEN_UP
 from pipelines.spark.active_session import active
+from pipelines.spark.delta_entry_points import know_delta, module
 
-KNOWN_DELTA = "4.4"
-_DELTA = "org.apache.spark.sql.delta."
-_SESSION = "org.apache.spark.sql.SparkSession"
-_SEQ = "scala.collection.immutable.Seq"
-_ENTRY_POINTS = {
-    "DeltaLog$": ["forTable(org.apache.spark.sql.SparkSession,java.lang.String)"],
-    "DeltaLog": [
-        "update(boolean,scala.Option,scala.Option)",
-        "getSnapshotAt(long,scala.Option,scala.Option,boolean)",
-        "createDataFrame(SnapshotDescriptor,scala.collection.immutable.Seq,boolean,scala.Option)",
-        "startTransaction(scala.Option,scala.Option)",
-        "logPath()",
-        "dataPath()",
-    ],
-    "Snapshot": ["version()", "metadata()", "allFiles()", "checksumOpt()"],
-    "VersionChecksum": ["allFiles()", "setTransactions()"],
-    "OptimisticTransaction": [
-        "commit(scala.collection.immutable.Seq,DeltaOperations$Operation)",
-        "writeFiles(org.apache.spark.sql.Dataset)",
-        "txnVersion(java.lang.String)",
-        "readTxn()",
-        "snapshot()",
-    ],
-    "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
-    "DeltaOperations$Update": ["DeltaOperations$Update(scala.Option)"],
-    "actions.Action$": ["fromJson(java.lang.String)"],
-    "commands.cdc.CDCReader$CDCDataSpec": [
-        "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
-    ],
-    "commands.cdc.CDCReader$": [
-        "scanIndex(org.apache.spark.sql.SparkSession,files.TahoeFileIndexWithSnapshotDescriptor,boolean)"
-    ],
-    "files.CdcAddFileIndex": [
-        f"CdcAddFileIndex({_SESSION},{_SEQ},DeltaLog,org.apache.hadoop.fs.Path,SnapshotDescriptor,scala.Option)"
-    ],
-}
-"""The methods and constructors that are called here, by their classes; Delta's own classes without its package."""
+_COMMIT = re.compile(r"/(\d{20})\.json[,)]")
+"""A commit's file in a list of paths as the JVM prints it."""
+
+_TURN = 10_000
+"""Files of a table whose entries come from the JVM in one text."""
 
 COMMIT_VERSION = "_commit_version"
 """The column of a frame over chosen files that holds the version given for the row's file."""
@@ -112,10 +81,17 @@ class TableLog:
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files, as the log writes them."""
-        known = _in_checksum(snapshot, "allFiles")
+        known = _in_checksum(self._jvm, snapshot, "allFiles")
         if known is not None:
-            return [json.loads(add.json())["add"] for add in known]
-        return [json.loads(row) for row in snapshot.allFiles().toJSON().collectAsList()]
+            return known
+        rows = snapshot.allFiles().toJSON().collectAsList()
+        return [add for start in range(0, rows.size(), _TURN) for add in self._parsed(rows, start)]
+
+    def _parsed(self, rows: Any, start: int) -> list[dict[str, Any]]:
+        """The objects of a Java list of JSON texts, as many from `start` as one turn to the JVM brings."""
+        texts = self._jvm.java.lang.String.join(",", rows.subList(start, min(start + _TURN, rows.size())))
+        found: list[dict[str, Any]] = json.loads(f"[{texts}]")
+        return found
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
         """The actions of one commit; None where the log holds (or no longer holds) no such commit."""
@@ -139,8 +115,10 @@ class TableLog:
         """The versions whose commits the log still holds, up to the newest one."""
         path = self._log.logPath()
         system = path.getFileSystem(self._session.sessionState().newHadoopConf())
-        names = (status.getPath().getName() for status in system.listStatus(path))
-        versions = sorted(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))
+        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(system.listStatus(path))
+        # one text for all of them, since each question is a turn to the JVM
+        text = str(self._jvm.scala.runtime.ScalaRunTime.stringOf(paths))
+        versions = sorted(map(int, _COMMIT.findall(text)))
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
@@ -161,7 +139,7 @@ class TableLog:
 
         Where the files have one version it is a constant, which is cheaper than reading it as a column.
         """
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         by_version: dict[int, list[Any]] = {}
         for version, add in adds:
             by_version.setdefault(version, []).append(from_json(json.dumps({"add": add})))
@@ -182,7 +160,7 @@ class TableLog:
         index = self._jvm.org.apache.spark.sql.delta.files.CdcAddFileIndex(
             self._session, self._sequence(specs), self._log, self._log.dataPath(), snapshot, self._none
         )
-        reader = _module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
+        reader = module(self._jvm, "org.apache.spark.sql.delta.commands.cdc.CDCReader$")
         rows = DataFrame(reader.scanIndex(self._session, index, False), self._spark)
         return rows.drop("_change_type", "_commit_timestamp")
 
@@ -192,7 +170,7 @@ class TableLog:
         False if the table holds this or a later one of `app` already. Py4JJavaError, or Spark's own error for it, where
         another writer interferes.
         """
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
 
     def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
@@ -204,11 +182,11 @@ class TableLog:
         return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
 
     def _commit(self, app: str, version: int, actions: Callable[[Any], Any]) -> bool:
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
-            if _last_of(transaction, app) >= version:
+            if _last_of(self._jvm, transaction, app) >= version:
                 return False
             mark = {"txn": {"appId": app, "version": version, "lastUpdated": int(time.time() * 1000)}}
             done = self._list([from_json(json.dumps(mark))])
@@ -233,13 +211,13 @@ class TableLog:
         The number of files that came; None if the table holds the transaction already. Py4JJavaError, or Spark's own
         error for it, where another writer has removed one of the files since, or changed the table.
         """
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
         as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
         now = int(time.time() * 1000)
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._jvm.scala.Option.apply(snapshot))
-            if _last_of(transaction, app) >= version:
+            if _last_of(self._jvm, transaction, app) >= version:
                 return None
             done = self._list(
                 from_json(json.dumps({"txn": {"appId": each, "version": version, "lastUpdated": now}}))
@@ -258,11 +236,11 @@ class TableLog:
 
         Py4JJavaError, or Spark's own error for it, where another writer interferes.
         """
-        from_json = _module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
+        from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
         with active(self._spark):
             transaction = self._log.startTransaction(self._none, self._none)
-            last = _last_of(transaction, app)
+            last = _last_of(self._jvm, transaction, app)
             if last >= GIVEN_UP:
                 return last > GIVEN_UP
             held = last >= number
@@ -291,71 +269,29 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
     return {**kept, "deletionTimestamp": now, "dataChange": True, "extendedFileMetadata": True}
 
 
-def _last_of(transaction: Any, app: str) -> int:
+def _last_of(jvm: Any, transaction: Any, app: str) -> int:
     """The newest transaction of `app` that the table holds, -1 where there is none; a later one is a conflict then."""
-    known = _in_checksum(transaction.snapshot(), "setTransactions")
+    known = _in_checksum(jvm, transaction.snapshot(), "setTransactions")
     if known is None:
         return int(transaction.txnVersion(app))
     transaction.readTxn().addOne(app)
-    return next((int(done.version()) for done in known if done.appId() == app), -1)
+    return next((int(done["version"]) for done in known if done["appId"] == app), -1)
 
 
-def _in_checksum(snapshot: Any, part: str) -> list[Any] | None:
-    """What the checksum file of a snapshot's commit tells of the table, where it does: it spares replaying the log."""
+def _in_checksum(jvm: Any, snapshot: Any, part: str) -> list[dict[str, Any]] | None:
+    """The actions that the checksum file of a snapshot's commit holds, where it does: it spares replaying the log."""
     checksum = snapshot.checksumOpt()
     found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
-    return [found.get().apply(i) for i in range(found.get().size())] if found.isDefined() else None
+    if not found.isDefined():
+        return None
+    mapper = module(jvm, "org.apache.spark.sql.delta.util.JsonUtils$").mapper()
+    actions: list[dict[str, Any]] = json.loads(mapper.writeValueAsString(found.get()))
+    return actions
 
 
 def snapshot_schema(snapshot: Any) -> StructType:
     """The columns of a snapshot."""
     return StructType.fromJson(json.loads(snapshot.metadata().schemaString()))
-
-
-_tested: set[str] = set()
-
-
-def know_delta(spark: SparkSession) -> None:
-    """SessionError where Delta Lake is missing or not as it is known here; asked once in an application."""
-    application = str(spark.sparkContext.applicationId)
-    if application in _tested:
-        return
-    absent = missing_entry_points(spark._jvm, _ENTRY_POINTS)
-    if len(absent) == sum(map(len, _ENTRY_POINTS.values())):
-        raise SessionError(
-            f"The running Spark session has no Delta Lake. Start it with the jars of delta-spark {KNOWN_DELTA}.0, or "
-            "let deltatag start its own session."
-        )
-    if absent:
-        raise SessionError(
-            f"deltatag does not know the internals of this Delta Lake, {_delta_version(spark._jvm)} on Spark "
-            f"{spark.version} (it knows {KNOWN_DELTA}): there is no {absent[0]}. Use delta-spark {KNOWN_DELTA}, or a "
-            "version of deltatag that knows this one."
-        )
-    _tested.add(application)
-
-
-def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of the methods and constructors that this Delta Lake has not, each with its class."""
-    absent = []
-    for name, signatures in known.items():
-        try:
-            found = jvm.py4j.reflection.ReflectionUtil.classForName(_DELTA + name)
-        except Py4JJavaError:
-            absent += [f"{name}.{signature}" for signature in signatures]
-            continue
-        # one text for each class, since each question is a turn to the JVM
-        text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
-        text = text.replace(_DELTA, "")
-        absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
-    return absent
-
-
-def _delta_version(jvm: Any) -> str:
-    try:
-        return str(_module(jvm, "io.delta.package$").VERSION())
-    except (Py4JError, TypeError):
-        return "of an unknown version"
 
 
 def partition_columns(snapshot: Any) -> list[str]:
@@ -368,14 +304,6 @@ def table_property(snapshot: Any, name: str) -> str | None:
     """A property of a snapshot's table."""
     found = snapshot.metadata().configuration().get(name)
     return str(found.get()) if found.isDefined() else None
-
-
-def _module(jvm: Any, name: str) -> Any:
-    """The one instance of a Scala object."""
-    found = jvm
-    for part in name.split("."):
-        found = getattr(found, part)
-    return getattr(found, "MODULE$")
 
 
 def java_message(error: Py4JError) -> str:

@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pipelines.errors import SessionError
-from pipelines.spark import delta_internals
+from pipelines.spark import delta_entry_points
 from pipelines.spark.delta_internals import TableLog
 
 APP = "deltatag/test"
@@ -105,6 +105,34 @@ def test_a_commit_and_its_files_need_no_replay_of_the_log(spark, table: str, app
     assert not after.stateReconstructionTriggered()
 
 
+def test_a_table_with_many_histories_costs_no_more_questions(spark, table: str, monkeypatch) -> None:
+    """Each restart of a stream leaves a transaction of its own; py4j takes a turn to the JVM for each question."""
+    client, asked = spark._jvm._gateway_client, [0]
+    send = client.send_command
+
+    def counted(command: str, *arguments: Any, **named: Any) -> Any:
+        asked[0] += not command.startswith("m\n")  # which gives up an object, whenever Python collects it
+        return send(command, *arguments, **named)
+
+    def questions(of: Any) -> int:
+        asked[0] = 0
+        of()
+        return asked[0]
+
+    log = TableLog(spark, table)
+    monkeypatch.setattr(client, "send_command", counted)
+    append_rows(spark, log, 0)
+    append, commits, files = (lambda: append_rows(spark, log, 1)), log.commits, lambda: log.files(log.latest())
+    before = [questions(of) for of in (append, commits, files)]
+    for number in range(30):
+        log.fence(f"deltatag/{number}", 0)
+        append_rows(spark, log, number + 2)
+    after = [questions(of) for of in (lambda: append_rows(spark, log, 99), commits, files)]
+    assert log.commits() == range(64)
+    assert len(log.files(log.latest())) >= 33
+    assert all(now <= earlier + 10 for earlier, now in zip(before, after, strict=True)), (before, after)
+
+
 def test_files_are_the_same_from_a_checksum_and_from_the_log(spark, table: str) -> None:
     log = TableLog(spark, table)
     for version in range(3):
@@ -124,16 +152,16 @@ def test_files_are_the_same_from_a_checksum_and_from_the_log(spark, table: str) 
 
 
 def test_the_internals_of_this_delta_lake_are_known(spark, monkeypatch) -> None:
-    known = delta_internals._ENTRY_POINTS
-    assert delta_internals.missing_entry_points(spark._jvm, known) == []
+    known = delta_entry_points.ENTRY_POINTS
+    assert delta_entry_points.missing_entry_points(spark._jvm, known) == []
     for name, signatures in known.items():
         for wrong in (f"no{signatures[0]}", signatures[0].replace(")", ",int)"), "update()"):
-            assert delta_internals.missing_entry_points(spark._jvm, {name: [wrong]}) == [f"{name}.{wrong}"]
-    monkeypatch.setattr(delta_internals, "_tested", set())
+            assert delta_entry_points.missing_entry_points(spark._jvm, {name: [wrong]}) == [f"{name}.{wrong}"]
+    monkeypatch.setattr(delta_entry_points, "_tested", set())
     started = time.perf_counter()
-    delta_internals.know_delta(spark)
+    delta_entry_points.know_delta(spark)
     assert time.perf_counter() - started < 1
-    monkeypatch.setattr(delta_internals, "_tested", set())
+    monkeypatch.setattr(delta_entry_points, "_tested", set())
     monkeypatch.setitem(known, "Snapshot", ["version()", "files2()"])
     with pytest.raises(SessionError, match=r"Delta Lake, 4\.\d\.\d on Spark 4\.\d\.\d .*no Snapshot\.files2\(\)"):
         TableLog(spark, "/nowhere")

@@ -1,0 +1,104 @@
+"""What deltatag uses of Delta Lake beyond its public names, and whether the session's Delta Lake has it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.sql import SparkSession
+
+from pipelines.errors import SessionError
+
+KNOWN_DELTA = "4.4"
+_DELTA = "org.apache.spark.sql.delta."
+_SESSION = "org.apache.spark.sql.SparkSession"
+_SEQ = "scala.collection.immutable.Seq"
+ENTRY_POINTS = {
+    "DeltaLog$": ["forTable(org.apache.spark.sql.SparkSession,java.lang.String)"],
+    "DeltaLog": [
+        "update(boolean,scala.Option,scala.Option)",
+        "getSnapshotAt(long,scala.Option,scala.Option,boolean)",
+        "createDataFrame(SnapshotDescriptor,scala.collection.immutable.Seq,boolean,scala.Option)",
+        "startTransaction(scala.Option,scala.Option)",
+        "logPath()",
+        "dataPath()",
+    ],
+    "Snapshot": ["version()", "metadata()", "allFiles()", "checksumOpt()"],
+    "VersionChecksum": ["allFiles()", "setTransactions()"],
+    "OptimisticTransaction": [
+        "commit(scala.collection.immutable.Seq,DeltaOperations$Operation)",
+        "writeFiles(org.apache.spark.sql.Dataset)",
+        "txnVersion(java.lang.String)",
+        "readTxn()",
+        "snapshot()",
+    ],
+    "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
+    "DeltaOperations$Update": ["DeltaOperations$Update(scala.Option)"],
+    "actions.Action$": ["fromJson(java.lang.String)"],
+    "util.JsonUtils$": ["mapper()"],
+    "commands.cdc.CDCReader$CDCDataSpec": [
+        "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"
+    ],
+    "commands.cdc.CDCReader$": [
+        "scanIndex(org.apache.spark.sql.SparkSession,files.TahoeFileIndexWithSnapshotDescriptor,boolean)"
+    ],
+    "files.CdcAddFileIndex": [
+        f"CdcAddFileIndex({_SESSION},{_SEQ},DeltaLog,org.apache.hadoop.fs.Path,SnapshotDescriptor,scala.Option)"
+    ],
+}
+"""The methods and constructors that are called here, by their classes; Delta's own classes without its package."""
+
+_tested: set[str] = set()
+
+
+def know_delta(spark: SparkSession) -> None:
+    """SessionError where Delta Lake is missing or not as it is known here; asked once in an application."""
+    application = str(spark.sparkContext.applicationId)
+    if application in _tested:
+        return
+    absent = missing_entry_points(spark._jvm, ENTRY_POINTS)
+    if len(absent) == sum(map(len, ENTRY_POINTS.values())):
+        raise SessionError(
+            f"The running Spark session has no Delta Lake. Start it with the jars of delta-spark {KNOWN_DELTA}.0, or "
+            "let deltatag start its own session."
+        )
+    if absent:
+        raise SessionError(
+            f"deltatag does not know the internals of this Delta Lake, {_delta_version(spark._jvm)} on Spark "
+            f"{spark.version} (it knows {KNOWN_DELTA}): there is no {absent[0]}. Use delta-spark {KNOWN_DELTA}, or a "
+            "version of deltatag that knows this one."
+        )
+    _tested.add(application)
+
+
+def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[str]:
+    """Those of the methods and constructors that this Delta Lake has not, each with its class."""
+    absent = []
+    for name, signatures in known.items():
+        try:
+            found = jvm.py4j.reflection.ReflectionUtil.classForName(_DELTA + name)
+        except Py4JJavaError:
+            absent += [f"{name}.{signature}" for signature in signatures]
+            continue
+        # one text for each class, since each question is a turn to the JVM
+        text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
+        text = text.replace(_DELTA, "")
+        absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
+    return absent
+
+
+def _delta_version(jvm: Any) -> str:
+    try:
+        return str(module(jvm, "io.delta.package$").VERSION())
+    except (Py4JError, TypeError):
+        return "of an unknown version"
+
+
+def module(jvm: Any, name: str) -> Any:
+    """The one instance of a Scala object."""
+    found = jvm
+    for part in name.split("."):
+        found = getattr(found, part)
+    return getattr(found, "MODULE$")
