@@ -66,7 +66,7 @@ def can_raise(attribute: Expression) -> bool:
     return attribute.name in _RAISING or any(can_raise(operand) for operand in attribute.operands)
 
 
-_RAISING = frozenset({"add", "subtract", "multiply", "negate", "abs", "cast"})
+_RAISING = frozenset({"add", "subtract", "multiply", "divide", "remainder", "quotient", "negate", "abs", "cast"})
 
 
 class Expansion:

@@ -16,7 +16,7 @@ from rules_index.language.tokens import words
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _NOTHING: frozenset[Leaf] = frozenset()
-_STRICT = frozenset(("add", "subtract", "multiply", "negate", "abs", "cast", "=", "<>", "<", "<=", ">", ">=", "not"))
+_STRICT = words("add subtract multiply divide remainder quotient negate abs cast = <> < <= > >= not")
 _STRICT_IN_THE_FIRST = frozenset(("in", "in_list", "like", "rlike"))
 _STRICT_NODES = frozenset(("arithmetic", "unary", "cast", "collate", "field", "subscript", "not"))
 _STRICT_CALLS = words("""

@@ -20,6 +20,7 @@ from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
+_DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient"}
 MAX_CHAIN = 40
 """Longest chain of arithmetic operators that is evaluated locally: the tree is as deep as it is long."""
 
@@ -47,11 +48,19 @@ def can_raise(expression: Expression) -> bool:
         return expression.text is not None
     if expression.name in ("add", "subtract", "multiply", "negate", "abs") and not is_float(expression.type):
         return True
+    if expression.name in _DIVISIONS.values() and _may_divide_by_zero(expression):
+        return True
     if expression.name == "cast" and not _is_widening(expression.operands[0].type, expression.type):
         return True
     if expression.name == "call" and functions.raises(expression):
         return True
     return any(can_raise(operand) for operand in expression.operands)
+
+
+def _may_divide_by_zero(division: Operation) -> bool:
+    """True where the divisor may be zero, or the quotient of BIGINTs may be none."""
+    divisor = division.operands[1]
+    return not isinstance(divisor, Constant) or divisor.value == 0 or (division.name, divisor.value) == ("quotient", -1)
 
 
 def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
@@ -69,6 +78,8 @@ def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
 
 def arithmetic(operator: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
     """`left operator right` in its result type, None where only Spark can evaluate it."""
+    if operator in _DIVISIONS:
+        return _division(_DIVISIONS[operator], left, right, result, zone)
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result):
         return None
@@ -81,6 +92,19 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
         return _fold(name, first, second)
     if is_integer(result) and name in ("add", "multiply"):
         return _reordered(name, first, second, result)
+    return Operation(name, (first, second), result)
+
+
+def _division(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """A quotient or remainder in its result type, None where only Spark can evaluate it: of decimals, whose digits it
+    rounds, and of NULL or constants alone, which it works out before it looks at a row."""
+    of_integers = is_integer(left.type) and is_integer(right.type)
+    if not (is_integer(result) or is_float(result)) or (name == "quotient" and not of_integers):
+        return None
+    first, second = as_type(left, result, zone), as_type(right, result, zone)
+    known = [each for each in (first, second) if isinstance(each, Constant)]
+    if first is None or second is None or len(known) == 2 or any(each.value is None for each in known):
+        return None
     return Operation(name, (first, second), result)
 
 

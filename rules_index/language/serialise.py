@@ -37,7 +37,8 @@ _PARAMETERS: dict[str, tuple[type, ...]] = {
     "in_list": (ValueList,),
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "quotient"), (2, 2)),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
     **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike", "in_list"), (1, 1)),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),

@@ -58,6 +58,7 @@ class Operation:
     | name | operands | parameters |
     |---|---|---|
     | add subtract multiply negate abs | numbers of one type | |
+    | divide remainder quotient | two numbers of one type: DOUBLE, any, BIGINT | |
     | cast | one | |
     | = <> < <= > >= <=> | two of one type | |
     | and or | two or more BOOLEAN | |

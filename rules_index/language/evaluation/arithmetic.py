@@ -1,4 +1,4 @@
-"""Integer arithmetic that notices overflow, and casts between numbers, as Spark does them with ANSI errors on.
+"""Arithmetic that notices overflow and division by zero, and casts between numbers, as Spark has them with ANSI errors.
 
 Functions return an Arrow array and where, among non-NULL rows, the computation failed (`[rows] bool` or None).
 """
@@ -65,6 +65,28 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
     values, narrow = _narrow(result, data_type)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
     return pa.array(values, data_type, mask=either), (failed | narrow) & ~either
+
+
+def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
+    """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), or `remainder` (with the sign of the dividend) of
+    numbers of one type; fails where the divisor is 0, and where the type cannot hold the quotient."""
+    a, b = _numbers(left), _numbers(right)
+    either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
+    failed = b == 0
+    if name == "quotient":
+        failed = failed | ((a == _MIN_LONG) & (b == -1))
+    # what is divided by -1 leaves nothing, but the least integer has no quotient
+    avoided = failed | (b == -1) if name == "remainder" and not pa.types.is_floating(left.type) else failed
+    divisors = np.where(avoided, np.ones_like(b), b)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if name == "divide":
+            result = a / divisors
+        elif name == "quotient":
+            result = a // divisors
+            result += (result < 0) & (result * divisors != a)
+        else:
+            result = np.fmod(a, divisors)
+    return pa.array(result, left.type, mask=either), failed & ~either
 
 
 def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:

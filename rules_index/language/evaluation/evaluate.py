@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rules_index.language.evaluation import decimals, functions
-from rules_index.language.evaluation.arithmetic import cast, integer_operation, negative_or_absolute
+from rules_index.language.evaluation.arithmetic import cast, divide, integer_operation, negative_or_absolute
 from rules_index.language.evaluation.comparison import COMPARISONS, compare
 from rules_index.language.evaluation.evaluated import Evaluated, Mask
 from rules_index.language.patterns import like_matcher, rlike_matcher
@@ -129,6 +129,13 @@ def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, _with_more(_either(operands), failed))
 
 
+def _division(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    left, right = operands
+    values, failed = divide(operation.name, left.values, right.values)
+    # Spark evaluates the divisor first
+    return _finish(values, _with_more(_either([right, left]), failed))
+
+
 def _sign(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     values, failed = negative_or_absolute(operation.name, operands[0].values)
     return _finish(values, _with_more(operands[0].raised, failed))
@@ -232,6 +239,9 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "add": _arithmetic,
     "subtract": _arithmetic,
     "multiply": _arithmetic,
+    "divide": _division,
+    "remainder": _division,
+    "quotient": _division,
     "negate": _sign,
     "abs": _sign,
     "cast": _cast,

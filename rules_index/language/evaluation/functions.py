@@ -7,38 +7,18 @@ without rows that raise elsewhere: NULL where an argument is (all are strict), a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_decimal, is_float, is_integer
+from rules_index.language.coercion import BIGINT, INT, STRING, is_decimal, is_float, is_integer
 from rules_index.language.evaluation.comparison import compare
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.moments import DATES
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
 from rules_index.language.typed import Constant, Expression, Operation
-
-Mask = npt.NDArray[np.bool_]
-Columns = Sequence[pa.Array]
-Result = tuple[pa.Array, Mask | None]
-"""Values, and where evaluating them raised (None: nowhere)."""
-Types = Sequence[pa.DataType]
-
-
-@dataclass(frozen=True, slots=True)
-class ScalarFunction:
-    """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
-    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants."""
-
-    accepts: Callable[[Types], bool]
-    evaluate: Callable[[Columns, str], Result]
-    raises: bool = False
-    constants: tuple[int, ...] = ()
 
 
 def build(
@@ -52,7 +32,8 @@ def build(
     if all(isinstance(each, Constant) for each in known) or not function.accepts([each.type for each in known]):
         return None
     fixed = [known[place] for place in function.constants if place < len(known)]
-    if any(not isinstance(each, Constant) or each.value is None for each in fixed):
+    values = [each.value for each in fixed if isinstance(each, Constant) and each.value is not None]
+    if len(values) < len(fixed) or (function.units is not None and values[0] not in function.units):
         return None
     return Operation("call", tuple(known), result, (name, zone))
 
@@ -82,22 +63,6 @@ def _one_text(kinds: Types) -> bool:
     return len(kinds) == 1 and kinds[0] == STRING
 
 
-def _is_moment(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(kind) or kind == DATE)
-
-
-def _one_moment(kinds: Types) -> bool:
-    return len(kinds) == 1 and _is_moment(kinds[0])
-
-
-def _one_time(kinds: Types) -> bool:
-    return len(kinds) == 1 and bool(pa.types.is_timestamp(kinds[0]))
-
-
-def _two_moments(kinds: Types) -> bool:
-    return len(kinds) == 2 and all(map(_is_moment, kinds))
-
-
 def _one_number(kinds: Types) -> bool:
     if len(kinds) != 1:
         return False
@@ -108,112 +73,6 @@ def _one_number(kinds: Types) -> bool:
 
 def _one_list(kinds: Types) -> bool:
     return len(kinds) == 1 and bool(pa.types.is_list(kinds[0]) or pa.types.is_map(kinds[0]))
-
-
-# Dates and times
-
-_DAY = 86_400_000_000
-
-
-def local_micros(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int64: microseconds since 1970 on the local clock of the zone; 0 where the value is NULL."""
-    if values.type == DATE:
-        days = _filled(values.cast(pa.int32())).astype(np.int64)
-        return np.asarray(days * _DAY)
-    micros = _filled(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()))
-    if values.type.tz is None or zone in ("UTC", "Etc/UTC", "Z"):
-        return micros
-    return np.asarray(micros + _offsets(micros, zone))
-
-
-def _offsets(micros: np.ndarray, zone: str) -> np.ndarray:
-    """The zone's distance from UTC at each instant, in microseconds."""
-    starts, shifts = transitions(zone)
-    folded = np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
-    return np.asarray(shifts[np.searchsorted(starts, folded, side="right") - 1])
-
-
-_CYCLE = 146_097 * _DAY
-"""Microseconds of 400 years, after which the calendar, weekdays included, is as before."""
-_REPEATS = 16_725_225_600_000_000
-"""The begin of the year 2500: by then each zone goes by a rule that holds for ever."""
-
-
-@lru_cache(maxsize=64)
-def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """The instants, ascending, from which a zone has another distance from UTC, until the year 2500, and that distance,
-    both in microseconds; the first instant is before all others.
-
-    Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
-    back; it has whole seconds.
-    """
-    info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
-
-    def shift(second: int) -> int:
-        offset = (epoch + timedelta(seconds=second)).astimezone(info).utcoffset()
-        assert offset is not None
-        return int(offset.total_seconds())
-
-    day, first, later, last = 86_400, -5_000_000_000, 4_102_444_800, _REPEATS // 1_000_000
-    before, known = first, shift(first)
-    starts, shifts = [-(1 << 62)], [known]
-    for probe in (*range(first, later, 3 * day), *range(later, last, 12 * day)):
-        now = shift(probe)
-        if now != known:
-            left, right = before, probe
-            while right - left > 1:
-                middle = (left + right) // 2
-                left, right = (middle, right) if shift(middle) == known else (left, middle)
-            starts.append(right * 1_000_000)
-            shifts.append(now)
-            known = now
-        before = probe
-    return np.array(starts, np.int64), np.array(shifts, np.int64) * 1_000_000
-
-
-def _of_day(divisor: int, modulus: int) -> Callable[[Columns, str], Result]:
-    def evaluate(columns: Columns, zone: str) -> Result:
-        micros = local_micros(columns[0], zone)
-        return _like(columns[0], (micros // divisor) % modulus, INT), None
-
-    return evaluate
-
-
-def _of_date(part: Callable[[np.ndarray], np.ndarray]) -> Callable[[Columns, str], Result]:
-    def evaluate(columns: Columns, zone: str) -> Result:
-        return _like(columns[0], part(_days(columns[0], zone).astype(np.int64)), INT), None
-
-    return evaluate
-
-
-def _since(days: np.ndarray, unit: str) -> np.ndarray:
-    """Days since the begin of the month (M) or the year (Y)."""
-    return np.asarray(days - days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
-
-
-def _count(days: np.ndarray, unit: str) -> np.ndarray:
-    """Whole months (M) or years (Y) since 1970."""
-    return np.asarray(days.astype("M8[D]").astype(f"M8[{unit}]").astype(np.int64))
-
-
-def _week(days: np.ndarray) -> np.ndarray:
-    """The week of ISO 8601: that of the year in which its Thursday lies."""
-    thursdays = days - (days + 3) % 7 + 3
-    return np.asarray(_since(thursdays, "Y") // 7 + 1)
-
-
-def _days(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int32: days since 1970 on the local clock."""
-    return np.asarray((local_micros(values, zone) // _DAY).astype(np.int32))
-
-
-def _date(columns: Columns, zone: str) -> Result:
-    return _like(columns[0], _days(columns[0], zone), INT).cast(DATE), None
-
-
-def _date_difference(columns: Columns, zone: str) -> Result:
-    days = _days(columns[0], zone) - _days(columns[1], zone)
-    return _like(columns[0], days, INT, columns[1]), None
 
 
 # Texts
@@ -278,7 +137,7 @@ def _substring(columns: Columns, _: str) -> Result:
     if place >= 0:
         start = max(place - 1, 0)
         return pc.utf8_slice_codeunits(text, start, start + length), None
-    starts = _filled(pc.utf8_length(text)).astype(np.int64) + place
+    starts = filled(pc.utf8_length(text)).astype(np.int64) + place
     ends = np.maximum(starts + length, 0)
     starts = np.maximum(starts, 0)
     sliced = pl.select(
@@ -301,13 +160,13 @@ def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Colu
             # the next whole number may have a digit more
             wider = pa.decimal128(min(column.type.precision + 1, 38), column.type.scale)
             return rounded(column.cast(wider)), None
-        values = np.nan_to_num(_filled(rounded(column)), nan=0.0, posinf=2.0**63, neginf=-(2.0**63))
+        values = np.nan_to_num(filled(rounded(column)), nan=0.0, posinf=2.0**63, neginf=-(2.0**63))
         limits = np.iinfo(np.int64)
         whole = np.clip(values, -(2.0**63), 2.0**62).astype(np.int64)
         # Java takes what is beyond a BIGINT for the greatest or least one
         large = values >= 2.0**62
         whole[large] = [min(int(value), limits.max) for value in values[large].tolist()]
-        return _like(column, whole, BIGINT), None
+        return like(column, whole, BIGINT), None
 
     return evaluate
 
@@ -319,7 +178,7 @@ def _size(columns: Columns, _: str) -> Result:
     column = columns[0]
     if pa.types.is_map(column.type):
         offsets = np.diff(column.offsets.to_numpy())
-        return _like(column, offsets, INT), None
+        return like(column, offsets, INT), None
     return pc.list_value_length(column), None
 
 
@@ -346,39 +205,8 @@ def _contains_accepts(kinds: Types) -> bool:
     )
 
 
-def _filled(values: pa.Array) -> np.ndarray:
-    """The values with 0 for NULL."""
-    return np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
-
-
-def _like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
-    """An array of what was found, NULL where the values are."""
-    mask = values.is_null().to_numpy(zero_copy_only=False)
-    if other is not None:
-        mask = mask | other.is_null().to_numpy(zero_copy_only=False)
-    return pa.array(found, kind, mask=mask)
-
-
-_HOUR = 3_600_000_000
-_DATE_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "year": lambda days: _count(days, "Y") + 1970,
-    "quarter": lambda days: _count(days, "M") % 12 // 3 + 1,
-    "month": lambda days: _count(days, "M") % 12 + 1,
-    **dict.fromkeys(("day", "dayofmonth"), lambda days: _since(days, "M") + 1),
-    "dayofyear": lambda days: _since(days, "Y") + 1,
-    "dayofweek": lambda days: (days + 4) % 7 + 1,
-    "weekday": lambda days: (days + 3) % 7,
-    "weekofyear": _week,
-}
-
 FUNCTIONS: dict[str, ScalarFunction] = {
-    "hour": ScalarFunction(_one_time, _of_day(_HOUR, 24)),
-    "minute": ScalarFunction(_one_time, _of_day(60_000_000, 60)),
-    "second": ScalarFunction(_one_time, _of_day(1_000_000, 60)),
-    **{name: ScalarFunction(_one_moment, _of_date(part)) for name, part in _DATE_PARTS.items()},
-    "date": ScalarFunction(_one_moment, _date),
-    "to_date": ScalarFunction(_one_moment, _date),
-    **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(_two_moments, _date_difference)),
+    **DATES,
     **dict.fromkeys(("upper", "ucase"), ScalarFunction(_one_text, _letters(_upper, pc.ascii_upper))),
     **dict.fromkeys(("lower", "lcase"), ScalarFunction(_one_text, _letters(_lower, pc.ascii_lower))),
     # not trim: `TRIM(LEADING FROM s)` is a call of it with one argument, too

@@ -1,0 +1,182 @@
+"""The functions of dates and timestamps that are evaluated here, by the local clock of a zone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from rules_index.language.coercion import BIGINT, DATE, INT, STRING
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
+from rules_index.language.evaluation.times import zone_of
+
+
+def _is_moment(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_timestamp(kind) or kind == DATE)
+
+
+def _one_moment(kinds: Types) -> bool:
+    return len(kinds) == 1 and _is_moment(kinds[0])
+
+
+def _one_time(kinds: Types) -> bool:
+    return len(kinds) == 1 and bool(pa.types.is_timestamp(kinds[0]))
+
+
+def _two_moments(kinds: Types) -> bool:
+    return len(kinds) == 2 and all(map(_is_moment, kinds))
+
+
+_DAY = 86_400_000_000
+
+
+def local_micros(values: pa.Array, zone: str) -> np.ndarray:
+    """[rows] int64: microseconds since 1970 on the local clock of the zone; 0 where the value is NULL."""
+    if values.type == DATE:
+        days = filled(values.cast(pa.int32())).astype(np.int64)
+        return np.asarray(days * _DAY)
+    micros = filled(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()))
+    if values.type.tz is None or zone in ("UTC", "Etc/UTC", "Z"):
+        return micros
+    return np.asarray(micros + _offsets(micros, zone))
+
+
+def _offsets(micros: np.ndarray, zone: str) -> np.ndarray:
+    """The zone's distance from UTC at each instant, in microseconds."""
+    starts, shifts = transitions(zone)
+    folded = np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
+    return np.asarray(shifts[np.searchsorted(starts, folded, side="right") - 1])
+
+
+_CYCLE = 146_097 * _DAY
+"""Microseconds of 400 years, after which the calendar, weekdays included, is as before."""
+_REPEATS = 16_725_225_600_000_000
+"""The begin of the year 2500: by then each zone goes by a rule that holds for ever."""
+
+
+@lru_cache(maxsize=64)
+def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
+    """The instants, ascending, from which a zone has another distance from UTC, until the year 2500, and that distance,
+    both in microseconds; the first instant is before all others.
+
+    Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
+    back; it has whole seconds.
+    """
+    info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
+
+    def shift(second: int) -> int:
+        offset = (epoch + timedelta(seconds=second)).astimezone(info).utcoffset()
+        assert offset is not None
+        return int(offset.total_seconds())
+
+    day, first, later, last = 86_400, -5_000_000_000, 4_102_444_800, _REPEATS // 1_000_000
+    before, known = first, shift(first)
+    starts, shifts = [-(1 << 62)], [known]
+    for probe in (*range(first, later, 3 * day), *range(later, last, 12 * day)):
+        now = shift(probe)
+        if now != known:
+            left, right = before, probe
+            while right - left > 1:
+                middle = (left + right) // 2
+                left, right = (middle, right) if shift(middle) == known else (left, middle)
+            starts.append(right * 1_000_000)
+            shifts.append(now)
+            known = now
+        before = probe
+    return np.array(starts, np.int64), np.array(shifts, np.int64) * 1_000_000
+
+
+def _of_day(divisor: int, modulus: int) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, zone: str) -> Result:
+        micros = local_micros(columns[0], zone)
+        return like(columns[0], (micros // divisor) % modulus, INT), None
+
+    return evaluate
+
+
+def _of_date(part: Callable[[np.ndarray], np.ndarray]) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, zone: str) -> Result:
+        return like(columns[0], part(_days(columns[0], zone).astype(np.int64)), INT), None
+
+    return evaluate
+
+
+def _since(days: np.ndarray, unit: str) -> np.ndarray:
+    """Days since the begin of the month (M) or the year (Y)."""
+    return np.asarray(days - days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
+
+
+def _count(days: np.ndarray, unit: str) -> np.ndarray:
+    """Whole months (M) or years (Y) since 1970."""
+    return np.asarray(days.astype("M8[D]").astype(f"M8[{unit}]").astype(np.int64))
+
+
+def _week(days: np.ndarray) -> np.ndarray:
+    """The week of ISO 8601: that of the year in which its Thursday lies."""
+    thursdays = days - (days + 3) % 7 + 3
+    return np.asarray(_since(thursdays, "Y") // 7 + 1)
+
+
+def _days(values: pa.Array, zone: str) -> np.ndarray:
+    """[rows] int32: days since 1970 on the local clock."""
+    return np.asarray((local_micros(values, zone) // _DAY).astype(np.int32))
+
+
+def _date(columns: Columns, zone: str) -> Result:
+    return like(columns[0], _days(columns[0], zone), INT).cast(DATE), None
+
+
+def _date_difference(columns: Columns, zone: str) -> Result:
+    days = _days(columns[0], zone) - _days(columns[1], zone)
+    return like(columns[0], days, INT, columns[1]), None
+
+
+_SECOND = 1_000_000
+_SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604_800}
+
+
+def _unit_and_instants(kinds: Types) -> bool:
+    """Not dates and wall times, whose local time may be none in a zone."""
+    return (
+        len(kinds) == 3
+        and kinds[0] == STRING
+        and all(pa.types.is_timestamp(kind) and kind.tz is not None for kind in kinds[1:])
+    )
+
+
+def _whole_units(columns: Columns, zone: str) -> Result:
+    """Whole units from the second column's local time to the third's, toward zero."""
+    unit, start, end = columns
+    (first, rest), (last, more) = (np.divmod(local_micros(each, zone), _SECOND) for each in (start, end))
+    seconds = last - first
+    seconds -= (seconds > 0) & (more < rest)
+    seconds += (last < first) & (more > rest)
+    length = _SECONDS[unit[0].as_py()]
+    return like(start, np.sign(seconds) * (np.abs(seconds) // length), BIGINT, end), None
+
+
+_HOUR = 3_600_000_000
+_DATE_PARTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "year": lambda days: _count(days, "Y") + 1970,
+    "quarter": lambda days: _count(days, "M") % 12 // 3 + 1,
+    "month": lambda days: _count(days, "M") % 12 + 1,
+    **dict.fromkeys(("day", "dayofmonth"), lambda days: _since(days, "M") + 1),
+    "dayofyear": lambda days: _since(days, "Y") + 1,
+    "dayofweek": lambda days: (days + 4) % 7 + 1,
+    "weekday": lambda days: (days + 3) % 7,
+    "weekofyear": _week,
+}
+
+DATES: dict[str, ScalarFunction] = {
+    "hour": ScalarFunction(_one_time, _of_day(_HOUR, 24)),
+    "minute": ScalarFunction(_one_time, _of_day(60_000_000, 60)),
+    "second": ScalarFunction(_one_time, _of_day(1_000_000, 60)),
+    **{name: ScalarFunction(_one_moment, _of_date(part)) for name, part in _DATE_PARTS.items()},
+    "date": ScalarFunction(_one_moment, _date),
+    "to_date": ScalarFunction(_one_moment, _date),
+    **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(_two_moments, _date_difference)),
+    "timestampdiff": ScalarFunction(_unit_and_instants, _whole_units, constants=(0,), units=frozenset(_SECONDS)),
+}

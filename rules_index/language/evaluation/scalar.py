@@ -1,0 +1,43 @@
+"""What one function of Spark SQL is that is evaluated here, and what evaluating one takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Mask = npt.NDArray[np.bool_]
+Columns = Sequence[pa.Array]
+Result = tuple[pa.Array, Mask | None]
+"""Values, and where evaluating them raised (None: nowhere)."""
+Types = Sequence[pa.DataType]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
+    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; units:
+    what the first of these may be."""
+
+    accepts: Callable[[Types], bool]
+    evaluate: Callable[[Columns, str], Result]
+    raises: bool = False
+    constants: tuple[int, ...] = ()
+    units: frozenset[str] | None = None
+
+
+def filled(values: pa.Array) -> np.ndarray:
+    """The values with 0 for NULL."""
+    return np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False))
+
+
+def like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
+    """An array of what was found, NULL where the values are."""
+    mask = values.is_null().to_numpy(zero_copy_only=False)
+    if other is not None:
+        mask = mask | other.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(found, kind, mask=mask)
