@@ -47,7 +47,7 @@ def insert(workspace: Workspace, statement: Insert) -> pa.Table:
         write_deltalake(table.snapshot.table, rows, mode="append", commit_properties=by_this_user())
         return pa.table({})
 
-    return _committed(workspace, statement.table, write)
+    return committed(workspace, statement.table, write)
 
 
 def change(workspace: Workspace, statement: Change) -> pa.Table:
@@ -59,11 +59,12 @@ def change(workspace: Workspace, statement: Change) -> pa.Table:
             _write(table, statement, where)
         return pa.table({"num_affected_rows": pa.array([count], pa.int64())})
 
-    return _committed(workspace, statement.table, write)
+    return committed(workspace, statement.table, write)
 
 
-def _committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
-    """What `write` gives for the newest version of a table; it is called anew where another commit came first."""
+def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
+    """What `write` gives for the newest version of a table that is edited here; it is called anew where another commit
+    came first."""
     from deltalake import exceptions
 
     for attempt in range(_ATTEMPTS):

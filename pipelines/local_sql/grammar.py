@@ -88,7 +88,28 @@ class Change:
     values: tuple[tuple[str, str], ...] | None = None
 
 
-Statement = Select | Insert | Change
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A column of the rows that a MERGE is given, or the text of an expression."""
+
+    column: str | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Rows of `columns`, as texts of expressions; `on` are pairs of the table's column and one of theirs. Rows that are
+    there get the values of `updated`, others are made of those of `inserted`; None for neither."""
+
+    table: TableName
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    on: tuple[tuple[str, str], ...]
+    updated: tuple[tuple[str, Term], ...] | None = None
+    inserted: tuple[tuple[str, Term], ...] | None = None
+
+
+Statement = Select | Insert | Change | Merge
 
 
 def parsed(text: str) -> Statement:
@@ -101,6 +122,7 @@ def parsed(text: str) -> Statement:
             "INSERT": reader.insert,
             "UPDATE": reader.update,
             "DELETE": reader.delete,
+            "MERGE": reader.merge,
         }
         return readers[tokens.kinds[0]]()
     except (RuleError, KeyError) as error:
@@ -117,6 +139,11 @@ class _Reader:
     def kind(self) -> str:
         """The next token's."""
         return self.tokens.kinds[self.at]
+
+    @property
+    def is_qualified(self) -> bool:
+        """True where the next token is one of two with a dot between them."""
+        return "." in self.tokens.kinds[self.at + 1 : self.at + 2]
 
     def takes(self, *kinds: str) -> bool:
         """Moves behind the next tokens if they are these."""
@@ -181,6 +208,81 @@ class _Reader:
         where = self.expression(frozenset()) if self.takes("WHERE") else None
         self.expect(END)
         return Change(table, where)
+
+    def merge(self) -> Merge:
+        """MERGE INTO ... USING (SELECT * FROM VALUES ...) ..."""
+        self.expect("MERGE", "INTO")
+        table = self.table()
+        target = table.name if self.kind == "USING" else self.alias()
+        self.expect("USING", "(", "SELECT", "*", "FROM", "VALUES")
+        rows = self.listed(self.row)
+        self.alias()
+        self.expect("(")
+        columns = self.listed(self.name)
+        self.expect(")", ")")
+        given = self.alias()
+        if given.lower() == target.lower():
+            raise NeedsSparkError("it has one name for two tables")
+        self.expect("ON")
+        on = [self.equality(target, given)]
+        while self.takes("AND"):
+            on.append(self.equality(target, given))
+        updated: tuple[tuple[str, Term], ...] | None = None
+        if self.takes("WHEN", "MATCHED", "THEN", "UPDATE", "SET"):
+            updated = self.listed(lambda: self.merged_assignment(target, given))
+        inserted = self.merged_row(given) if self.takes("WHEN", "NOT", "MATCHED", "THEN", "INSERT") else None
+        self.expect(END)
+        if updated is None and inserted is None:
+            raise NeedsSparkError("it does nothing")
+        return Merge(table, columns, rows, tuple(on), updated, inserted)
+
+    def alias(self) -> str:
+        """Another name."""
+        self.takes("AS")
+        return self.name()
+
+    def qualified(self, *tables: str) -> tuple[str, str]:
+        """The name of one of these tables, and of a column of it."""
+        table = self.name().lower()
+        self.expect(".")
+        if table not in (each.lower() for each in tables):
+            raise NeedsSparkError(f"it names a table {table}")
+        return table, self.name()
+
+    def equality(self, target: str, given: str) -> tuple[str, str]:
+        """A column of the target and one of the rows that are given."""
+        first = self.qualified(target, given)
+        self.expect("=")
+        both = dict((first, self.qualified(target, given)))
+        if len(both) < 2:
+            raise NeedsSparkError("it compares a table with itself")
+        return both[target.lower()], both[given.lower()]
+
+    def merged_assignment(self, target: str, given: str) -> tuple[str, Term]:
+        """A column of the target and its new value."""
+        name = self.qualified(target)[1] if self.is_qualified else self.name()
+        self.expect("=")
+        return name, self.term(given, words("WHEN"), ",")
+
+    def merged_row(self, given: str) -> tuple[tuple[str, Term], ...]:
+        """The columns of new rows and their values."""
+        self.expect("(")
+        names = self.listed(self.name)
+        self.expect(")", "VALUES", "(")
+        terms = self.listed(lambda: self.term(given, frozenset(), ",)"))
+        self.expect(")")
+        if len(names) != len(terms):
+            raise NeedsSparkError("a row has not one value for each column")
+        return tuple(zip(names, terms, strict=True))
+
+    def term(self, given: str, ends: frozenset[str], stops: str) -> Term:
+        """A column of the rows that are given, or an expression, up to there."""
+        if self.is_qualified:
+            column = self.qualified(given)[1]
+            if self.kind in ends or (self.kind and self.kind in stops) or self.kind == END:
+                return Term(column=column)
+            raise NeedsSparkError("it works out a value from a column")
+        return Term(text=self.expression(ends, stops))
 
     def table(self, versioned: bool = False) -> TableName:
         """A table's name, and the version that is asked for."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from pipelines.errors import NeedsSparkError
-from pipelines.local_sql.grammar import Insert, Select, parsed
+from pipelines.local_sql.grammar import Insert, Merge, Select, parsed
 from pipelines.runners.choice import why_spark_works
 from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
@@ -20,8 +20,10 @@ def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
         read = parsed(statement)
         if isinstance(read, Select):
             return in_zone(_selected(workspace, read), workspace.configuration.rules.time_zone)
-        from pipelines.local_sql import edits
+        from pipelines.local_sql import edits, merge
 
+        if isinstance(read, Merge):
+            return merge.merge(workspace, read)
         return edits.insert(workspace, read) if isinstance(read, Insert) else edits.change(workspace, read)
     except (NeedsSparkError, RulesIndexError):
         return None

@@ -157,6 +157,16 @@ EDITS = [
     "UPDATE rules SET enabled = NULL, owner = 'it''s \\\\ me'",
     "UPDATE rules SET owner = 'nobody' WHERE rule_id = 'zzz'",
     "UPDATE rules SET owner = 'q' WHERE rule_id = 'O''Brien \\\\ \"q\"'",
+    """MERGE INTO rules USING (SELECT * FROM VALUES ('a', 'i > 7', 3), ('new', "s = 'é'", NULL), (NULL, 'b', -1)
+    AS given (rule_id, text, priority)) AS given ON rules.rule_id = given.rule_id
+    WHEN MATCHED THEN UPDATE SET expression = given.text, rules.enabled = true, owner = 'm''e',
+    priority = given.priority
+    WHEN NOT MATCHED THEN INSERT (rule_id, scope, expression, priority, labels, valid_from)
+    VALUES (given.rule_id, 's', given.text, given.priority, map('k', 'v'), TIMESTAMP'2024-03-31 02:30:00')""",
+    """MERGE INTO rules r USING (SELECT * FROM VALUES ('d', 's'), ('d', 't') g(x, y)) g ON g.x = r.rule_id
+    AND r.scope = g.y WHEN MATCHED THEN UPDATE SET valid_from = NULL, priority = 1""",
+    """MERGE INTO rules USING (SELECT * FROM VALUES ('d', 's'), ('e', 't') g(x, y)) g ON g.x = rules.rule_id
+    WHEN NOT MATCHED THEN INSERT (scope, rule_id) VALUES (g.y, g.x)""",
     "DELETE FROM rules WHERE rule_id LIKE 'ü%' OR expression = \"s = 'x'\"",
     "DELETE FROM rules WHERE length(rule_id) > 3 AND enabled IS NULL",
     "DELETE FROM rules WHERE rule_id = 'zzz'",
@@ -182,7 +192,22 @@ def stored(lake: Workspace) -> list[str]:
     return sorted(repr(row) for row in lake.lake.frame("rules").collect())
 
 
+_GIVEN = "MERGE INTO rules USING (SELECT * FROM VALUES {} AS g (x, y)) AS g ON {} WHEN {}"
+_UPDATES = "MATCHED THEN UPDATE SET expression = g.y"
 LEFT_TO_SPARK = [
+    _GIVEN.format("('d', 'b'), ('d', 'i')", "rules.rule_id = g.x", _UPDATES),
+    _GIVEN.format("('d', 1)", "rules.rule_id = g.x", _UPDATES),
+    _GIVEN.format("('d')", "rules.rule_id = g.x", _UPDATES),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = g.z", _UPDATES),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = rules.rule_id", _UPDATES),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = upper(g.x)", _UPDATES),
+    _GIVEN.format("('d', true)", "rules.enabled = g.y", "MATCHED THEN UPDATE SET owner = g.x"),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = g.x", "MATCHED THEN UPDATE SET expression = g.y || 'x'"),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = g.x", "MATCHED THEN UPDATE SET expression = rules.owner"),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = g.x", "MATCHED AND g.y = 'b' THEN DELETE"),
+    _GIVEN.format("('d', 'b')", "rules.rule_id = g.x", "NOT MATCHED THEN INSERT (rule_id, rule_id) VALUES (g.x, g.y)"),
+    "MERGE INTO rules USING (SELECT * FROM VALUES ('d') AS g (x)) AS g ON rules.rule_id = g.x",
+    "MERGE INTO rules USING watch ON rules.rule_id = watch.account WHEN MATCHED THEN DELETE",
     "SELECT 1",
     "SELECT s.i FROM s",
     "SELECT i + 1 FROM s",

@@ -16,7 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
-from pipelines.local_sql.grammar import Change, Insert, Item, Select, SortKey, TableName, parsed
+from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parsed
 from pipelines.local_sql.statement import local_result
 from pipelines.workspace import Workspace
 
@@ -42,6 +42,16 @@ def test_statements() -> None:
     assert parsed("INSERT INTO rules VALUES (f(1, 2), NULL), ('a', -1)") == Insert(
         table, None, (("f(1, 2)", "NULL"), ("'a'", "-1"))
     )
+    merge = "MERGE INTO rules AS r USING (SELECT * FROM VALUES ('x', 1) AS v (a, b)) w ON w.a = r.c AND r.d = w.b WHEN "
+    updated = "MATCHED THEN UPDATE SET r.e = w.b, f = (1) WHEN NOT MATCHED THEN INSERT (c, d) VALUES (w.a, 'y')"
+    assert parsed(merge + updated) == Merge(
+        table,
+        ("a", "b"),
+        (("'x'", "1"),),
+        (("c", "a"), ("d", "b")),
+        (("e", Term("b")), ("f", Term(text="(1)"))),
+        (("c", Term("a")), ("d", Term(text="'y'"))),
+    )
     assert parsed("SELECT a, count(1) n FROM rules VERSION AS OF 3 WHERE a > 1 GROUP BY 1 ORDER BY n DESC LIMIT 5") == (
         Select(
             TableName("rules", version=3),
@@ -63,6 +73,8 @@ def test_statements() -> None:
         "SELECT a FROM",
         "DELETE FROM rules WHERE",
         "INSERT INTO rules VALUES ((1)",
+        "MERGE INTO rules USING (SELECT * FROM VALUES (1) AS v (a)) w ON w.a = rules.c",
+        "MERGE INTO rules USING (SELECT * FROM VALUES (1) AS v (a)) w ON w.a = rules.c WHEN MATCHED THEN UPDATE SET",
     ],
 )
 def test_texts_that_end_too_early(text: str) -> None:
