@@ -71,12 +71,12 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(names)
     for row in rows:
-        writer.writerow(["" if value is None else _plain(value) for value in row])
+        writer.writerow(["" if value is None else plain_text(value) for value in row])
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print rows under their names, aligned, numbers to the right; on a terminal, long values take several lines."""
-    texts = [["NULL" if value is None else _plain(value) for value in row] for row in rows]
+    texts = [[shown(value) for value in row] for row in rows]
     cells = [[text.rstrip("\n").splitlines() or [""] for text in row] for row in texts]
     widths = [max([len(name), *(len(line) for row in cells for line in row[i])]) for i, name in enumerate(names)]
     if sys.stdout.isatty():
@@ -111,7 +111,13 @@ def _is_number(text: str) -> bool:
     return text == "NULL" or text.replace("-", "", 1).replace(".", "", 1).replace(",", "").isdigit()
 
 
-def _plain(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value as tables have it."""
+    return "NULL" if value is None else plain_text(value)
+
+
+def plain_text(value: Any) -> str:
+    """A value that is not NULL, as a text; lists and the like as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -13,7 +13,7 @@ from deltatag.demo.statements import read_text
 from pipelines.settings.configuration import FILE_NAME
 from pipelines.errors import ConfigurationError
 
-SQL_FILES = ("rules.sql", "edits.sql", "queries.sql")
+SQL_FILES = ("rules.sql", "edits.sql", "queries.sql", "more_queries.sql")
 PLOT = "matches_per_rule.png"
 DAGSTER_HOME = ".dagster"
 _MARK = ".deltatag-demo"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from deltatag.output import print_table
+from deltatag.output import print_table, shown
 from deltatag.progress import Progress
 
 WIDTH = 100
@@ -90,15 +90,11 @@ def _fitted(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[An
     fitted = [[" ".join(cell.split()) if isinstance(cell, str) else cell for cell in row] for row in rows]
     if not fitted:
         return fitted
-    widths = [max(len(name), *(len(_text(row[i])) for row in fitted)) for i, name in enumerate(names)]
+    widths = [max(len(name), *(len(shown(row[i])) for row in fitted)) for i, name in enumerate(names)]
     widest = max(range(len(widths)), key=widths.__getitem__)
     room = max(_width() - (sum(widths) - widths[widest]) - 2 * (len(widths) - 1), len(names[widest]), 12)
     for row in fitted:
-        text = _text(row[widest])
+        text = shown(row[widest])
         if len(text) > room:
             row[widest] = text[: room - 1] + "…"
     return fitted
-
-
-def _text(value: Any) -> str:
-    return "NULL" if value is None else str(value)

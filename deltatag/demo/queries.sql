@@ -1,33 +1,28 @@
 -- The flights that most rules speak about
-SELECT concat(carrier, flight) AS flight, concat(origin, '-', dest) AS route,
-       date_format(scheduled_at, 'd MMM HH:mm') AS scheduled, dep_delay AS late, array_join(rule_ids, ', ') AS rules
+SELECT flight_id, carrier, origin, dest, dep_delay AS late, rule_ids
 FROM flights_tagged
-ORDER BY size(rule_ids) DESC, dep_delay DESC, flight_id
+WHERE size(rule_ids) >= 11
+ORDER BY dep_delay DESC, flight_id
 LIMIT 5;
 
--- What each team has to look at
-SELECT owner, count(*) AS matches, count(DISTINCT flight_id) AS flights, count(DISTINCT rule_id) AS rules,
-       mode(rule_id) AS most_often
-FROM flights_matches JOIN rules USING (rule_id)
-GROUP BY owner
+-- Who left two hours late or more, and did not make up for any of it
+SELECT carrier, count(*) AS flights, max(arr_delay) AS latest
+FROM flights_tagged
+WHERE array_contains(rule_ids, 'very-late-departure') AND NOT array_contains(rule_ids, 'made-up-time')
+GROUP BY carrier
+ORDER BY flights DESC
+LIMIT 5;
+
+-- From when to when a rule has matched
+SELECT rule_id, count(*) AS flights, min(scheduled_at) AS first, max(scheduled_at) AS last
+FROM flights_matches
+WHERE rule_id IN ('thanksgiving', 'holiday-rebook', 'snow-day', 'furlough-week', 'runway-closed')
+GROUP BY rule_id
 ORDER BY flights DESC;
 
--- Of the flights that left two hours late, how many made up for some of it, and how many lost still more
-SELECT carrier, count(*) AS very_late,
-       round(100 * avg(CAST(array_contains(rule_ids, 'made-up-time') AS INT)), 1) AS made_up_percent,
-       round(100 * avg(CAST(array_contains(rule_ids, 'lost-time') AS INT)), 1) AS lost_more_percent
-FROM flights_tagged
-WHERE array_contains(rule_ids, 'very-late-departure')
-GROUP BY carrier
-HAVING count(*) >= 300
-ORDER BY made_up_percent DESC;
-
--- The days on which the weather held up most flights
-SELECT date_format(flights.scheduled_at, 'd MMM') AS day, count(DISTINCT flights.flight_id) AS flights,
-       round(max(weather.wind_gust)) AS gusts, min(weather.visib) AS visibility, max(weather.precip) AS rain,
-       mode(rule) AS most_often
-FROM flights_weather_tagged LATERAL VIEW explode(rule_ids) AS rule
-WHERE rule IN ('late-in-gusts', 'low-visibility-hold', 'cancelled-in-storm')
-GROUP BY day
-ORDER BY flights DESC, day
+-- The strongest gusts, and what else was the matter
+SELECT origin, observed_at, wind_gust, visib, rule_ids
+FROM weather_tagged
+WHERE wind_gust > 50
+ORDER BY wind_gust DESC, observed_at
 LIMIT 5;

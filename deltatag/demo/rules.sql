@@ -69,7 +69,7 @@ INSERT INTO rules (rule_id, scope, owner, expression, description) VALUES
    'wider spacing on the approach'),
   ('freezing-precipitation', 'flights_weather', 'dispatch', 'weather.temp <= 32 AND weather.precip > 0',
    'mind how long the fluid holds'),
-  ('crosswind', 'flights_weather', 'dispatch', 'abs(weather.wind_speed * sin(radians(weather.wind_dir - 30))) > 25',
+  ('crosswind', 'flights_weather', 'dispatch', 'weather.wind_speed > 25 AND (weather.wind_dir BETWEEN 80 AND 160 OR weather.wind_dir BETWEEN 260 AND 340)',
    'across the long runways, which point to 30 degrees'),
   ('cloudburst', 'flights_weather', 'dispatch',
    'weather.precip >= 0.25 AND timestampdiff(MINUTE, weather.observed_at, flights.scheduled_at) <= 60',

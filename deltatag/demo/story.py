@@ -7,20 +7,29 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltatag.demo.changes import RuleChange, rule_changes
+from deltatag.demo.figures import (
+    matches_by_rule,
+    matches_by_version,
+    pairs_and_flights,
+    pairs_by_rule,
+    rows_by_version,
+)
 from deltatag.demo.flights import LAST_MONTH, read_flights
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.printing import Narrator
 from deltatag.demo.statements import read_statements
 from deltatag.demo.weather import read_weather
+from deltatag.output import values_of
 from pipelines.lake.tables import tagged_table
+from pipelines.local_sql.statement import local_result
 
 if TYPE_CHECKING:
     import polars as pl
+    import pyarrow as pa
 
     from deltatag.demo.running import Runner, RunOutcome, Step
     from pipelines.lake.runs import MicroBatch
@@ -55,6 +64,7 @@ class Story:
         narrator.title(f"{flights:,} flights out of New York City, tagged with rules that are edited in SQL")
         if again:
             narrator.say(f"What an earlier demonstration left in {self.folder} has been made anew.")
+        _be_silent()
         runner = Runner(self.workspace, self.folder / DAGSTER_HOME, self.verbose)
         self._begin(sources)
         first = self._first_run(runner)
@@ -108,12 +118,9 @@ class Story:
             f"they left from. {self.folder / 'deltatag.toml'} names both as streams, and `{JOIN}` as their join: each "
             "flight with the weather of the three hours before it."
         )
-        with narrator.timed("starting Spark, inserting the rules"), ThreadPoolExecutor(1) as beside:
-            # The libraries take as long to load as the JVM to start: both at once.
-            loading = beside.submit(_load_libraries)
+        with narrator.timed("inserting the rules"):
             for statement in read_statements("rules.sql"):
                 self._execute(statement.text)
-            loading.result()
         rules = self._rules()
         enabled = rules.filter(pl.col("enabled").fill_null(True))
         bounded = rules.filter(pl.any_horizontal(pl.col("valid_from", "valid_to").is_not_null()))
@@ -127,18 +134,15 @@ class Story:
         narrator.table(columns, listed.select(columns).rows())
 
     def _first_run(self, runner: Runner) -> RunOutcome:
-        self.narrator.chapter("First run: check, compile, tag")
+        narrator = self.narrator
+        narrator.chapter("First run: check, compile, tag")
         outcome = runner.run()
         self._tell_run(outcome)
         if outcome.failures:
             return outcome
-        self.narrator.say("Matches of each rule on flights, most first:")
-        self._show(
-            "SELECT r.rule_id, count(m.rule_id) AS matches, "
-            "format_number(100 * count(m.rule_id) / (SELECT count(*) FROM flights_tagged), 2) AS percent, r.expression "
-            "FROM rules AS r LEFT JOIN flights_matches AS m ON m.rule_id = r.rule_id "
-            f"WHERE r.scope = '{STREAM}' GROUP BY r.rule_id, r.expression ORDER BY matches DESC, r.rule_id"
-        )
+        narrator.say("Matches of each rule on flights, most first:")
+        counted = matches_by_rule(self.workspace, STREAM)
+        narrator.table(counted.columns, [(rule, n, f"{percent:.2f}", text) for rule, n, percent, text in counted.rows()])
         self._tell_errors()
         return outcome
 
@@ -225,19 +229,12 @@ class Story:
     def _what_changed(self) -> None:
         narrator = self.narrator
         narrator.chapter("What changed with the edit")
-        (first, first_rows), *_, (second, second_rows) = self._rows(
-            "SELECT rules_version, count(*) FROM flights_tagged GROUP BY rules_version ORDER BY rules_version"
-        )
+        (first, first_rows), *_, (second, second_rows) = rows_by_version(self.workspace, STREAM)
         narrator.say(
             f"{first_rows:,} rows were tagged by version {first} of the rules and keep their tags; {second_rows:,} "
             f"were tagged by version {second}. Matches per 1,000 flights under each:"
         )
-        counts = {
-            (rule_id, version): matches
-            for rule_id, version, matches in self._rows(
-                "SELECT rule_id, rules_version, count(*) FROM flights_matches GROUP BY rule_id, rules_version"
-            )
-        }
+        counts = matches_by_version(self.workspace, STREAM)
         changes = rule_changes(self.workspace.lake, first, second)
         rows = [
             (
@@ -256,22 +253,14 @@ class Story:
         """The rules on flights and weather together."""
         narrator = self.narrator
         narrator.chapter("Flights and the weather before them")
-        ((rows, flights),) = self._rows(
-            f"SELECT count(*), count(DISTINCT flights.flight_id) FROM {tagged_table(JOIN)}"
-        )
+        rows, flights = pairs_and_flights(self.workspace, JOIN)
         narrator.say(
             f"The join pairs each flight with the three or four observations at its airport in the three hours before "
             f"it. {rows:,} pairs of {flights:,} flights satisfy a rule and are in {tagged_table(JOIN)}, with the whole "
             "row of each side."
         )
-        self._show(
-            "SELECT r.rule_id, count(j.id) AS pairs, count(DISTINCT j.flight) AS flights, "
-            "round(100 * avg(CAST(j.delayed AS INT)), 1) AS delayed_percent, r.expression "
-            "FROM rules AS r LEFT JOIN (SELECT explode(rule_ids) AS id, flights.flight_id AS flight, "
-            f"flights.departed_at IS NULL OR flights.dep_delay >= 15 AS delayed FROM {tagged_table(JOIN)}) AS j "
-            f"ON j.id = r.rule_id WHERE r.scope = '{JOIN}' GROUP BY r.rule_id, r.expression "
-            "ORDER BY flights DESC, r.rule_id"
-        )
+        counted = pairs_by_rule(self.workspace, JOIN)
+        narrator.table(counted.columns, counted.rows())
 
     def _plot(
         self,
@@ -325,6 +314,7 @@ class Story:
             [
                 f'{command} validate "{repair}" --scope flights --config {config}',
                 f'{command} sql "{query}" --config {config}',
+                f"{command} sql --file {shlex.quote(str(folder / SQL_FILES[-1]))} --config {config}",
                 f"{command} status --config {config}",
                 f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
@@ -346,34 +336,26 @@ class Story:
 
         return pl.DataFrame(pl.from_arrow(self.workspace.lake.arrow("rules")))
 
-    def _execute(self, statement: str) -> None:
-        from pipelines.sql import run_statement
-
-        run_statement(self.workspace, statement)
-
-    def _table(self, statement: str) -> tuple[list[str], list[list[Any]]]:
+    def _execute(self, statement: str) -> pa.Table:
+        """The statement's result: of this process where that is exact, else of Spark."""
+        result = local_result(self.workspace, statement)
+        if result is not None:
+            return result
         from pipelines.sql import statement_result
 
-        result = statement_result(self.workspace, statement)
-        columns = [column.to_pylist() for column in result.columns]
-        return list(result.column_names), [list(row) for row in zip(*columns, strict=True)]
-
-    def _rows(self, statement: str) -> list[list[Any]]:
-        return self._table(statement)[1]
+        return statement_result(self.workspace, statement)
 
     def _show(self, statement: str) -> None:
         with self.narrator.timed("asking"):
-            names, rows = self._table(statement)
-        self.narrator.table(names, rows)
+            result = self._execute(statement)
+        columns = [values_of(column) for column in result.columns]
+        self.narrator.table(result.column_names, [list(row) for row in zip(*columns, strict=True)])
 
 
-def _load_libraries() -> None:
+def _be_silent() -> None:
     # Both send statistics to their makers unless they are told not to.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
-    import great_expectations  # noqa: F401
-
-    import assets.headless  # noqa: F401
 
 
 def _what_came_of(step: Step) -> str:

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,15 @@ import pytest
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.statements import read_statements
 from pipelines.errors import ConfigurationError
+from pipelines.local_sql.statement import local_result
 from pipelines.report import report_scopes
 from pipelines.reporting.contents import contents
+from pipelines.settings.configuration import load_configuration
+from pipelines.sql import statement_result
+from pipelines.workspace import Workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from pipelines.workspace import Workspace
 
 pytestmark = pytest.mark.timeout(1200)
 FLIGHTS = 336_776
@@ -49,7 +51,6 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
 @pytest.fixture(scope="module")
 def workspace(shown: Demonstration, spark: SparkSession) -> Workspace:
     from pipelines.sql import register_tables
-    from pipelines.workspace import Workspace
 
     opened = Workspace.open(shown.folder / "deltatag.toml", spark)
     register_tables(opened)
@@ -204,6 +205,23 @@ def test_rules_on_flights_and_weather_are_shown(shown: Demonstration, workspace:
     chapter = shown.output.split("Flights and the weather before them")[1].split("\n7. ")[0]
     for rule in enabled_rules(workspace, workspace.lake.version("rules"), "flights_weather"):
         assert rule["rule_id"] in chapter
+
+
+def test_questions_are_answered_as_spark_answers_them(shown: Demonstration, workspace: Workspace) -> None:
+    configuration = load_configuration(shown.folder / "deltatag.toml")
+    local = Workspace(replace(configuration, lake=replace(configuration.lake, runner="local")))
+    for query in read_statements("queries.sql"):
+        found = local_result(local, query.text)
+        assert found is not None, query.title
+        assert found.to_pylist() == statement_result(workspace, query.text).to_pylist(), query.title
+        assert query.title in shown.output
+    for query in read_statements("more_queries.sql"):
+        assert local_result(local, query.text) is None
+        assert statement_result(workspace, query.text).num_rows >= 4, query.title
+
+
+def test_it_needs_no_jvm(shown: Demonstration) -> None:
+    assert "Spark" not in shown.errors
 
 
 def test_rows_on_which_a_rule_raised_are_counted(shown: Demonstration, workspace: Workspace) -> None:
