@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.runners.choice import is_given_session, why_spark_reads, why_spark_works
-from pipelines.runners.needs import of_newest_index
+from pipelines.runners.choice import is_given_session, why_spark_works
+from pipelines.runners.needs import of_newest_index, why_spark_reads
 from pipelines.settings.model import LOCAL, SPARK
 
 if TYPE_CHECKING:

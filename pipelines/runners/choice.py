@@ -6,9 +6,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from pipelines.errors import NeedsSparkError
-from pipelines.lake.folder_log import FolderLog, local_folder
-from pipelines.runners.needs import READABLE, of_newest_index
-from pipelines.settings.configuration import is_catalog_name
+from pipelines.lake.folder_log import local_folder
+from pipelines.runners.needs import of_newest_index, why_spark_reads
 from pipelines.settings.model import LOCAL, SPARK, Stream
 
 if TYPE_CHECKING:
@@ -71,19 +70,3 @@ def why_spark_works(workspace: Workspace) -> str | None:
     if lake.root is None:
         return "the lake is in a catalog"
     return "the lake is in an object store" if local_folder(lake.root) is None else None
-
-
-def why_spark_reads(workspace: Workspace, stream: Stream) -> str | None:
-    """Why Spark reads a stream's source; None where this process does."""
-    if is_catalog_name(stream.source):
-        return "its source is in a catalog"
-    if local_folder(stream.source) is None:
-        return "its source is in an object store"
-    snapshot = FolderLog(stream.source).latest()
-    if snapshot.number < 0:
-        return None  # whoever opens it says what is missing
-    foreign = sorted(snapshot.features - READABLE)
-    if not foreign:
-        return None
-    told = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
-    return f"its source has {told.get(foreign[0], 'the table feature ' + foreign[0])}"

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipelines.annotated import annotations_of, check_widened
 from pipelines.errors import NeedsSparkError, SourceError, TableError
@@ -38,6 +37,7 @@ from pipelines.lake.transactions import app_of, application, is_done
 from pipelines.runners.needs import READABLE, of_derived
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
+from pipelines.sources.pieces import pieces_of
 from pipelines.sources.positions import Slice
 from pipelines.sources.source import Source
 from pipelines.workspace import Workspace
@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     from rules_index.workers.row_checks import RowChecks
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
-_PIECE_BYTES = 16 << 20
-"""Bytes of row groups, before compression, from which it pays to have another thread."""
 _MOST_PIECE_BYTES = 2 << 30
 """Bytes of row groups, before compression, that become one file of a table at most."""
 _DELTA_TYPES = {"bigint": "long", "int": "integer"}
@@ -282,25 +280,8 @@ class LocalRunner:
             raise SourceError(f"The source of {self.stream.name} cannot be read: {first_line(error)}") from error
 
     def _pieces(self, source: Source, taken: Slice) -> list[list[SourceFile]]:
-        """The slice's row groups in their order, as equal parts: as many as threads, or more of very many bytes."""
-        groups: list[tuple[SourceFile, int, int]] = []
-        for file in source_files(taken.files, _log(source).file):
-            footer = pq.read_metadata(file.path)
-            sizes = [footer.row_group(i).total_byte_size for i in range(footer.num_row_groups)]
-            groups += [(file, number, size) for number, size in enumerate(sizes)]
-        total = sum(size for _, _, size in groups)
-        count = max(1, min(os.cpu_count() or 1, total // _PIECE_BYTES), -(-total // _MOST_PIECE_BYTES))
-        pieces: list[dict[str, tuple[SourceFile, list[int]]]] = [{} for _ in range(count)]
-        before = 0
-        for file, number, size in groups:
-            piece = pieces[min(count - 1, (before + size // 2) * count // max(total, 1))]
-            piece.setdefault(file.path, (file, []))[1].append(number)
-            before += size
-        return [
-            [SourceFile(file.path, file.partition, file.version, tuple(numbers)) for file, numbers in piece.values()]
-            for piece in pieces
-            if piece
-        ]
+        files = source_files(taken.files, _log(source).file)
+        return pieces_of(files, os.cpu_count() or 1, _MOST_PIECE_BYTES)
 
 
 def _log(source: Source) -> FolderLog:

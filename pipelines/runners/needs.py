@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipelines.errors import PipelineError
+from pipelines.lake.folder_log import FolderLog, local_folder
 from pipelines.lake.index_store import load_planned, newest_index
 from pipelines.recovery.attempts import rules_that_read
+from pipelines.settings.configuration import is_catalog_name
 from rules_index.errors import RulesIndexError
 
 if TYPE_CHECKING:
     import rules_index as ri
     from pipelines.lake.lake import Lake
+    from pipelines.settings.model import Stream
+    from pipelines.workspace import Workspace
 
 READABLE = frozenset(
     {"appendOnly", "changeDataFeed", "checkConstraints", "clustering", "domainMetadata", "generatedColumns",
@@ -19,6 +23,22 @@ READABLE = frozenset(
      "rowTracking"}
 )  # fmt: skip
 """Features of a source that ask nothing of whoever reads its files."""
+
+
+def why_spark_reads(workspace: Workspace, stream: Stream) -> str | None:
+    """Why Spark reads a stream's source; None where this process does."""
+    if is_catalog_name(stream.source):
+        return "its source is in a catalog"
+    if local_folder(stream.source) is None:
+        return "its source is in an object store"
+    snapshot = FolderLog(stream.source).latest()
+    if snapshot.number < 0:
+        return None  # whoever opens it says what is missing
+    foreign = sorted(snapshot.features - READABLE)
+    if not foreign:
+        return None
+    told = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
+    return f"its source has {told.get(foreign[0], 'the table feature ' + foreign[0])}"
 
 
 def of_derived(compiled: ri.CompiledRules) -> str | None:

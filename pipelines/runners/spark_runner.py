@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.recovery.attempts import left_out
 from pipelines.recovery.survival import batch_time_limit
+from pipelines.runners.needs import why_spark_reads
 from pipelines.runners.runner import Job
 from pipelines.settings.model import Stream
+from pipelines.sources.pieces import pieces_of
 from pipelines.sources.positions import Slice
 from pipelines.sources.pushdown import Matchable
 from pipelines.sources.slices import rows_of, slice_frame, slice_schema, source_partitions
@@ -26,10 +29,15 @@ from pipelines.writing.output import Output
 from pipelines.writing.quarantine import check_conditions, count_refused
 from pipelines.writing.refused_rows import RefusedRows
 from pipelines.writing.tables import StreamTables, fence
+from rules_index.workers.source_files import SourceFile, source_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
+
+
+_MOST_PIECE_BYTES = 512 << 20
+"""Bytes of row groups, before compression, that a task takes at most."""
 
 
 class SparkRunner:
@@ -92,7 +100,7 @@ class SparkRunner:
         """Write the micro-batch's tables."""
         output, frame, matchable, limit = self._output(job, left_out(job.batch.plan))
         with limit:
-            figures = output.write(frame, matchable, resumed)
+            figures = output.write(frame, matchable, resumed, None if matchable is not None else self._pieces(job))
         if matchable is not None:
             figures["rows"] = rows_of(job.taken.files)
         return figures
@@ -114,6 +122,20 @@ class SparkRunner:
         limit = batch_time_limit(workspace, f"tag {self.stream.name}", files, evaluated)
         frame = slice_frame(job.source, job.taken)
         return Output(tables, job.batch, matcher, job.stored), frame, self._matchable(job), limit
+
+    def _pieces(self, job: Job) -> list[list[SourceFile]] | None:
+        """The slice's files, where the workers may read them by themselves; None where Spark's reader must: for what
+        it evaluates, for rows in quarantine, and for tables that ask for more than what their files hold."""
+        adds = job.taken.files
+        if job.compiled.derived or job.batch.plan["quarantined"] or why_spark_reads(self.workspace, self.stream):
+            return None
+        if any(add.get("deletionVector") for _, add in adds):
+            return None
+        files = source_files(adds, FolderLog(self.stream.source).file)
+        try:
+            return pieces_of(files, self.workspace.spark.sparkContext.defaultParallelism, _MOST_PIECE_BYTES)
+        except (OSError, pa.ArrowException):
+            return None  # Spark tells what is wrong with a file
 
     def _matchable(self, job: Job) -> DataFrame | None:
         """The slice without files and rows that no rule can match, where only matched rows are written; else None."""

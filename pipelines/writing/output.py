@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from pipelines.annotated import annotations_of
 from pipelines.errors import PipelineError
-from pipelines.lake.schema import plain_schema
+from pipelines.lake.schema import arrow_schema_of, nullable, plain_schema
 from pipelines.lake.tables import (
     matches_keys,
     matches_table,
@@ -25,7 +25,7 @@ from pipelines.spark.delta_internals import TableLog
 from pipelines.spark.failures import is_conflict, run
 from pipelines.spark.sql_text import quoted
 from pipelines.writing.annotated_rows import annotation_columns_of
-from pipelines.writing.direct import codec, write_files
+from pipelines.writing.direct import codec, write_files, write_pieces
 from pipelines.writing.files import FilesWritten, discard, folder_of, layout_of, tables_of, task_of
 from pipelines.writing.matching import Matcher
 from pipelines.writing.quarantine import is_accepted, reason
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
     from pipelines.lake.index_store import StoredIndex
     from pipelines.lake.runs import MicroBatch
     from rules_index.index.annotations import Annotations
+    from rules_index.workers.source_files import SourceFile
     from rules_index.workers.tagged_files import Task
+
+    Pieces = Sequence[Sequence[SourceFile]]
 from pipelines.writing.tables import StreamTables, _with, append_once, matches_schema
 
 
@@ -48,11 +51,14 @@ class Output:
         self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
         self.plan = batch.plan
 
-    def write(self, frame: DataFrame, matchable: DataFrame | None, resumed: bool) -> dict[str, Any]:
+    def write(
+        self, frame: DataFrame, matchable: DataFrame | None, resumed: bool, pieces: Pieces | None = None
+    ) -> dict[str, Any]:
         """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
 
         `matchable`: those of them that a rule can match, if only matched rows are written. `resumed`: an earlier run
-        may have written some of it already. Its commits are found and left alone.
+        may have written some of it already. Its commits are found and left alone. `pieces`: the files that hold the
+        rows, if workers may read them.
         """
         spark, plan = self.tables.spark, self.plan
         stream = self.tables.stream
@@ -64,7 +70,7 @@ class Output:
         accepted = self._accepted(frame, matchable)
         layouts = self._layouts(frame)
         if layouts is not None:
-            return self._write_files(accepted, layouts, resumed)
+            return self._write_files(accepted, layouts, resumed, pieces)
         return self._write_rows(accepted, resumed)
 
     def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
@@ -100,7 +106,9 @@ class Output:
             schemas["matches"] = matches_schema(columns, keys, self.tables.id_type)
         return {kind: (name, schemas[kind].jsonValue()["fields"]) for kind, name in kinds.items()}
 
-    def _write_files(self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool) -> dict[str, Any]:
+    def _write_files(
+        self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool, pieces: Pieces | None
+    ) -> dict[str, Any]:
         """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
         lake, spark = self.tables.lake, self.tables.spark
         kinds = tables_of(self.tables.stream.name, self.plan)
@@ -116,10 +124,18 @@ class Output:
         )
         task = replace(task, annotations=self._annotations)
         what = f"write micro-batch {self.batch.batch} to {kinds['tagged']}"
-        written = run(lambda: write_files(accepted, self.matcher, task), what)
+        written = run(lambda: self._written(accepted, task, pieces), what)
         for kind in due:
             self._enter(due[kind], kind, task, written)
         return {**written.figures, "rows": written.figures["rows"] + self.plan["quarantined"]}
+
+    def _written(self, accepted: DataFrame, task: Task, pieces: Pieces | None) -> FilesWritten:
+        if pieces is not None:
+            schema = nullable(arrow_schema_of(accepted.drop("source_version").schema.json()))
+            written = write_pieces(self.tables.spark, pieces, schema, self.matcher, task)
+            if written is not None:
+                return written
+        return write_files(accepted, self.matcher, task)
 
     def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
         """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""

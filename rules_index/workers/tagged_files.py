@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -22,9 +22,12 @@ import pyarrow as pa
 from rules_index.index.annotations import Annotations
 from rules_index.index.compiled import CompiledRules, RuleId
 from rules_index.workers.delta_files import PLAIN, DeltaFile, Layout, partition_text
+from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches
 
 RESULT = "name string, entry string, figures string"
 """Columns, as Spark spells them, of what `write_files` gives."""
+UNREADABLE = "unreadable"
+"""In place of a table's name: the rows of a piece must come through Spark's own reader."""
 _MOST_OPEN, _MOST_WAITING = 32, 128 << 20
 """Files of one table that are written at a time, and bytes of rows that wait to be written to them."""
 _SMALL_DICTIONARY = 1 << 18
@@ -147,6 +150,17 @@ def write_files(compiled: CompiledRules, task: Task, batches: Iterator[pa.Record
         "figures": [figures, *("" for _ in entries)],
     }
     yield pa.RecordBatch.from_pydict(columns)
+
+
+def write_piece(
+    compiled: CompiledRules, task: Task, files: Sequence[SourceFile], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """As `write_files`, of the rows of files of a table with the columns of `schema`; one row named UNREADABLE, and no
+    file, where only Spark reads one of them."""
+    try:
+        yield from write_files(compiled, task, read_batches(files, schema))
+    except UnreadableFileError:
+        yield pa.RecordBatch.from_pydict({"name": [UNREADABLE], "entry": [""], "figures": [""]})
 
 
 def _ids(
