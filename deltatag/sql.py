@@ -56,17 +56,20 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
 
 def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
     """Of this process where it can tell, else of Spark."""
-    from pipelines.local_sql.statement import local_result
+    from pipelines.errors import NeedsSparkError
+    from pipelines.local_sql.statement import execute
 
     assert isinstance(workspace.progress, Progress)
-    with workspace.progress.during(f"executing {place}"):
-        result = local_result(workspace, statement)
-    if result is not None:
-        return result
+    try:
+        with workspace.progress.during(f"executing {place}"):
+            return execute(workspace, statement)
+    except NeedsSparkError as error:
+        reason = " ".join(str(error).split())
     from pipelines.runners.choice import is_given_session
     from pipelines.sql import statement_result
 
-    with workspace.progress.during(f"executing {place}" if is_given_session(workspace) else "starting Spark"):
+    started = is_given_session(workspace)
+    with workspace.progress.during(f"executing {place}" if started else f"starting Spark for {place}: {reason}"):
         return statement_result(workspace, statement)
 
 

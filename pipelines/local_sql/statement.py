@@ -11,11 +11,12 @@ from pipelines.workspace import Workspace
 from rules_index.errors import RulesIndexError
 
 
-def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
-    """The result of a statement as `pipelines.sql.statement_result` gives it; None where Spark is to execute it, and
-    nothing has been done. TableError where a commit cannot be made."""
-    if why_spark_works(workspace) is not None:
-        return None
+def execute(workspace: Workspace, statement: str) -> pa.Table:
+    """The result of a statement as `pipelines.sql.statement_result` gives it. NeedsSparkError, with the reason, where
+    Spark is to execute it, and nothing has been done. TableError where a commit cannot be made."""
+    reason = why_spark_works(workspace)
+    if reason is not None:
+        raise NeedsSparkError(reason)
     try:
         read = parsed(statement)
         if isinstance(read, Select):
@@ -25,7 +26,15 @@ def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
         if isinstance(read, Merge):
             return merge.merge(workspace, read)
         return edits.insert(workspace, read) if isinstance(read, Insert) else edits.change(workspace, read)
-    except (NeedsSparkError, RulesIndexError):
+    except RulesIndexError as error:
+        raise NeedsSparkError("it has an expression that is no rule's") from error
+
+
+def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
+    """As `execute`; None where Spark is to execute the statement."""
+    try:
+        return execute(workspace, statement)
+    except NeedsSparkError:
         return None
 
 

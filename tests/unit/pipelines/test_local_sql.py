@@ -17,7 +17,7 @@ from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parsed
-from pipelines.local_sql.statement import local_result
+from pipelines.local_sql.statement import execute, local_result
 from pipelines.workspace import Workspace
 
 
@@ -80,6 +80,20 @@ def test_statements() -> None:
 def test_texts_that_end_too_early(text: str) -> None:
     with pytest.raises(NeedsSparkError):
         parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("SELECT n FROM s JOIN rules ON TRUE", "it has JOIN where"),
+        ("SELECT n FROM nothing", "there is no such table"),
+        ("SELECT n FROM s WHERE soundex(n) = 'x'", "only Spark evaluates soundex"),
+        ("DELETE FROM s", "only rules and lists are edited"),
+    ],
+)
+def test_a_statement_for_spark_has_a_reason(lake: Workspace, statement: str, reason: str) -> None:
+    with pytest.raises(NeedsSparkError, match=reason):
+        execute(lake, statement)
 
 
 def test_only_files_that_can_have_rows_are_read(lake: Workspace, tmp_path: Path) -> None:
