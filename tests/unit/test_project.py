@@ -137,3 +137,16 @@ def test_make_help_tells_every_target() -> None:
 def test_the_readme_names_the_two_commands() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert {"make demo\n", "make test\n"} <= set(blocks)
+
+
+def test_continuous_integration_runs_the_kernels_with_bounds_checks_and_a_checking_allocator() -> None:
+    assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
+    run = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
+    (checked,) = [line for line in run.stdout.splitlines() if "NUMBA_BOUNDSCHECK=1" in line]
+    for part in (
+        "MALLOC_CHECK_=3",
+        "LD_PRELOAD=libc_malloc_debug.so",
+        "tests/unit/engines",
+        "tests/unit/test_damages.py",
+    ):
+        assert part in checked

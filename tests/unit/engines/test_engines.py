@@ -17,6 +17,8 @@ from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions, Inva
 from rules_index.index.layout import AccessPlan
 from rules_index.index.registry import ENGINES, engine_class
 from rules_index.kernels.bitmaps import COARSE_CODES
+from rules_index.kernels.fields import FIELDS, SCALARS
+from rules_index.kernels.match import Index
 from tests import random_rows
 from tests.cases import QUICK, cases
 from tests.random_expressions import Grammar
@@ -242,3 +244,32 @@ def test_arrays_out_of_bounds_are_refused_or_harmless(name: str) -> None:
             except InvalidArraysError:
                 refused += 1
     assert refused > cases(100)
+
+
+ANY_VALUE = ("filter_words", "signatures", "group_codes", "group_code_at")
+"""Fields whose values are compared with those of rows, or are not read in tables of each kind."""
+
+
+def test_each_field_of_the_kernel_has_its_line_in_the_table() -> None:
+    conjunctions = {"set_start", "set_intervals", "disjunction_start"}
+    derived = {name for name in Index._fields if name.startswith(("transposed", "summary_", "equality_"))}
+    assert {field.name for field in FIELDS} | {*SCALARS} | conjunctions | derived == {*Index._fields}
+
+
+def test_each_field_of_the_kernel_is_bounded() -> None:
+    met = set()
+    for seed in range(24):
+        Placed.draw = Draw(seed, SIZES["many codes" if seed % 2 else "few codes"])
+        conjunctions = Placed.draw.conjunctions()
+        engine: Any = engine_class("r_tree") if seed % 3 == 2 else Placed
+        arrays = engine.build(conjunctions).arrays
+        for name in {field.name for field in FIELDS if arrays[f"kernel_{field.name}"].size} - {*ANY_VALUE}:
+            limits = np.iinfo(arrays[f"kernel_{name}"].dtype)
+            # the first of a group is compared with rows
+            for place, value in ((0 if name != "groups" else 1, limits.min), (-1, limits.max)):
+                damaged = arrays[f"kernel_{name}"].copy()
+                damaged.reshape(-1)[place] = value
+                with pytest.raises(InvalidArraysError):
+                    engine.load({**arrays, f"kernel_{name}": damaged}, len(conjunctions.sizes), RULES)
+            met.add(name)
+    assert met == {field.name for field in FIELDS} - {*ANY_VALUE}
