@@ -10,11 +10,13 @@ import threading
 from pathlib import Path
 
 import pytest
+from pyspark import SparkConf
 
+from pipelines import scratch
 from pipelines.settings.configuration import parse_configuration
-from pipelines.spark import jvm
+from pipelines.spark import jvm, runtime
 from pipelines.spark.runtime import numba_cache_folder
-from pipelines.spark.session import start_settings
+from pipelines.spark.session import open_session, start_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 MATCHES = """
@@ -68,6 +70,33 @@ def test_a_ctrl_c_waits_until_the_jvm_is_known() -> None:
     assert done == ["started"]
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
+
+
+def test_a_jvm_is_started_with_a_ctrl_c_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    def launched(*_: object) -> str:
+        signal.raise_signal(signal.SIGINT)
+        return "gateway"
+
+    known = []
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launched)
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", lambda **given: known.append(given["gateway"]))
+    monkeypatch.setattr(jvm, "_own", [])
+    with pytest.raises(KeyboardInterrupt):
+        jvm.launch(SparkConf(loadDefaults=False), ())
+    assert known == jvm._own == ["gateway"]
+
+
+def test_whoever_starts_spark_cleans_up_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DELTATAG_SCRATCH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", "")
+    killed, lock = scratch.jvm_folder()
+    os.close(lock)
+    monkeypatch.setattr("pipelines.spark.session._running_session", lambda: None)
+    monkeypatch.setattr(runtime, "find_java", lambda: runtime.JavaHome(tmp_path, 21, "PATH"))
+    monkeypatch.setenv("DELTATAG_JARS", str(tmp_path / "none"))
+    with pytest.raises(runtime.JarsNotFoundError):
+        open_session(parse_configuration({"lake": {"root": "lake"}}, tmp_path / "deltatag.toml"))
+    assert not killed.exists()
 
 
 def test_other_threads_defer_nothing() -> None:

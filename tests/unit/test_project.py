@@ -150,3 +150,12 @@ def test_continuous_integration_runs_the_kernels_with_bounds_checks_and_a_checki
         "tests/unit/test_damages.py",
     ):
         assert part in checked
+
+
+def test_numba_stays_below_its_next_minor() -> None:
+    """Kernels use what is private to it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    (wanted,) = [each for each in project if each.startswith("numba")]
+    found = re.fullmatch(r"numba>=0\.(\d+)\.\d+,<0\.(\d+)", wanted)
+    assert found is not None and int(found[2]) == int(found[1]) + 1
+    assert wanted in (ROOT / "requirements.in").read_text().splitlines()

@@ -337,6 +337,7 @@ def test_a_table_fits_a_terminal_and_keeps_every_word(width: int, capsys, monkey
     assert max(map(len, lines)) <= width
     assert set(re.findall(r"\w+", message)) <= set(re.findall(r"\w+", " ".join(lines)))
     assert any(line.endswith("  20") for line in lines) and any("+- scan" in line for line in lines)
+    assert not any("plan" in line and "+- scan" in line for line in lines)
     if width == 200:
         assert any(message in line for line in lines)
 

@@ -7,9 +7,11 @@ import struct
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from pipelines.lake.lake import rows_in
+from pipelines.errors import TableError
+from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import read_rows
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -67,3 +69,15 @@ def test_texts_within_lists_structs_and_maps_are_texts(tmp_path: Path) -> None:
     assert dict(zip(found.column_names, found.schema.types, strict=True)) == kinds
     assert found.to_pylist() == [given]
     assert found.sort_by("text").num_rows == 1
+
+
+def test_a_version_whose_commit_is_missing_is_told_in_a_sentence(tmp_path: Path) -> None:
+    for _ in range(3):
+        write_deltalake(str(tmp_path), pa.table({"x": [1]}), mode="append")
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{1:020d}.json").unlink()
+    for version, why in ((1, "was removed by the table's log retention"), (7, "is newer than the newest one")):
+        told = f"Version {version} of the table t at {tmp_path} cannot be read: it {why} (2 is the newest)."
+        with pytest.raises(TableError) as raised:
+            open_delta(str(tmp_path), version, "the table t", "")
+        assert str(raised.value) == told

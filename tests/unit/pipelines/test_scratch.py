@@ -77,3 +77,10 @@ def test_one_clean_up_is_bounded(folder) -> None:
         index(f"i{number}", 2 * DAY)
     assert scratch.clean_up() == 100
     assert scratch.clean_up() == 50
+
+
+def test_logs_that_earlier_versions_left_go(folder) -> None:
+    log = folder / "spark-4711.log"
+    log.write_text("started")
+    assert scratch.clean_up() == 0 and log.exists()
+    assert scratch.clean_up(time.time() + 2 * DAY) == 1 and not log.exists()
