@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.compiling.compile import compile_rules
+from rules_index.compiling.templates.clause_templates import LEAST
 from rules_index.implication.lint import lint
 from rules_index.index.annotate import Annotate
 from rules_index.index.compiled import Layers, dumps
@@ -91,9 +92,12 @@ def _warm_up_lint(schema: pa.Schema) -> int:
         ("same", "text = 'x' AND whole > 2"),
         ("never", "whole > 2 AND whole < 1"),
         ("low", "whole < 5 OR whole IS NULL"),
-        ("high", "whole >= 5 AND (double > 1.5 OR double > 2.5)"),
-        ("by both", "whole > -7"),
+        ("high", "whole >= 5 AND big < 9"),
+        ("either", "whole >= 5 AND (double > 1.5 OR double > 2.5)"),
+        ("by both", "whole > -7 AND big < 7"),
+        ("not by both", "whole > -7 AND big < 11"),
     ]
+    rules += [(f"of one shape, {number}", f"double < {number}.5 AND text = 'x'") for number in range(LEAST)]
     return len(lint(rules, schema))
 
 

@@ -52,6 +52,36 @@ def test_the_library_alone_takes_the_kernels_that_the_command_line_has_compiled(
     assert (Path(folder), int(compiled)) == (numba_cache_folder(bare), 0)
 
 
+WARM = """
+import gc
+import pyarrow as pa
+import rules_index as ri
+from numba.core.dispatcher import Dispatcher
+from rules_index.warm_up import warm_up
+
+def kernels():
+    found = [each for each in gc.get_objects() if isinstance(each, Dispatcher)]
+    return {f"{each.py_func.__qualname__} {types}" for each in found for types in each.overloads}
+
+warm_up()
+warm = kernels()
+assert warm
+columns = {"x": pa.int64(), "name": pa.string(), "f": pa.float64(), "d": pa.decimal128(9, 2), "flag": pa.bool_()}
+rules = [(f"r{i}", f"x > {i} AND name IN ('a{i % 3}', 'b') OR f < {i}.5") for i in range(60)]
+rules += [("low", "x < 5"), ("high", "x >= 5"), ("never", "x > 3 AND x < 2"), ("d", "d > 1.5 AND flag")]
+rules += [("duplicate", "x < 5"), ("prefix", "name LIKE 'a%' AND d < 3")]
+assert len(ri.lint(rules, pa.schema(columns.items())))
+print(sorted(kernels() - warm))
+"""
+
+
+@pytest.mark.slow
+def test_set_up_compiles_the_kernels_of_lint_too() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", WARM], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
+
+
 @pytest.mark.parametrize("master", ["local[2]", "spark://cluster:7077"])
 def test_what_rows_pass_through_lies_in_a_folder_of_the_jvms_own(tmp_path: Path, master: str) -> None:
     document = {"lake": {"root": "lake"}, "spark": {"spark.master": master}}

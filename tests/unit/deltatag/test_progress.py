@@ -5,8 +5,13 @@ from __future__ import annotations
 import io
 import re
 import time
+from pathlib import Path
 
+import pytest
+
+from deltatag.demo.printing import Narrator
 from deltatag.progress import Progress
+from tools import setup
 
 
 class Terminal(io.StringIO):
@@ -59,3 +64,33 @@ def test_nobody_reading_is_no_error() -> None:
     stream.close()
     with progress.during("tagging"):
         pass
+
+
+def test_the_demonstration_tells_what_takes_long() -> None:
+    narrator, stream = Narrator(), io.StringIO()
+    narrator.progress = Progress(stream, between=0.1)
+    with narrator.timed("tagging"):
+        time.sleep(0.4)
+    assert stream.getvalue().startswith("deltatag: tagging")
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ("install_packages", "installing packages"),
+        ("install_project", "installing the project"),
+        ("fetch_runtime", "looking for Java"),
+        ("archive_classes", "archiving the classes"),
+        ("compile_kernels", "compiling the kernels"),
+    ],
+)
+def test_set_up_tells_what_takes_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nsleep 0.4\n")
+    python.chmod(0o755)
+    stream = io.StringIO()
+    monkeypatch.setattr(setup, "PYTHON", python)
+    monkeypatch.setattr(setup, "NOTE", tmp_path / "setup.json")
+    monkeypatch.setattr(setup, "PROGRESS", Progress(stream, between=0.1))
+    getattr(setup, step)()
+    assert f"deltatag: {told}" in stream.getvalue()

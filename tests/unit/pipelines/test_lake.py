@@ -13,6 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from pipelines.errors import TableError
 from pipelines.lake.lake import open_delta, rows_in
 from pipelines.lake.reading import read_rows
+from pipelines.status import status
 
 Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -30,7 +31,7 @@ def inline(rows: list[int]) -> dict:
     return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": size, "cardinality": len(rows)}
 
 
-def test_deleted_rows_are_not_counted(tmp_path: Path) -> None:
+def test_deleted_rows_are_not_counted(tmp_path: Path, new_workspace) -> None:
     write_deltalake(str(tmp_path), pa.table({"x": range(100)}))
     write_deltalake(str(tmp_path), pa.table({"x": range(10)}), mode="append")
     assert rows_in(DeltaTable(str(tmp_path))) == 110
@@ -45,6 +46,8 @@ def test_deleted_rows_are_not_counted(tmp_path: Path) -> None:
             action["add"]["deletionVector"] = inline([3, 5, 99])
     log.write_text("\n".join(map(json.dumps, actions)))
     assert rows_in(DeltaTable(str(tmp_path))) == 107
+    workspace = new_workspace({"s": {"source": str(tmp_path)}}, spark=False)
+    assert [each.lag_rows for each in status(workspace)] == [107]
 
 
 def test_texts_within_lists_structs_and_maps_are_texts(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deltatag.__main__ import main
 from pipelines.authoring.versions import history
 from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
@@ -168,3 +170,17 @@ def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
     )
     told = deltatag("sql", edits, "SELECT rule_id FROM rules", "--json").stdout
     assert [json.loads(line) for line in told.splitlines()] == [[], [{"num_affected_rows": 0}], [{"rule_id": "a"}]]
+
+
+def test_statements_come_from_a_file_from_arguments_and_from_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    insert = "INSERT INTO rules (rule_id, scope, expression) VALUES ('{0}', 's', 'n > {0}');"
+    Path("edits.sql").write_text(insert.format(1) + insert.format(2))
+    monkeypatch.setattr("sys.stdin", io.StringIO(insert.format(4)))
+    capsys.readouterr()
+    assert main(["sql", "--file", "edits.sql", insert.format(3), "-", "SELECT count(*) AS n FROM rules"]) == 0
+    told = capsys.readouterr().out.split("\n\n")
+    assert told[:4] == ["(executed)"] * 4 and told[4].splitlines() == ["n", "-", "4", "(1 row)"]
