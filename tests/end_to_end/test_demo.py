@@ -83,6 +83,8 @@ def test_it_leaves_what_it_names(shown: Demonstration, workspace: Workspace) -> 
     for table in ("rules", "rule_rejects", "rule_index", "runs", "flights_tagged", "flights_matches"):
         assert workspace.lake.exists(table), table
     assert {row.state for row in rows(workspace, "SELECT state FROM runs")} == {"done"}
+    assert f"DAGSTER_HOME={shown.folder / DAGSTER_HOME} DELTATAG_CONFIG=" in shown.output
+    assert "http://localhost:3000" in shown.output
 
 
 def test_the_wrong_edit_is_shown_with_its_place(shown: Demonstration, workspace: Workspace) -> None:

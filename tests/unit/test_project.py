@@ -139,6 +139,11 @@ def test_the_readme_names_the_two_commands() -> None:
     assert {"make demo\n", "make test\n"} <= set(blocks)
 
 
+def test_the_readme_tells_how_to_see_the_demonstration_in_dagster() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert "DAGSTER_HOME=$PWD/demo/.dagster .venv/bin/dagster dev     # then open http://localhost:3000\n" in text
+
+
 def test_continuous_integration_runs_the_kernels_with_bounds_checks_and_a_checking_allocator() -> None:
     assert (ROOT / ".ci" / "run").read_text().splitlines()[-1] == "exec make test"
     run = subprocess.run(["make", "--dry-run", "test"], cwd=ROOT, capture_output=True, text=True, check=True)
