@@ -128,8 +128,12 @@ def test_a_mark_stands_below_what_is_wrong(workspace) -> None:
 
 
 def test_optimize_gives_its_measures(workspace, add_rules) -> None:
-    (row,) = sql(workspace, "OPTIMIZE flights")
-    assert row["metrics"]["numFilesAdded"] >= 0
+    add_rules(workspace, ("a", "flights", "delay > 4"))
+    compile_scopes(workspace)
+    tag_stream(workspace, "flights")
+    for table in ("flights", "flights_matches"):
+        (row,) = sql(workspace, f"OPTIMIZE {table}")
+        assert row["metrics"]["numFilesAdded"] >= 0
 
 
 def test_timestamps_are_in_the_time_zone_of_rules(workspace) -> None:
