@@ -37,6 +37,7 @@ ENTRY_POINTS = {
     "DeltaOperations$Write": [f"DeltaOperations$Write(org.apache.spark.sql.SaveMode{',scala.Option' * 8})"],
     "DeltaOperations$Update": ["DeltaOperations$Update(scala.Option)"],
     "actions.Action$": ["fromJson(java.lang.String)"],
+    "actions.Metadata": ["id()", "schemaString()", "partitionColumns()", "configuration()"],
     "util.JsonUtils$": ["mapper()"],
     "commands.cdc.CDCReader$CDCDataSpec": [
         "CDCReader$CDCDataSpec(long,java.sql.Timestamp,scala.collection.immutable.Seq,scala.Option)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from pipelines.errors import SessionError
-from pipelines.spark import delta_entry_points
+from pipelines.spark import delta_entry_points, delta_internals
 from pipelines.spark.delta_internals import TableLog
 
 APP = "deltatag/test"
@@ -169,3 +170,18 @@ def test_the_internals_of_this_delta_lake_are_known(spark, monkeypatch) -> None:
         monkeypatch.setitem(known, name, ["gone()"])
     with pytest.raises(SessionError, match="has no Delta Lake"):
         TableLog(spark, "/nowhere")
+
+
+OF_EVERY_CLASS = {"toString", "apply", "split"}
+"""Methods of Delta Lake that are called here of other things alone."""
+
+
+def test_whatever_is_called_of_delta_lake_is_tested_first(spark) -> None:
+    known = delta_entry_points.ENTRY_POINTS
+    tested = {signature.partition("(")[0] for each in known.values() for signature in each} | OF_EVERY_CLASS
+    called = set(re.findall(r"\.(\w+)\(", Path(delta_internals.__file__).read_text()))
+    for name in known:
+        found = spark._jvm.py4j.reflection.ReflectionUtil.classForName(f"org.apache.spark.sql.delta.{name}")
+        methods = str(spark._jvm.scala.runtime.ScalaRunTime.stringOf(found.getMethods()))
+        offered = set(re.findall(r"sql\.delta\.[\w.$]+\.(\w+)\(", methods))
+        assert offered & called <= tested, name
