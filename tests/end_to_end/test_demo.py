@@ -14,6 +14,7 @@ import pytest
 
 from deltatag.demo.place import DAGSTER_HOME, PLOT, SQL_FILES, make_place, remember
 from deltatag.demo.statements import read_statements
+from deltatag.demo.story import Story
 from pipelines.errors import ConfigurationError
 from pipelines.local_sql.statement import local_result
 from pipelines.report import report_scopes
@@ -276,6 +277,21 @@ def test_an_edited_demonstration_stays_unless_its_owner_lets_it_go(tmp_path: Pat
     assert make_place(folder, lambda edits: not seen.append(edits)) is True
     assert len(seen) == (edit != "nothing")
     assert not (folder / "lake").exists()
+
+
+@pytest.mark.parametrize("answer", ["y", "", "n"])
+def test_whoever_sits_at_a_terminal_is_asked_whether_edits_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    for terminal in (False, True):
+        for stream in ("stdin", "stdout"):
+            monkeypatch.setattr(f"sys.{stream}.isatty", lambda terminal=terminal: terminal)
+        assert Story(tmp_path)._may_remove(["the table rules changed"]) == (terminal and answer == "y")
+        assert Story(tmp_path, force=True)._may_remove(["the table rules changed"])
+    (question,) = asked
+    assert "the table rules changed" in question
 
 
 def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
