@@ -125,8 +125,12 @@ def test_whoever_starts_spark_cleans_up_first(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(runtime, "find_java", lambda: runtime.JavaHome(tmp_path, 21, "PATH"))
     monkeypatch.setenv("DELTATAG_JARS", str(tmp_path / "none"))
     with pytest.raises(runtime.JarsNotFoundError):
-        open_session(parse_configuration({"lake": {"root": "lake"}}, tmp_path / "deltatag.toml"))
+        open_session(parse_configuration({"lake": {"root": "lake"}}, tmp_path / "deltatag.toml"), quiet=True)
     assert not killed.exists()
+    # its log is in a folder of its own
+    assert [path.name for path in tmp_path.iterdir()] == ["jvm"]
+    (log,) = tmp_path.rglob("spark*.log")
+    assert log.parent.parent == tmp_path / "jvm"
 
 
 def test_other_threads_defer_nothing() -> None:
