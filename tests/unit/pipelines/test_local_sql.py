@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -131,6 +132,16 @@ def test_a_limit_ends_the_reading(lake: Workspace) -> None:
     assert found is not None and found.num_rows == 7
     found = local_result(lake, "SELECT n FROM s ORDER BY n DESC LIMIT 3")
     assert found is not None and found["n"].to_pylist() == [99, 98, 97]
+
+
+def test_timestamps_are_in_the_time_zone_of_rules(new_workspace, tmp_path: Path) -> None:
+    noon = datetime(2024, 7, 1, 12, tzinfo=UTC)
+    write_deltalake(str(tmp_path / "source"), pa.table({"t": [noon], "ts": [[noon]]}))
+    lake = new_workspace({"s": {"source": str(tmp_path / "source")}}, {"time_zone": "Europe/Berlin"}, spark=False)
+    found = local_result(lake, "SELECT t, ts FROM s")
+    assert found is not None
+    (row,) = found.to_pylist()
+    assert row["t"].isoformat() == row["ts"][0].isoformat() == "2024-07-01T14:00:00+02:00"
 
 
 def test_edits_at_the_same_time(lake: Workspace) -> None:
