@@ -170,8 +170,8 @@ def test_rows_on_which_a_predicate_raised_are_counted_for_each_rule() -> None:
 def test_derived_columns_are_asked_for_by_name() -> None:
     compiled = ri.compile_rules(
         [
-            ("r", "coalesce(a / 2 > 1, a > 7) IS TRUE"),
-            ("not", "NOT (coalesce(a / 2 > 1, a > 7) IS TRUE)"),
+            ("r", "coalesce(sqrt(a) > 1, a > 7) IS TRUE"),
+            ("not", "NOT (coalesce(sqrt(a) > 1, a > 7) IS TRUE)"),
         ],
         SCHEMA,
     )

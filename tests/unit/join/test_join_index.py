@@ -193,7 +193,7 @@ def test_columns_come_with_or_without_the_streams_name() -> None:
 
 
 def test_what_only_spark_can_tell_of_several_streams_is_taken_for_true() -> None:
-    perhaps, no = "a.x = 1 AND unix_seconds(a.at) = unix_seconds(b.at)", "a.x = 2 AND a.x / b.x > 1"
+    perhaps, no = "a.x = 1 AND unix_seconds(a.at) = unix_seconds(b.at)", "a.x = 2 AND sqrt(a.x / b.x) > 1"
     rules = [("sure", "a.x = 1"), ("perhaps", perhaps), ("no", no)]
     index = JoinIndex.of(ri.compile_rules(rules, PAIR), ["a", "b"])
     assert not index.exact and len(index.derived_across) == 2

@@ -20,6 +20,7 @@ from pipelines.lake.folder_snapshot import Definition
 from pipelines.lake.runs import batches
 from pipelines.runners import local_runner
 from pipelines.settings.configuration import parse_configuration
+from pipelines.sources import pieces
 from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 from tests.cases import quick_first
@@ -120,7 +121,7 @@ def test_all_rows_are_tagged_as_brute_force_tags_them(make, partition_by, output
 
 
 def test_many_small_row_groups_go_to_several_threads(make, monkeypatch) -> None:
-    monkeypatch.setattr(local_runner, "_PIECE_BYTES", 1)
+    monkeypatch.setattr(pieces, "_PIECE_BYTES", 1)
     monkeypatch.setattr(local_runner.os, "cpu_count", lambda: 4)
     workspace = make()
     for first in range(200, 1_000, 100):
