@@ -102,6 +102,7 @@ REFUSED_ARGUMENTS = [
     "to_csv(st, map('nullValue', repeat('x', 1000))) = s",
     "to_json(st, map('pretty', 'true')) = s",
     f"from_json(s, '{'array<' * 2000}int{'>' * 2000}') IS NULL",
+    f"from_json(s, '{'array<' * 1000}int{'>' * 1000}') IS NULL",
     "from_json(s, repeat('array<', 2000)) IS NULL",
     "parse_url(s, 'QUERY', '(a+)+$') = 'b'",
     "date_format(ts, repeat('[', 10000)) = s",

@@ -97,6 +97,16 @@ def test_constructs_nested_in_one_another(levels: int) -> None:
         assert rejects in ([], ["TOO_DEEP"], ["TOO_COSTLY"], ["NOT_ALLOWED"]), (rejects, text)
 
 
+def test_conditions_nested_in_one_another() -> None:
+    """The condition of IF is IF again: of what a rule is, not of what it compares."""
+    text = "b"
+    for level in range(16):
+        text = f"if({text}, i > {level}, b)"
+    started = time.process_time()
+    assert _flattened(text) == []
+    assert time.process_time() - started < SECOND
+
+
 def test_two_holes_double_the_text_only() -> None:
     """What a construct holds twice doubles its text with each level, and the time no faster."""
     for construct in NUMBERS:

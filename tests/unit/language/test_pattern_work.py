@@ -21,6 +21,7 @@ def _distinct(count: int) -> list[str]:
 RULES = {
     "like and": " AND ".join(f"s LIKE '%a{k}%'" for k in range(2_000)),
     "like or": " OR ".join(f"s LIKE '%a{k}%'" for k in range(2_000)),
+    "few likes": " AND ".join(f"s LIKE '%a{k}%'" for k in range(150)),
     "like all": "s LIKE ALL (" + ", ".join(f"'%a{k}%'" for k in range(2_000)) + ")",
     "rlike and": " AND ".join(f"s RLIKE 'a{k}'" for k in range(2_000)),
     "hash": " AND ".join(f"hash(s, {k}) > 0" for k in range(1_000)),
@@ -30,6 +31,7 @@ RULES = {
     "alternatives": f"s RLIKE '{'|'.join(_distinct(9_000))}'",
     "words": f"s RLIKE '{'|'.join(f'w{k}' for k in range(9_000))}'",
     "properties": "s RLIKE '" + r"\\p{L}[^a]\\P{Lu}" * 2_000 + "'",
+    "properties in a class": "s RLIKE '[" + r"\\P{L}" * 20_000 + "]'",
     "nested": "s RLIKE '((a{50}){50}){50}'",
     "many nodes": "s RLIKE '.*a.{20}'",
 }
