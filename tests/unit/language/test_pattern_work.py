@@ -52,6 +52,7 @@ def test_no_pattern_holds_a_compile(name: str) -> None:
     [
         ("s ILIKE 'xAb' ESCAPE 'a'", "PATTERN"),
         ("s ILIKE 'xA%b' ESCAPE 'A'", None),
+        ("s ILIKE 'xAb' ESCAPE 'A'", None),
         (r"s RLIKE '\\b{2}a'", None),
         ("s RLIKE '[x&&]'", None),
         (r"s RLIKE '(\\B|x+)+y'", "PATTERN"),
