@@ -304,6 +304,23 @@ def test_files_that_cannot_join_are_not_read(prepared) -> None:
     assert plan["a"]["earlier_files"] == 0
 
 
+def test_a_plan_of_which_nothing_is_written_takes_the_newest_rules(prepared, add_rules, monkeypatch) -> None:
+    workspace = prepared(("low", "a.v = 100"))
+
+    def die(*_arguments: Any) -> bool:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderLog, "append", die)
+        with pytest.raises(Killed):
+            join_streams(workspace, "j")
+    assert [batch.state for batch in batches(workspace.lake, "j")] == ["planned"]
+    add_rules(workspace, ("high", "j", "b.v = 2"))
+    compile_scopes(workspace, ["j"])
+    assert join_streams(workspace, "j").batches == 1
+    assert pairs(workspace) == [(100, 1, "low"), (100, 2, "high", "low")]
+
+
 def test_a_join_that_is_defined_otherwise_begins_anew(prepared, new_workspace) -> None:
     workspace = prepared()
     join_streams(workspace, "j")
