@@ -243,6 +243,7 @@ def test_lower_case_of_every_letter(spark: Any) -> None:
         ("exists(items, y -> y LIKE 'a%b')", [1, 2, 2, 2]),
         ("exists(items, y -> y ILIKE '%ä%')", [0, 1, 2, 2]),
         ("exists(items, y -> y RLIKE '(a|aa)+b')", [1, 2, 2, 2]),
+        ("exists(transform(items, v -> struct(v AS q)), e -> e.q LIKE 1)", [0, 2, 2, 2]),
         ("if(b = 1, b RLIKE '(1|11)+', NULL)", [2, 1, 2, 2]),
     ],
 )
