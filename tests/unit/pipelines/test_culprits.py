@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import math
 import random
+from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 
+import rules_index as ri
+from pipelines.errors import SparkEndedError
+from pipelines.lake.runs import PLANNED, MicroBatch, last_batch, record_plan
+from pipelines.recovery.attempts import Attempts
 from pipelines.recovery.culprits import MOST_ASKED, MOST_CULPRITS, Search
 
 
@@ -58,3 +64,34 @@ def test_many_guilty_ones_are_left_out_together() -> None:
     search, questions = found(Search.begin(names, True), lambda evaluated: bool(evaluated & guilty), random.Random(1))
     assert search.state == "done" and set(search.left_out) == guilty
     assert questions <= (MOST_CULPRITS + 1) * 11
+
+
+def test_a_micro_batch_that_has_ended_two_processes_is_searched(new_workspace) -> None:
+    """Each attempt is one of another process, which finds in the plan what the ones before it came to."""
+    lake = new_workspace(spark=False).lake
+    record_plan(lake, MicroBatch("s", 0, PLANNED, {"series": "x"}, 3, "f", 7, datetime(2024, 1, 1, tzinfo=UTC)))
+    rules = [(1, "hash(i, 1) > 0"), (2, "hash(i, 2) > 0"), (3, "hash(i, 3) > 0"), (4, "i = 1")]
+    compiled = ri.compile_rules(rules, pa.schema([("i", pa.int32())]))
+    names = sorted(leaf.name for leaf in compiled.derived)
+    assert len(names) == 3
+    asked: list[set[str]] = []
+
+    def lives(without: frozenset[str]) -> None:
+        asked.append(set(names) - without)
+        if names[1] in asked[-1]:
+            raise SparkEndedError("ended", True)
+
+    def attempt(ended: bool) -> list[str]:
+        batch = last_batch(lake, "s")
+        assert batch is not None
+        return Attempts(lake, batch, compiled, ended).begin(lives)
+
+    assert attempt(False) == [] and not asked
+    while len(asked) < 10:
+        try:
+            found = attempt(True)
+            break
+        except SparkEndedError:
+            continue
+    assert found == [names[1]]
+    assert set() in asked and len(asked) < 8
