@@ -319,6 +319,7 @@ class Story:
                 f"DAGSTER_HOME={_absolute(runner.home)} DELTATAG_CONFIG={config} {_command('dagster')} dev",
             ]
         )
+        narrator.say(f"Nothing so far has needed a JVM. {SQL_FILES[-1]} does: its queries join tables, and Spark answers them.")
         narrator.say("The last one serves Dagster with the two runs above, at http://localhost:3000, until Ctrl-C.")
 
     def _stop(self, outcome: RunOutcome) -> int:
