@@ -141,6 +141,8 @@ class LocalRunner:
         self._zone = job.compiled.time_zone
         if reason := of_derived(job.compiled):
             raise NeedsSparkError(reason)
+        # the newest version may have lost what the files of this one ask for
+        self._check_features(job.source, job.taken.schema_version)
         self.prepare(job.source, job.taken.schema_version, plan["id_type"])
         schema = nullable(self.columns(job.source, job.taken.schema_version))
         asked = self._checks(schema, plan) if plan["quarantined"] else None

@@ -25,13 +25,14 @@ READABLE = frozenset(
 """Features of a source that ask nothing of whoever reads its files."""
 
 
-def why_spark_reads(workspace: Workspace, stream: Stream) -> str | None:
-    """Why Spark reads a stream's source; None where this process does."""
+def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = None) -> str | None:
+    """Why Spark reads a version of a stream's source, by default the newest one; None where this process does."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
     if local_folder(stream.source) is None:
         return "its source is in an object store"
-    snapshot = FolderLog(stream.source).latest()
+    log = FolderLog(stream.source)
+    snapshot = log.latest() if version is None else log.snapshot(version)
     if snapshot.number < 0:
         return None  # whoever opens it says what is missing
     foreign = sorted(snapshot.features - READABLE)

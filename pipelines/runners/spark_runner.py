@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from pipelines.errors import PipelineError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.lake.schema import arrow_schema_of
 from pipelines.recovery.attempts import left_out
@@ -126,16 +127,19 @@ class SparkRunner:
     def _pieces(self, job: Job) -> list[list[SourceFile]] | None:
         """The slice's files, where the workers may read them by themselves; None where Spark's reader must: for what
         it evaluates, for rows in quarantine, and for tables that ask for more than what their files hold."""
-        adds = job.taken.files
-        if job.compiled.derived or job.batch.plan["quarantined"] or why_spark_reads(self.workspace, self.stream):
+        adds, version = job.taken.files, job.taken.schema_version
+        if job.compiled.derived or job.batch.plan["quarantined"]:
             return None
         if any(add.get("deletionVector") for _, add in adds):
             return None
-        files = source_files(adds, FolderLog(self.stream.source).file)
         try:
+            # by the version that the files are of: the newest one may have lost what they ask for
+            if why_spark_reads(self.workspace, self.stream, version):
+                return None
+            files = source_files(adds, FolderLog(self.stream.source).file)
             return pieces_of(files, self.workspace.spark.sparkContext.defaultParallelism, _MOST_PIECE_BYTES)
-        except (OSError, pa.ArrowException):
-            return None  # Spark tells what is wrong with a file
+        except (PipelineError, OSError, pa.ArrowException):
+            return None  # Spark reads what delta-rs does not, and tells what is wrong with a file
 
     def _matchable(self, job: Job) -> DataFrame | None:
         """The slice without files and rows that no rule can match, where only matched rows are written; else None."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from rules_index.workers.source_files import SourceFile, row_group_bytes
 
 _PIECE_BYTES = 16 << 20
 """Bytes of row groups, before compression, from which it pays to have another thread or task."""
 
+_FOOTERS = 16
+"""Files whose footers are read at a time."""
+
 
 def pieces_of(files: Sequence[SourceFile], workers: int, most_bytes: int) -> list[list[SourceFile]]:
     """Row groups in their order, as equal pieces: as many as there are workers, or more where a piece would have more
     than `most_bytes` before compression. OSError or pyarrow.ArrowException where a file cannot be read."""
-    groups = [(file, number, size) for file in files for number, size in enumerate(row_group_bytes(file.path))]
+    with ThreadPoolExecutor(_FOOTERS) as threads:  # a file system may be far away
+        sizes = list(threads.map(lambda file: row_group_bytes(file.path), files))
+    groups = [(file, number, size) for file, its in zip(files, sizes, strict=True) for number, size in enumerate(its)]
     total = sum(size for _, _, size in groups)
     count = max(1, min(workers, total // _PIECE_BYTES), -(-total // most_bytes))
     pieces: list[dict[str, tuple[SourceFile, list[int]]]] = [{} for _ in range(count)]

@@ -10,6 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import functions
 
 from pipelines.compile import compile_scopes
+from pipelines.errors import TableError
+from pipelines.lake.folder_log import FolderLog
 from pipelines.runners.spark_runner import SparkRunner
 from pipelines.tag import tag_stream
 from pipelines.writing import direct
@@ -106,8 +108,8 @@ def test_a_file_that_only_spark_reads_leaves_nothing_behind(new_workspace, add_r
         assert {path.name for path in folder.glob("**/*.parquet")} == known
 
 
-@pytest.mark.parametrize("feature", ["deletion vectors", "column mapping", "quarantine", "derived"])
-def test_what_goes_through_the_jvm(new_workspace, add_rules, through_the_jvm, feature: str) -> None:
+@pytest.mark.parametrize("feature", ["deletion vectors", "column mapping", "quarantine", "derived", "new to delta-rs"])
+def test_what_goes_through_the_jvm(new_workspace, add_rules, monkeypatch, through_the_jvm, feature: str) -> None:
     checks = {"checks": {"sound": "id <> 3"}, "max_quarantine_share": 1.0} if feature == "quarantine" else {}
     workspace = new_workspace({"s": {**STREAM, **checks}})
     append(workspace, 0, 20)
@@ -118,6 +120,12 @@ def test_what_goes_through_the_jvm(new_workspace, add_rules, through_the_jvm, fe
     elif feature == "column mapping":
         workspace.spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
         workspace.spark.sql(f"ALTER TABLE delta.`{path}` RENAME COLUMN odd TO even")
+    elif feature == "new to delta-rs":
+
+        def refuse(log: FolderLog, version: int) -> None:
+            raise TableError(f"a table at {log.uri} cannot be opened: Feature 'somethingNew' is not supported")
+
+        monkeypatch.setattr(FolderLog, "snapshot", refuse)
     add_rules(workspace, ("r", "s", "soundex(text) = 'T100'" if feature == "derived" else "text = 't1'"))
     assert tag(workspace).rows == 20 - (feature == "deletion vectors")
     assert through_the_jvm

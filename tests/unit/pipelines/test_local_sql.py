@@ -21,6 +21,7 @@ from pipelines.errors import NeedsSparkError
 from pipelines.lake.folder_log import FolderLog
 from pipelines.local_sql.grammar import Change, Insert, Item, Merge, Select, SortKey, TableName, Term, parsed
 from pipelines.local_sql.statement import execute, local_result
+from pipelines.runners.needs import why_spark_reads
 from pipelines.workspace import Workspace
 
 
@@ -125,6 +126,9 @@ def test_column_mapping_of_an_older_protocol_is_left_to_spark(lake: Workspace, t
     log.write_text("\n".join(map(json.dumps, actions)))
     assert "columnMapping" in FolderLog(str(tmp_path / "source")).latest().features
     assert local_result(lake, "SELECT renamed FROM s") is None
+    stream = lake.configuration.stream("s")
+    assert why_spark_reads(lake, stream) == "its source has column mapping"
+    assert why_spark_reads(lake, stream, 9) is None
 
 
 def test_a_limit_ends_the_reading(lake: Workspace) -> None:
@@ -159,13 +163,29 @@ def test_edits_at_the_same_time(lake: Workspace) -> None:
     assert sorted((row["rule_id"], row["priority"]) for row in rules) == [(str(n), n) for n in range(8)]
 
 
+@pytest.mark.parametrize("matched", ["", "WHEN MATCHED THEN UPDATE SET owner = g.b "])
+def test_one_of_several_merges_of_a_key_inserts_it(lake: Workspace, matched: str) -> None:
+    def merge(number: int) -> int:
+        given = f"MERGE INTO rules USING (SELECT * FROM VALUES ('x', '{number}') AS g (a, b)) AS g"
+        inserted = "WHEN NOT MATCHED THEN INSERT (rule_id, scope, expression) VALUES (g.a, 's', 'n = 1')"
+        found = local_result(lake, f"{given} ON rules.rule_id = g.a {matched}{inserted}")
+        assert found is not None and found["num_updated_rows"].to_pylist() in ([0], [1] if matched else [0])
+        return int(found["num_inserted_rows"][0].as_py())
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(merge, range(8))) == 1
+    assert DeltaTable(lake.lake.uri("rules")).to_pyarrow_table().num_rows == 1
+
+
 def test_the_history_tells_who_has_edited(lake: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ada")
     insert = "INSERT INTO rules (rule_id, scope, expression) VALUES ('1', 's', 'n = 1')"
-    for edit in (insert, "UPDATE rules SET priority = 1", "DELETE FROM rules"):
+    merge = "MERGE INTO rules USING (SELECT * FROM VALUES ('1') AS g (a)) AS g ON rules.rule_id = g.a"
+    merge += " WHEN MATCHED THEN UPDATE SET priority = 2"
+    for edit in (insert, "UPDATE rules SET priority = 1", merge, "DELETE FROM rules"):
         assert local_result(lake, edit) is not None
     told = [(each["operation"], each["user"]) for each in history(lake, "1")]
-    assert told == [("DELETE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
+    assert told == [("DELETE", "ada"), ("MERGE", "ada"), ("UPDATE", "ada"), ("WRITE", "ada")]
 
 
 def test_the_command_line_starts_no_jvm(tmp_path: Path) -> None:
