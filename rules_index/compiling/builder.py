@@ -14,7 +14,6 @@ from rules_index.compiling.conjunctions import (
     Expansion,
     Literal,
     SharedDisjunction,
-    can_raise,
     predicates_of,
 )
 from rules_index.compiling.literal_lists import GrowingTerms, Terms, join, reached
@@ -28,6 +27,7 @@ from rules_index.errors import RuleError
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.sets import number_literals
 from rules_index.language.formula import Formula
+from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression, Leaf, authors_text, leaves_of
 
 Analyse = Callable[[Sequence[Leaf]], Sequence[RuleError | str | None]]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from rules_index.domains.values import ValueSet, union
 from rules_index.language.formula import And, Fixed, Formula, Not, Or, Predicate, Truth
-from rules_index.language.typed import Constant, Expression, Leaf
+from rules_index.language.operations import can_raise
+from rules_index.language.typed import Expression
 from rules_index.work import Work
 
 DISTRIBUTION_LIMIT = 32
@@ -55,18 +56,6 @@ Conjunction = frozenset[Literal | SharedDisjunction]
 
 ALWAYS: tuple[Conjunction, ...] = (frozenset(),)
 NEVER: tuple[Conjunction, ...] = ()
-
-
-def can_raise(attribute: Expression) -> bool:
-    """True where evaluating the attribute may fail on a row, so that it is in no literal there."""
-    if isinstance(attribute, Leaf):
-        return attribute.text is not None
-    if isinstance(attribute, Constant):
-        return False
-    return attribute.name in _RAISING or any(can_raise(operand) for operand in attribute.operands)
-
-
-_RAISING = frozenset({"add", "subtract", "multiply", "divide", "remainder", "quotient", "negate", "abs", "cast"})
 
 
 class Expansion:

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import gather_indices, offsets_of, segment_ids
-from rules_index.compiling.conjunctions import can_raise
 from rules_index.domains.regions import Regions
 from rules_index.implication.cover import COVERED, cover_boxes
 from rules_index.implication.needs import is_null_with_its_columns_only, needed
 from rules_index.implication.region_boxes import BoxArrays, Codes, RegionBoxes
 from rules_index.language.evaluation.evaluate import evaluate
 from rules_index.language.evaluation.evaluated import Evaluated
+from rules_index.language.operations import can_raise
 from rules_index.language.scope import Scope
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 

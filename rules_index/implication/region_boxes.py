@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 
 from rules_index.arrays import gather_indices, offsets_of, segment_counts, segment_ids
-from rules_index.compiling.conjunctions import can_raise
 from rules_index.domains.regions import Regions
 from rules_index.domains.value_sets import SetArrays
 from rules_index.implication.representatives import representatives
@@ -24,6 +23,7 @@ from rules_index.implication.shared_disjunctions import without_shared_disjuncti
 from rules_index.index.compiled import CompiledRules
 from rules_index.index.conjunction_arrays import DISJUNCTION, Conjunctions
 from rules_index.kernels.jit import jit
+from rules_index.language.operations import can_raise
 from rules_index.language.typed import Expression
 
 

@@ -351,9 +351,9 @@ class Analyser:
         if target is None or value.collated or (target == STRING and value.type == BINARY):
             return Value(node, target, None, True)
         tree = None
-        if value.local is not None and not quiet:
+        if value.local is not None:
             tree = operations.as_type(value.local, target, self.scope.time_zone)
-        return Value(node, target, tree)
+        return Value(node, target, operations.quiet(tree) if quiet else tree)
 
     def _collate(self, node: Node) -> Value:
         self.value(node.children[0])

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any
 
 import pyarrow as pa
 
 from rules_index.errors import RuleError
-from rules_index.language import operations
-from rules_index.language.analysis import Analysis, Value, evaluated_once
+from rules_index.language.analysis import Analysis, Value
 from rules_index.language.case_conversions import without_inner
 from rules_index.language.coercion import (
     BIGINT,
     BINARY,
-    BOOLEAN,
     INT,
-    NULL,
     STRING,
     IncompatibleTypesError,
     Type,
-    arithmetic_type,
-    is_float,
-    is_integer,
     is_nested,
-    is_number,
     name_of,
 )
 from rules_index.language.evaluation import functions
@@ -43,13 +35,10 @@ from rules_index.language.functions import (
 from rules_index.language.nodes import Node
 from rules_index.language.patterns import is_safe_in_java
 from rules_index.language.results import item_type, result_type
-from rules_index.language.tokens import words
+from rules_index.language.special_calls import SPECIAL
 from rules_index.language.typed import Constant
 
 _CASTS = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string", "binary"))
-_DATE_PARTS = words("""
-    year y years yr yrs yearofweek quarter qtr month mon mons months week w weeks day d days dayofweek dow
-    dayofweek_iso dow_iso doy hour h hours hr hrs minute m min mins minutes""")
 _OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
 """Functions of bytes whose text is always proper UTF-8."""
 
@@ -216,7 +205,7 @@ def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> N
 def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[Value]) -> Value:
     """The call's type and, where it can be evaluated without Spark, its tree."""
     name = function.name
-    special = _SPECIAL.get(name)
+    special = SPECIAL.get(name)
     if special is not None:
         found = special(analyser, node, arguments)
         if found is not None:
@@ -233,124 +222,3 @@ def _typed(analyser: Analysis, node: Node, function: Function, arguments: list[V
     from_bytes = data_type == STRING and name not in _OF_BYTES and any(each.type == BINARY for each in arguments)
     value.collated = from_bytes or any(argument.collated for argument in arguments)
     return value
-
-
-def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`if(condition, a, b)`."""
-    return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
-
-
-def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    common = analyser.common_of(node, arguments)
-    if common is None or common == NULL or is_nested(common):
-        return None
-    trees = [
-        None if each.local is None else operations.as_type(each.local, common, analyser.scope.time_zone)
-        for each in arguments
-    ]
-    return analyser.make_value(node, common, operations.operation("coalesce", trees, common))
-
-
-def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    first = arguments[0]
-    if first.type is None or first.type == NULL or is_nested(first.type):
-        return None
-    equal = analyser.compared(node, "=", evaluated_once(first), arguments[1]).local
-    tree = operations.operation("case", [equal, Constant(None, first.type), first.local], first.type)
-    return analyser.make_value(node, first.type, tree, first.collated)
-
-
-def _absolute(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    first = arguments[0]
-    if not is_number(first.type) or isinstance(first.local, Constant):
-        return None
-    return analyser.make_value(node, first.type, operations.operation("abs", [first.local], first.type))
-
-
-def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    first = arguments[0]
-    if not is_number(first.type) or first.local is None:
-        return None
-    return analyser.make_value(node, first.type, operations.negated(first.local))
-
-
-def _is_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    tree = operations.null_test(node.children[0], arguments[0].local)
-    if node.value == "isnotnull":
-        tree = operations.operation("not", [tree], BOOLEAN)
-    return analyser.make_value(node, BOOLEAN, tree)
-
-
-def _equal_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    return analyser.comparison(node, "<=>", node.children[0], node.children[1])
-
-
-def _matches(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`like(text, pattern)` and the like, as the operator of that name."""
-    return analyser.value(as_operator(analyser, node))
-
-
-def as_operator(analyser: Analysis, node: Node) -> Node:
-    """The operator that a call such as `like(text, pattern, escape)` stands for."""
-    if node.value in ("like", "ilike"):
-        escape: Any = "\\"
-        if len(node.children) == 3:
-            tree = analyser.value(node.children[2]).local
-            escape = tree.value if isinstance(tree, Constant) else None
-            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # to Spark that is two
-                raise analyser.error(
-                    "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
-                )
-        operator = Node("like", (node.value.upper(), False, None, escape), node.children[:2], node.first, node.last)
-    else:
-        operator = Node("rlike", False, node.children, node.first, node.last)
-    operator.depth = node.depth
-    return operator
-
-
-def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`mod`, `pmod`, `div` and `try_...`: typed as their operators."""
-    operators = {"mod": "%", "div": "DIV", "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
-    first, second = arguments[0].type, arguments[1].type
-    data_type = None
-    if (is_integer(first) or is_float(first)) and (is_integer(second) or is_float(second)):
-        data_type = arithmetic_type(operators.get(node.value, "%"), first, second)
-    return analyser.make_value(node, data_type)
-
-
-def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`extract(field FROM time)`: INT for whole fields of dates and times."""
-    tree, source = arguments[0].local, arguments[1].type
-    whole = isinstance(tree, Constant) and isinstance(tree.value, str) and tree.value.lower() in _DATE_PARTS
-    from_time = source is not None and (pa.types.is_timestamp(source) or pa.types.is_date(source))
-    return analyser.make_value(node, INT if whole and from_time else None)
-
-
-_SPECIAL = {
-    "if": _choice,
-    "coalesce": _coalesce,
-    "ifnull": _coalesce,
-    "nvl": _coalesce,
-    "nullif": _nullif,
-    "abs": _absolute,
-    "negative": _negative,
-    "isnull": _is_null,
-    "isnotnull": _is_null,
-    "equal_null": _equal_null,
-    "like": _matches,
-    "ilike": _matches,
-    "rlike": _matches,
-    "regexp": _matches,
-    "regexp_like": _matches,
-    "mod": _arithmetic,
-    "pmod": _arithmetic,
-    "div": _arithmetic,
-    "try_add": _arithmetic,
-    "try_subtract": _arithmetic,
-    "try_multiply": _arithmetic,
-    "try_divide": _arithmetic,
-    "try_mod": _arithmetic,
-    "extract": _extract,
-    "date_part": _extract,
-    "datepart": _extract,
-}

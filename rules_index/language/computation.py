@@ -6,6 +6,7 @@ from rules_index.language import operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import (
     BOOLEAN,
+    DATE,
     DOUBLE,
     STRING,
     Type,
@@ -21,6 +22,9 @@ from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
 from rules_index.language.source_text import MAX_OPERATORS, too_deep
 from rules_index.language.typed import Constant
+
+_OF_DATES = {"+": "date_add", "-": "date_sub"}
+"""What operators between a date and a number of days do."""
 
 
 def arithmetic(analysis: Analysis, node: Node) -> Value:
@@ -50,6 +54,8 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
             tree = Constant(None if None in texts else "".join(texts), STRING)
         elif operator == "||" and not left.collated and not right.collated:
             tree = functions.build("concat", [left.local, right.local], result, analysis.scope.time_zone)
+        elif operator in _OF_DATES and result == DATE:
+            tree = functions.build(_OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone)
     return Value(node, result, tree)
 
 

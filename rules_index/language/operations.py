@@ -8,6 +8,7 @@ from rules_index.language import constants
 from rules_index.language.coercion import (
     BOOLEAN,
     DATE,
+    DOUBLE,
     INTEGER_BITS,
     STRING,
     is_decimal,
@@ -20,7 +21,9 @@ from rules_index.language.nodes import Node, is_never_null
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
-_DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient"}
+_DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
+_BITS = ("&", "|", "^")
+_OF_TEXTS = ((STRING, DOUBLE), (STRING, DATE))
 MAX_CHAIN = 40
 """Longest chain of arithmetic operators that is evaluated locally: the tree is as deep as it is long."""
 
@@ -33,10 +36,21 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
         return Operation("cast", (expression,), target)
-    if expression.type == STRING and is_integer(target):
+    if (expression.type, target) in _OF_TEXTS or (expression.type == STRING and is_integer(target)):
+        return Operation("cast", (expression,), target)
+    if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN):
+        return Operation("cast", (expression,), target)
+    if expression.type == BOOLEAN and is_integer(target):
         return Operation("cast", (expression,), target)
     if pa.types.is_timestamp(expression.type) and target == DATE:
         return functions.build("date", [expression], DATE, zone)
+    return None
+
+
+def quiet(expression: Expression | None) -> Expression | None:
+    """A cast that gives NULL where it would raise; None where only Spark can evaluate that."""
+    if isinstance(expression, Operation) and expression.name == "cast":
+        return Operation("try_cast", expression.operands, expression.type)
     return None
 
 
@@ -69,7 +83,9 @@ def is_sure(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
-    if is_float(target):
+    if source == STRING:
+        return False
+    if is_float(target) or target == STRING or source == BOOLEAN:
         return True
     if is_integer(source) and is_integer(target):
         return INTEGER_BITS[target] >= INTEGER_BITS[source]
@@ -80,6 +96,8 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     """`left operator right` in its result type, None where only Spark can evaluate it."""
     if operator in _DIVISIONS:
         return _division(_DIVISIONS[operator], left, right, result, zone)
+    if operator in _BITS and is_integer(result):
+        return functions.build(operator, [as_type(left, result, zone), as_type(right, result, zone)], result, zone)
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result):
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from rules_index.domains.values import EVERYTHING, NAN_KEY, NOTHING, ValueSet, interval, points, starting_with, union
-from rules_index.language import calls, constants, moved_casts, operations
+from rules_index.language import constants, moved_casts, operations, special_calls
 from rules_index.language.analyser import FLIPPED, Analyser
 from rules_index.language.analysis import Value, evaluated_once
 from rules_index.language.case_conversions import in_any_case
@@ -360,7 +360,7 @@ class Splitter:
         value = self.analyser.value(node)
         name = node.value
         if name in _CALLS:
-            return self.formula(calls.as_operator(self.analyser, node))
+            return self.formula(special_calls.as_operator(self.analyser, node))
         if name in ("isnull", "isnotnull") and is_never_null(node.children[0]):
             return self._of_never_null(node, name == "isnotnull")
         if name in ("isnull", "isnotnull"):

@@ -269,7 +269,7 @@ def _call(cursor: Cursor, kind: str) -> Node:
         cursor.at += 2
         children += cursor.list_of_expressions()
     elif kind == "TRIM":
-        children = _trim(cursor)
+        name, children = _trim(cursor)
     elif kind == "POSITION":
         children = [cursor.value() if not _starts_boolean(cursor) else cursor.expression()]
         if kinds[cursor.at] == "IN":
@@ -293,10 +293,14 @@ def _starts_boolean(cursor: Cursor) -> bool:
     return cursor.tokens.kinds[cursor.at] in ("NOT", "!")
 
 
-def _trim(cursor: Cursor) -> list[Node]:
-    """`TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)` or plain arguments."""
+_TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
+
+
+def _trim(cursor: Cursor) -> tuple[str, list[Node]]:
+    """`TRIM([BOTH | LEADING | TRAILING] [characters] FROM text)` or plain arguments: the function and its arguments."""
     kinds = cursor.tokens.kinds
-    directed = kinds[cursor.at] in ("BOTH", "LEADING", "TRAILING") and kinds[cursor.at + 1] not in (")", ",", ".")
+    directed = kinds[cursor.at] in _TRIMS and kinds[cursor.at + 1] not in (")", ",", ".")
+    name = _TRIMS[kinds[cursor.at]] if directed else "trim"
     cursor.at += directed
     children = []
     if not (directed and kinds[cursor.at] == "FROM"):
@@ -304,11 +308,11 @@ def _trim(cursor: Cursor) -> list[Node]:
     if kinds[cursor.at] != "FROM":
         if directed:
             raise cursor.unexpected("TRIM needs FROM here.")
-        return children + _rest_of_arguments(cursor)
+        return name, children + _rest_of_arguments(cursor)
     cursor.at += 1
     children.insert(0, cursor.value())
     cursor.expect(")", "A closing bracket is missing here.")
-    return children
+    return name, children
 
 
 def _with_keywords(cursor: Cursor, words: tuple[str, ...]) -> list[Node]:

@@ -6,12 +6,13 @@ import pyarrow as pa
 
 from rules_index.language import calls
 from rules_index.language.analysis import Analysis, Value
-from rules_index.language.coercion import Type, is_nested, name_of
+from rules_index.language.coercion import STRING, Type, is_nested, name_of
+from rules_index.language.evaluation import functions
 from rules_index.language.functions import NOT_REPEATABLE, PLAIN_NAMES
 from rules_index.language.nodes import Node
 from rules_index.language.results import item_type
 from rules_index.language.scope import field_of, path_of, quote
-from rules_index.language.typed import Constant, Leaf
+from rules_index.language.typed import Constant, Expression, Leaf
 
 
 def column(analysis: Analysis, node: Node) -> Value:
@@ -38,10 +39,20 @@ def _path(analysis: Analysis, node: Node, data_type: Type, path: list[str] | Non
             spelling, data_type = field_of(data_type, part, position)
             path = None if path is None else [*path, spelling]
             continue
+        if path is not None and pa.types.is_map(data_type) and part is parts[-1]:
+            container = None if analysis.variables else analysis.scope.leaf(path_of(path), data_type)
+            return _value_of_key(analysis, node, data_type, container, part)
         data_type, path = _extracted(analysis, node, data_type, part), None
     if path is None or data_type is None or analysis.variables:
         return Value(node, data_type)
     return Value(node, data_type, analysis.scope.leaf(path_of(path), data_type))
+
+
+def _value_of_key(analysis: Analysis, node: Node, kind: pa.MapType, container: Expression | None, key: str) -> Value:
+    """The value of a map's key that is written behind it like the name of a field."""
+    trees = [container, Constant(key, STRING)]
+    tree = functions.build("map_value", trees, kind.item_type, analysis.scope.time_zone)
+    return analysis.make_value(node, kind.item_type, tree)
 
 
 def _extracted(analysis: Analysis, node: Node, base: pa.DataType, name: str) -> Type:
@@ -61,6 +72,8 @@ def field(analysis: Analysis, node: Node) -> Value:
         return Value(node, None, None, base.collated)
     if pa.types.is_struct(base.type):
         return _field_of(analysis, node, base, node.value)
+    if pa.types.is_map(base.type) and not base.collated:
+        return _value_of_key(analysis, node, base.type, base.local, node.value)
     return Value(node, _extracted(analysis, node, base.type, node.value), None, base.collated)
 
 
@@ -82,4 +95,9 @@ def subscript(analysis: Analysis, node: Node) -> Value:
         return _field_of(analysis, node, base, name) if isinstance(name, str) else Value(node, None)
     if base.type is not None and item_type(base.type) is None and not is_nested(base.type):
         raise analysis.error("TYPE_MISMATCH", f"{name_of(base.type)} has no items to take with [ ].", node)
-    return Value(node, item_type(base.type), None, base.collated or index.collated)
+    is_map = base.type is not None and pa.types.is_map(base.type)
+    kind, zone = item_type(base.type), analysis.scope.time_zone
+    tree = None
+    if not base.collated and not index.collated:
+        tree = functions.build("map_value" if is_map else "[]", [base.local, index.local], kind, zone)
+    return analysis.make_value(node, kind, tree, base.collated or index.collated)

@@ -58,15 +58,16 @@ class Operation:
     | name | operands | parameters |
     |---|---|---|
     | add subtract multiply negate abs | numbers of one type | |
-    | divide remainder quotient | two numbers of one type: DOUBLE, any, BIGINT | |
-    | cast | one | |
+    | divide quotient | two numbers of one type: DOUBLE, BIGINT | |
+    | remainder positive_remainder | two numbers of one type | |
+    | cast try_cast | one | |
     | = <> < <= > >= <=> | two of one type | |
     | and or | two or more BOOLEAN | |
     | not | one BOOLEAN | |
     | is_null | one | |
     | in | value, then the list, all of one type | |
     | case | condition, value, condition, value, ..., else | |
-    | coalesce | one or more of one type | |
+    | coalesce greatest least | one or more of one type | |
     | like | one STRING | pattern, escape, ignore_case |
     | rlike | one STRING | pattern |
     | in_list | one of the list's type | the `ValueList` |

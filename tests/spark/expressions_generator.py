@@ -112,12 +112,20 @@ class Generator:
             one, other = self.value("text", 0), self.value("text", 0)
             return self.pick(
                 [f"upper({one})", f"coalesce({one}, {other})", f"substring({one}, 1, 2)", f"({one} || {other})",
-                 f"nullif({one}, 'a')", f"CAST({self.pick(INTEGERS)} AS STRING)", f"if(b, {one}, {other})"]
+                 f"nullif({one}, 'a')", f"CAST({self.pick(INTEGERS)} AS STRING)", f"if(b, {one}, {other})",
+                 f"trim({one})", f"left({one}, 2)", f"right({one}, 1)", f"replace({one}, 'a', 'b')",
+                 "CAST(b AS STRING)",
+                 f"greatest({one}, {other})", f"TRIM(LEADING FROM {one})"]
             )  # fmt: skip
         if family == "date":
-            return self.pick(["dt + 1", "CAST(ts AS DATE)", "coalesce(dt, DATE'2024-01-01')", "last_day(dt)"])
+            return self.pick(
+                ["dt + 1", "CAST(ts AS DATE)", "coalesce(dt, DATE'2024-01-01')", "last_day(dt)", "date_sub(dt, t)",
+                 "add_months(dt, 1)", "trunc(dt, 'MM')", "CAST(s AS DATE)", "TRY_CAST(s AS DATE)", "dt - h",
+                 "least(dt, DATE'2024-01-01')"]
+            )  # fmt: skip
         if family == "time":
-            return self.pick(["ts + INTERVAL 1 HOUR", "date_trunc('DAY', ts)", "coalesce(ts, n)"])
+            unit = self.pick(["DAY", "HOUR", "MONTH", "week"])
+            return self.pick(["ts + INTERVAL 1 HOUR", f"date_trunc('{unit}', ts)", "coalesce(ts, n)"])
         return self.pick(["(b AND c)", "(i > 5)", "coalesce(b, c)", "(s = u)", "(NOT b)"])
 
     def number(self, depth: int) -> str:
@@ -132,5 +140,10 @@ class Generator:
              f"CASE WHEN b THEN {one} WHEN {whole} > 3 THEN {other} END", f"CAST({one} AS DOUBLE)",
              f"CAST({one} AS {self.pick(['INT', 'BIGINT', 'TINYINT', 'DECIMAL(12,3)', 'FLOAT'])})", f"({whole} & 4)",
              "size(arr)", "arr[0]", "m['a']", "st.p", f"greatest({one}, {other})", f"round({self.pick(['f', 'x'])})",
-             "year(dt)", f"ceil({one})", "CAST(s AS INT)", "TRY_CAST(s AS INT)"]
+             "year(dt)", f"ceil({one})", "CAST(s AS INT)", "TRY_CAST(s AS INT)", "CAST(s AS DOUBLE)", "CAST(b AS INT)",
+             f"least({one}, {literal})", f"pmod({whole}, {self.pick(INTEGERS)})", f"mod({whole}, 3)", "round(x, 2)",
+             f"TRY_CAST({one} AS SMALLINT)", "TRY_CAST(s AS DOUBLE)", f"({whole} ^ {self.pick(INTEGERS)})", "sign(x)",
+             f"sqrt({whole})", "element_at(arr, 1)", "element_at(arr, -2)", "get(arr, t)", "arr[t]", "m['zz']",
+             "instr(s, 'b')", "locate('a', u)", "extract(DOW FROM ts)", "extract(YEAROFWEEK FROM dt)",
+             "unix_seconds(ts)", "unix_timestamp(ts)", "array_size(arr)", "element_at(m, 'a')"]
         )  # fmt: skip

@@ -10,12 +10,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.evaluation import decimals
-from rules_index.language.evaluation.times import BLANK
+from rules_index.language.evaluation import decimals, spelled
 
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
@@ -25,8 +23,12 @@ _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers, texts to integers, or a type to itself."""
-    if pa.types.is_string(source) and pa.types.is_integer(target):
+    """True where `cast` converts between the two types: BOOLEAN and numbers, texts to integers, DOUBLEs and dates,
+    integers and BOOLEANs to texts, or a type to itself."""
+    t = pa.types
+    if t.is_string(source) and (t.is_integer(target) or t.is_date32(target) or target == pa.float64()):
+        return True
+    if t.is_string(target) and (t.is_integer(source) or t.is_boolean(source)):
         return True
     return source == target or (_is_number(source) and _is_number(target))
 
@@ -68,15 +70,17 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
 
 
 def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
-    """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), or `remainder` (with the sign of the dividend) of
-    numbers of one type; fails where the divisor is 0, and where the type cannot hold the quotient."""
+    """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), `remainder` (with the sign of the dividend) or
+    `positive_remainder` of numbers of one type; fails where the divisor is 0, and where the type cannot hold the
+    quotient."""
     a, b = _numbers(left), _numbers(right)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
     failed = b == 0
     if name == "quotient":
         failed = failed | ((a == _MIN_LONG) & (b == -1))
     # what is divided by -1 leaves nothing, but the least integer has no quotient
-    avoided = failed | (b == -1) if name == "remainder" and not pa.types.is_floating(left.type) else failed
+    is_remainder = name in ("remainder", "positive_remainder")
+    avoided = failed | (b == -1) if is_remainder and not pa.types.is_floating(left.type) else failed
     divisors = np.where(avoided, np.ones_like(b), b)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if name == "divide":
@@ -86,7 +90,14 @@ def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
             result += (result < 0) & (result * divisors != a)
         else:
             result = np.fmod(a, divisors)
+        if name == "positive_remainder":
+            result = np.where(result < 0, np.fmod(_as_in_java(result) + divisors, divisors), result)
     return pa.array(result, left.type, mask=either), failed & ~either
+
+
+def _as_in_java(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Integers in the type in which Java computes with them: at least an INT."""
+    return numbers.astype(np.int32) if numbers.dtype in (np.int8, np.int16) else numbers
 
 
 def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:
@@ -108,14 +119,16 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
 
 
 def cast(values: pa.Array, target: pa.DataType) -> Outcome:
-    """A cast between BOOLEAN and numbers; fails where the target cannot hold the value."""
+    """A cast as `can_cast` has them; fails where the target cannot hold the value, or a text spells none."""
     source, t = values.type, pa.types
     if source == target:
         return values, None
     if not can_cast(source, target):
         raise ValueError(f"No cast from {source} to {target} is evaluated here.")
     if t.is_string(source):
-        return _integers(values, target)
+        return _from_texts(values, target)
+    if t.is_string(target):
+        return values.cast(target), None
     if t.is_boolean(target):
         zero = pa.scalar(Decimal(0) if t.is_decimal(source) else 0, source)
         return pc.not_equal(values, zero), None
@@ -137,18 +150,12 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
     return _like_nulls_of(narrow, values, target), failed
 
 
-def _integers(texts: pa.Array, target: pa.DataType) -> Outcome:
-    """The integers that texts spell, with blanks and control characters around them; any other text fails."""
-    trimmed = pc.utf8_trim(texts, characters=BLANK)
-    parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
-    signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
-    # the one number whose digits are no BIGINT without its sign is read with it
-    spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
-    numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
-    failed = (numbers.is_null().to_numpy(zero_copy_only=False)) & ~texts.is_null().to_numpy(zero_copy_only=False)
-    narrow, beyond = _narrow(_numbers(numbers), target)
-    failed = failed if beyond is None else failed | beyond
-    return _like_nulls_of(narrow, texts, target), failed
+def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
+    if not pa.types.is_integer(target):
+        return (spelled.dates if pa.types.is_date32(target) else spelled.doubles)(texts)
+    numbers, failed = spelled.integers(texts)
+    narrow, beyond = _narrow(numbers, target)
+    return _like_nulls_of(narrow, texts, target), failed | beyond
 
 
 def _float_to_integer(numbers: npt.NDArray[Any], values: pa.Array, target: pa.DataType) -> Outcome:

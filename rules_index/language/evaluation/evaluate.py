@@ -146,6 +146,12 @@ def _cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, _with_more(operands[0].raised, failed))
 
 
+def _quiet_cast(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """NULL where the cast fails."""
+    values, failed = cast(operands[0].values, operation.type)
+    return Evaluated(_finish(values, failed).values, operands[0].raised)
+
+
 def _comparison(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(compare(operation.name, operands[0].values, operands[1].values), _either(operands))
 
@@ -216,6 +222,16 @@ def _coalesce(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return _finish(values, raised)
 
 
+def _extreme(operation: Operation, operands: list[Evaluated]) -> Evaluated:
+    """The greatest or least value that is not NULL, the first of equal ones; all are evaluated."""
+    operator = ">" if operation.name == "greatest" else "<"
+    found = operands[0].values
+    for operand in operands[1:]:
+        better = pc.or_(found.is_null(), pc.fill_null(compare(operator, operand.values, found), False))
+        found = pc.if_else(better, operand.values, found)
+    return _finish(found, reduce(_with_more, (operand.raised for operand in operands)))
+
+
 def _like(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     return Evaluated(like_matcher(*operation.parameters).match(operands[0].values), operands[0].raised)
 
@@ -242,9 +258,11 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "divide": _division,
     "remainder": _division,
     "quotient": _division,
+    "positive_remainder": _division,
     "negate": _sign,
     "abs": _sign,
     "cast": _cast,
+    "try_cast": _quiet_cast,
     **dict.fromkeys(COMPARISONS, _comparison),
     "<=>": _null_safe_equal,
     "and": _and_or,
@@ -255,6 +273,8 @@ _OPERATIONS: dict[str, Callable[[Operation, list[Evaluated]], Evaluated]] = {
     "in_list": _in_list,
     "case": _case,
     "coalesce": _coalesce,
+    "greatest": _extreme,
+    "least": _extreme,
     "like": _like,
     "rlike": _rlike,
     "call": _call,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING
-from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
-from rules_index.language.evaluation.times import zone_of
+from rules_index.language.evaluation.local_times import local_micros
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, like
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -31,62 +29,6 @@ def _two_moments(kinds: Types) -> bool:
 
 
 _DAY = 86_400_000_000
-
-
-def local_micros(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int64: microseconds since 1970 on the local clock of the zone; 0 where the value is NULL."""
-    if values.type == DATE:
-        days = filled(values.cast(pa.int32())).astype(np.int64)
-        return np.asarray(days * _DAY)
-    micros = filled(values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()))
-    if values.type.tz is None or zone in ("UTC", "Etc/UTC", "Z"):
-        return micros
-    return np.asarray(micros + _offsets(micros, zone))
-
-
-def _offsets(micros: np.ndarray, zone: str) -> np.ndarray:
-    """The zone's distance from UTC at each instant, in microseconds."""
-    starts, shifts = transitions(zone)
-    folded = np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
-    return np.asarray(shifts[np.searchsorted(starts, folded, side="right") - 1])
-
-
-_CYCLE = 146_097 * _DAY
-"""Microseconds of 400 years, after which the calendar, weekdays included, is as before."""
-_REPEATS = 16_725_225_600_000_000
-"""The begin of the year 2500: by then each zone goes by a rule that holds for ever."""
-
-
-@lru_cache(maxsize=64)
-def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """The instants, ascending, from which a zone has another distance from UTC, until the year 2500, and that distance,
-    both in microseconds; the first instant is before all others.
-
-    Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
-    back; it has whole seconds.
-    """
-    info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
-
-    def shift(second: int) -> int:
-        offset = (epoch + timedelta(seconds=second)).astimezone(info).utcoffset()
-        assert offset is not None
-        return int(offset.total_seconds())
-
-    day, first, later, last = 86_400, -5_000_000_000, 4_102_444_800, _REPEATS // 1_000_000
-    before, known = first, shift(first)
-    starts, shifts = [-(1 << 62)], [known]
-    for probe in (*range(first, later, 3 * day), *range(later, last, 12 * day)):
-        now = shift(probe)
-        if now != known:
-            left, right = before, probe
-            while right - left > 1:
-                middle = (left + right) // 2
-                left, right = (middle, right) if shift(middle) == known else (left, middle)
-            starts.append(right * 1_000_000)
-            shifts.append(now)
-            known = now
-        before = probe
-    return np.array(starts, np.int64), np.array(shifts, np.int64) * 1_000_000
 
 
 def _of_day(divisor: int, modulus: int) -> Callable[[Columns, str], Result]:
@@ -178,5 +120,7 @@ DATES: dict[str, ScalarFunction] = {
     "date": ScalarFunction(_one_moment, _date),
     "to_date": ScalarFunction(_one_moment, _date),
     **dict.fromkeys(("datediff", "date_diff"), ScalarFunction(_two_moments, _date_difference)),
-    "timestampdiff": ScalarFunction(_unit_and_instants, _whole_units, constants=(0,), units=frozenset(_SECONDS)),
+    "timestampdiff": ScalarFunction(
+        _unit_and_instants, _whole_units, constants=(0,), fits=lambda unit: unit[0] in _SECONDS
+    ),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +21,14 @@ Types = Sequence[pa.DataType]
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
     """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
-    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; units:
-    what the first of these may be."""
+    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; fits:
+    for which values of these it is evaluated here (None: for all)."""
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
     raises: bool = False
     constants: tuple[int, ...] = ()
-    units: frozenset[str] | None = None
+    fits: Callable[[Sequence[Any]], bool] | None = None
 
 
 def filled(values: pa.Array) -> np.ndarray:

@@ -238,7 +238,7 @@ def test_a_cast_that_may_raise_is_not_lost_beside_null(text: str) -> None:
     """`s <=> CAST(NULL AS INT)` casts s, which raises where it is no number."""
     compiled = ri.compile_rules([(1, text)], SCHEMA, engine="scan")
     if not compiled.derived:
-        compiled.match(pa.table({"s": ["x", "1", None]}))
+        compiled.match(pa.table({"s": ["x", None]}))
     assert len(compiled.derived) == 1 or compiled.errors == {1: 1}
 
 

@@ -1,0 +1,94 @@
+"""What the arguments of the functions evaluated here may be."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from rules_index.language.coercion import BIGINT, INT, STRING, is_decimal, is_float, is_integer
+from rules_index.language.evaluation.scalar import Types
+
+
+def texts(kinds: Types) -> bool:
+    """Any number of texts."""
+    return all(kind == STRING for kind in kinds)
+
+
+def one_text(kinds: Types) -> bool:
+    """One text."""
+    return len(kinds) == 1 and kinds[0] == STRING
+
+
+def two_texts(kinds: Types) -> bool:
+    """Two texts."""
+    return len(kinds) == 2 and texts(kinds)
+
+
+def text_and_numbers(kinds: Types) -> bool:
+    """A text, then INTs."""
+    return kinds[0] == STRING and all(kind == INT for kind in kinds[1:])
+
+
+def one_number(kinds: Types) -> bool:
+    """One integer, DOUBLE or DECIMAL that floor and ceiling do not run out of."""
+    if len(kinds) != 1:
+        return False
+    if is_decimal(kinds[0]):
+        return bool(kinds[0].precision < 38 or kinds[0].scale == 0)
+    return one_plain_number(kinds)
+
+
+def one_plain_number(kinds: Types) -> bool:
+    """One integer or DOUBLE."""
+    return len(kinds) == 1 and (is_integer(kinds[0]) or bool(kinds[0] == pa.float64()))
+
+
+def number_and_digits(kinds: Types) -> bool:
+    """One integer or DOUBLE, and perhaps an INT."""
+    return one_plain_number(kinds[:1]) and all(kind == INT for kind in kinds[1:])
+
+
+def two_integers(kinds: Types) -> bool:
+    """Two integers of one type."""
+    return len(kinds) == 2 and is_integer(kinds[0]) and kinds[0] == kinds[1]
+
+
+def one_list(kinds: Types) -> bool:
+    """One array or map."""
+    return len(kinds) == 1 and bool(pa.types.is_list(kinds[0]) or pa.types.is_map(kinds[0]))
+
+
+def array_and_item(kinds: Types) -> bool:
+    """An array, and a value of its items' type that has one equality: a text or a number."""
+    return (
+        len(kinds) == 2
+        and bool(pa.types.is_list(kinds[0]))
+        and kinds[0].value_type == kinds[1]
+        and (kinds[1] == STRING or is_integer(kinds[1]) or is_float(kinds[1]))
+    )
+
+
+def array_and_place(kinds: Types) -> bool:
+    """An array of plain values, and a place of at most an INT."""
+    return (
+        len(kinds) == 2
+        and bool(pa.types.is_list(kinds[0]))
+        and not pa.types.is_nested(kinds[0].value_type)
+        and is_integer(kinds[1])
+        and kinds[1] != BIGINT
+    )
+
+
+def map_and_key(kinds: Types) -> bool:
+    """A map of plain values, and a text or integer of its keys' type."""
+    return (
+        len(kinds) == 2
+        and bool(pa.types.is_map(kinds[0]))
+        and not pa.types.is_nested(kinds[0].item_type)
+        and kinds[0].key_type == kinds[1]
+        and (kinds[1] == STRING or is_integer(kinds[1]))
+    )
+
+
+def container_and_place(kinds: Types) -> bool:
+    """An array and a place, or a map and a key."""
+    return array_and_place(kinds) or map_and_key(kinds)

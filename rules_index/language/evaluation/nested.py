@@ -1,0 +1,81 @@
+"""The functions of arrays and maps that are evaluated here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import INT
+from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation.comparison import compare
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+
+
+def _size(columns: Columns, _: str) -> Result:
+    column = columns[0]
+    if pa.types.is_map(column.type):
+        offsets = np.diff(column.offsets.to_numpy())
+        return like(column, offsets, INT), None
+    return pc.list_value_length(column), None
+
+
+def _array_contains(columns: Columns, _: str) -> Result:
+    """TRUE where an item is equal; else NULL where an item is NULL, else FALSE."""
+    lists, value = columns[0], columns[1]
+    items = pc.list_flatten(lists)
+    owner = pc.list_parent_indices(lists).to_numpy()
+    wanted = pa.repeat(value[0], len(items))
+    equal = compare("=", items, wanted)
+    found, unknown = np.zeros(len(lists), bool), np.zeros(len(lists), bool)
+    found[owner[pc.fill_null(equal, False).to_numpy(zero_copy_only=False)]] = True
+    unknown[owner[items.is_null().to_numpy(zero_copy_only=False)]] = True
+    is_null = lists.is_null().to_numpy(zero_copy_only=False)
+    return pa.array(found, mask=is_null | (unknown & ~found)), None
+
+
+def _item(columns: Columns, _: str, first: int, raises: bool) -> Result:
+    """The item of an array at a place, counting from `first`, and from the end below 0 where that is 1; the value of a
+    map's key, NULL where it has none. A place outside of the array raises, or gives NULL."""
+    container, place = columns
+    if pa.types.is_map(container.type):
+        return _value_of(container, place[0]), None
+    begins, ends = _bounds(container)
+    places, sizes = filled(place).astype(np.int64), ends - begins
+    at = places - first
+    if first:
+        at = np.where(places < 0, sizes + places, at)
+    inside = (at >= 0) & (at < sizes)
+    known = (container.is_valid().to_numpy(zero_copy_only=False)) & (place.is_valid().to_numpy(zero_copy_only=False))
+    taken = pa.array(begins + at, mask=~(inside & known))
+    return container.values.take(taken), known & ~inside if raises else None
+
+
+def _value_of(maps: pa.MapArray, key: pa.Scalar) -> pa.Array:
+    """The value of the first entry of each map with this key."""
+    begins, ends = _bounds(maps)
+    hits = np.flatnonzero(pc.fill_null(pc.equal(maps.keys, key), False).to_numpy(zero_copy_only=False))
+    nearest = np.searchsorted(hits, begins)
+    at = np.append(hits, len(maps.keys))[nearest]
+    held = (at < ends) & maps.is_valid().to_numpy(zero_copy_only=False)
+    return maps.items.take(pa.array(at, mask=~held))
+
+
+def _bounds(lists: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Where the items of each row begin and end in `lists.values`, or in a map's keys and items."""
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    return offsets[:-1], offsets[1:]
+
+
+NESTED: dict[str, ScalarFunction] = {
+    **dict.fromkeys(("size", "cardinality"), ScalarFunction(accepted.one_list, _size)),
+    "array_size": ScalarFunction(lambda kinds: bool(pa.types.is_list(kinds[0])), _size),
+    "array_contains": ScalarFunction(accepted.array_and_item, _array_contains, constants=(1,)),
+    "[]": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=True), raises=True),
+    "get": ScalarFunction(accepted.array_and_place, partial(_item, first=0, raises=False)),
+    "element_at": ScalarFunction(accepted.array_and_place, partial(_item, first=1, raises=True), raises=True),
+    "map_value": ScalarFunction(accepted.map_and_key, partial(_item, first=0, raises=False), constants=(1,)),
+}
+"""`[]` is an array with a place behind it; `map_value` a map with a key behind it, or element_at of both."""

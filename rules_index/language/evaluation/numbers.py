@@ -1,0 +1,97 @@
+"""The functions of numbers that are evaluated here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_UP, Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import BIGINT, DOUBLE, is_float, is_integer
+from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+
+_WHOLE = 2.0**53
+"""No DOUBLE of at least so much has a fraction."""
+_NEAR_HALF, _EXACT_TO = 1e-3, 2.0**40
+"""A fraction as near to a half is rounded by its decimal digits; below `_EXACT_TO` multiplying errs by far less."""
+_MOST_DIGITS = 12
+
+
+def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
+    def evaluate(columns: Columns, _: str) -> Result:
+        column = columns[0]
+        if is_integer(column.type):
+            return column.cast(BIGINT), None
+        if not is_float(column.type):
+            # the next whole number may have a digit more
+            wider = pa.decimal128(min(column.type.precision + 1, 38), column.type.scale)
+            return rounded(column.cast(wider)), None
+        values = np.nan_to_num(filled(rounded(column)), nan=0.0, posinf=2.0**63, neginf=-(2.0**63))
+        limits = np.iinfo(np.int64)
+        whole = np.clip(values, -(2.0**63), 2.0**62).astype(np.int64)
+        # Java takes what is beyond a BIGINT for the greatest or least one
+        large = values >= 2.0**62
+        whole[large] = [min(int(value), limits.max) for value in values[large].tolist()]
+        return like(column, whole, BIGINT), None
+
+    return evaluate
+
+
+def _round(columns: Columns, _: str) -> Result:
+    """To so many digits behind the point, halves away from 0, by the shortest decimal digits of a DOUBLE."""
+    column, digits = columns[0], columns[1][0].as_py() if len(columns) > 1 else 0
+    if is_integer(column.type):
+        return column, None
+    values = filled(column)
+    unit = 10.0**digits
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = np.abs(values) * unit
+        whole = np.floor(scaled)
+        fraction = scaled - whole
+        rounded = np.copysign((whole + (fraction > 0.5)) / unit, values)
+        found = np.where(np.abs(values) < _WHOLE, rounded, values)
+        by_digits = (np.abs(values) < _WHOLE) & ((np.abs(fraction - 0.5) < _NEAR_HALF) | (scaled >= _EXACT_TO))
+    place = Decimal(1).scaleb(-digits)
+    found[by_digits] = [
+        float(Decimal(repr(each)).quantize(place, ROUND_HALF_UP)) for each in values[by_digits].tolist()
+    ]
+    found[found == 0] = 0.0  # Spark's decimals have no negative zero
+    return like(column, found, DOUBLE), None
+
+
+def _are_few_digits(digits: Sequence[int]) -> bool:
+    return not digits or 0 <= digits[0] <= _MOST_DIGITS
+
+
+def _sign(columns: Columns, _: str) -> Result:
+    values = filled(columns[0]).astype(np.float64)
+    return like(columns[0], np.where(values == 0, values, np.sign(values)), DOUBLE), None
+
+
+def _square_root(columns: Columns, _: str) -> Result:
+    with np.errstate(invalid="ignore"):
+        return like(columns[0], np.sqrt(filled(columns[0]).astype(np.float64)), DOUBLE), None
+
+
+def _bits(combined: Callable[[pa.Array, pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
+    return lambda columns, _: (combined(columns[0], columns[1]), None)
+
+
+NUMBERS: dict[str, ScalarFunction] = {
+    "floor": ScalarFunction(accepted.one_number, _floor_or_ceiling(pc.floor)),
+    **dict.fromkeys(("ceil", "ceiling"), ScalarFunction(accepted.one_number, _floor_or_ceiling(pc.ceil))),
+    "round": ScalarFunction(
+        accepted.number_and_digits,
+        _round,
+        constants=(1,),
+        fits=_are_few_digits,
+    ),
+    **dict.fromkeys(("sign", "signum"), ScalarFunction(accepted.one_plain_number, _sign)),
+    "sqrt": ScalarFunction(accepted.one_plain_number, _square_root),
+    "&": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_and)),
+    "|": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_or)),
+    "^": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_xor)),
+}

@@ -1,0 +1,143 @@
+"""The functions of texts that are evaluated here. Places and lengths count code points, as Spark's do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rules_index.language.coercion import INT, STRING
+from rules_index.language.evaluation import accepted
+from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
+
+_NEW_LETTERS = {
+    0xA7DC: 0x19B,
+    0xA7CB: 0x264,
+    0x1C89: 0x1C8A,
+    **{capital: capital + 1 for capital in (0xA7CC, 0xA7CE, 0xA7D2, 0xA7D4, 0xA7DA)},
+    **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
+    **{capital: capital + 0x1B for capital in range(0x16EA0, 0x16EB9)},
+}
+"""Capitals that Unicode has had since version 14, and their small letters: Spark's edition knows them."""
+_NEW_CAPITALS = {small: capital for capital, small in _NEW_LETTERS.items()}
+
+
+def _upper(text: str) -> str:
+    return text.translate(_NEW_CAPITALS).upper()
+
+
+def _lower(text: str) -> str:
+    return text.translate(_NEW_LETTERS).lower()
+
+
+def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
+    def evaluate(columns: Columns, _: str) -> Result:
+        column = columns[0]
+        if not _has_non_ascii(column):
+            return ascii_only(column), None
+        codes = column.dictionary_encode()
+        changed = pa.array([None if text is None else change(text) for text in codes.dictionary.to_pylist()], STRING)
+        return changed.take(codes.indices), None
+
+    return evaluate
+
+
+def _has_non_ascii(column: pa.Array) -> bool:
+    return not pc.all(pc.fill_null(pc.string_is_ascii(column), True)).as_py()
+
+
+def _trim(trimmed: Callable[..., pa.Array]) -> Callable[[Columns, str], Result]:
+    return lambda columns, _: (trimmed(columns[0], characters=" "), None)
+
+
+def _length(columns: Columns, _: str) -> Result:
+    return pc.utf8_length(columns[0]), None
+
+
+def _concat(columns: Columns, _: str) -> Result:
+    return pc.binary_join_element_wise(*columns, "", null_handling="emit_null"), None
+
+
+_INT_MAX = (1 << 31) - 1
+
+
+def _substring(columns: Columns, _: str) -> Result:
+    """`substring(text, place, length)` counts from 1, or, below 0, from the end; what lies outside is left out."""
+    text, place = columns[0], columns[1][0].as_py()
+    length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
+    if length <= 0:
+        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
+    if place >= 0:
+        start = max(place - 1, 0)
+        return pc.utf8_slice_codeunits(text, start, start + length), None
+    starts = filled(pc.utf8_length(text)).astype(np.int64) + place
+    ends = np.maximum(starts + length, 0)
+    starts = np.maximum(starts, 0)
+    sliced = pl.select(
+        pl.lit(pl.Series("t", pl.from_arrow(text))).str.slice(
+            pl.lit(pl.Series("o", starts)), pl.lit(pl.Series("n", np.maximum(ends - starts, 0).astype(np.uint64)))
+        )
+    ).to_series()
+    return sliced.to_arrow().cast(STRING), None
+
+
+def _left(columns: Columns, zone: str) -> Result:
+    text, length = columns
+    return _substring([text, pa.repeat(pa.scalar(1, INT), len(text)), length], zone)
+
+
+def _right(columns: Columns, _: str) -> Result:
+    text, length = columns[0], columns[1][0].as_py()
+    if length <= 0:
+        return pc.if_else(text.is_valid(), "", pa.scalar(None, STRING)), None
+    return pc.utf8_slice_codeunits(text, -length, None), None
+
+
+def _replace(columns: Columns, _: str) -> Result:
+    """`replace(text, search, replacement)`, from left to right; nothing where there is nothing to search."""
+    search = columns[1][0].as_py()
+    replacement = columns[2][0].as_py() if len(columns) > 2 else ""
+    return (pc.replace_substring(columns[0], search, replacement) if search else columns[0]), None
+
+
+def _never_lengthens(texts: Sequence[str]) -> bool:
+    """What may grow with each of many nested calls is bounded where it is left to Spark."""
+    search, replacement = (texts[0], "") if len(texts) == 1 else texts
+    return not search or len(replacement.encode()) <= len(search.encode())
+
+
+def _place(text: pa.Array, searched: str) -> pa.Array:
+    """Where the searched text begins first, counting from 1; 0 where it does not occur."""
+    if not _has_non_ascii(text):
+        return pc.add(pc.find_substring(text, searched), 1) if searched else like(text, np.ones(len(text)), INT)
+    codes = text.dictionary_encode()
+    found = [None if each is None else each.find(searched) + 1 for each in codes.dictionary.to_pylist()]
+    return pa.array(found, INT).take(codes.indices)
+
+
+TEXTS: dict[str, ScalarFunction] = {
+    **dict.fromkeys(("upper", "ucase"), ScalarFunction(accepted.one_text, _letters(_upper, pc.ascii_upper))),
+    **dict.fromkeys(("lower", "lcase"), ScalarFunction(accepted.one_text, _letters(_lower, pc.ascii_lower))),
+    **dict.fromkeys(("trim", "btrim"), ScalarFunction(accepted.one_text, _trim(pc.utf8_trim))),
+    "ltrim": ScalarFunction(accepted.one_text, _trim(pc.utf8_ltrim)),
+    "rtrim": ScalarFunction(accepted.one_text, _trim(pc.utf8_rtrim)),
+    **dict.fromkeys(("length", "char_length", "character_length", "len"), ScalarFunction(accepted.one_text, _length)),
+    "concat": ScalarFunction(accepted.texts, _concat),
+    **dict.fromkeys(("substring", "substr"), ScalarFunction(accepted.text_and_numbers, _substring, constants=(1, 2))),
+    "left": ScalarFunction(accepted.text_and_numbers, _left, constants=(1,)),
+    "right": ScalarFunction(accepted.text_and_numbers, _right, constants=(1,)),
+    "replace": ScalarFunction(accepted.texts, _replace, constants=(1, 2), fits=_never_lengthens),
+    "instr": ScalarFunction(
+        accepted.two_texts, lambda columns, _: (_place(columns[0], columns[1][0].as_py()), None), constants=(1,)
+    ),
+    **dict.fromkeys(
+        ("locate", "position"),
+        ScalarFunction(
+            accepted.two_texts, lambda columns, _: (_place(columns[1], columns[0][0].as_py()), None), constants=(0,)
+        ),
+    ),
+}

@@ -1,0 +1,205 @@
+"""Calls whose type or tree follows from more than their function's name: choices, operators by another name, fields of
+dates. An entry of `SPECIAL` gives None where the function's own entry (`functions`) says all there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rules_index.language import constants, operations
+from rules_index.language.analysis import Analysis, Value, evaluated_once
+from rules_index.language.coercion import (
+    BOOLEAN,
+    INT,
+    NULL,
+    arithmetic_type,
+    is_float,
+    is_integer,
+    is_nested,
+    is_number,
+)
+from rules_index.language.evaluation import functions
+from rules_index.language.nodes import Node
+from rules_index.language.results import item_type
+from rules_index.language.tokens import words
+from rules_index.language.type_names import TIMESTAMP
+from rules_index.language.typed import Constant
+
+_FIELDS = {
+    **dict.fromkeys(words("year y years yr yrs"), "year"),
+    **dict.fromkeys(words("quarter qtr"), "quarter"),
+    **dict.fromkeys(words("month mon mons months"), "month"),
+    **dict.fromkeys(words("week w weeks"), "weekofyear"),
+    **dict.fromkeys(words("day d days"), "day"),
+    **dict.fromkeys(words("dayofweek dow"), "dayofweek"),
+    **dict.fromkeys(words("dayofweek_iso dow_iso"), "dayofweek_iso"),
+    **dict.fromkeys(words("hour h hours hr hrs"), "hour"),
+    **dict.fromkeys(words("minute m min mins minutes"), "minute"),
+    "yearofweek": "yearofweek",
+    "doy": "dayofyear",
+}
+"""Whole fields of dates and times, and the functions that give them."""
+
+
+def _choice(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`if(condition, a, b)`."""
+    return analyser.choice(node, [analyser.truth(node.children[0])], arguments[1:])
+
+
+def _coalesce(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    common = analyser.common_of(node, arguments)
+    if common is None or common == NULL or is_nested(common):
+        return None
+    trees = [
+        None if each.local is None else operations.as_type(each.local, common, analyser.scope.time_zone)
+        for each in arguments
+    ]
+    return analyser.make_value(node, common, operations.operation("coalesce", trees, common))
+
+
+def _nullif(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if first.type is None or first.type == NULL or is_nested(first.type):
+        return None
+    equal = analyser.compared(node, "=", evaluated_once(first), arguments[1]).local
+    tree = operations.operation("case", [equal, Constant(None, first.type), first.local], first.type)
+    return analyser.make_value(node, first.type, tree, first.collated)
+
+
+def _absolute(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if not is_number(first.type) or isinstance(first.local, Constant):
+        return None
+    return analyser.make_value(node, first.type, operations.operation("abs", [first.local], first.type))
+
+
+def _negative(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    first = arguments[0]
+    if not is_number(first.type) or first.local is None:
+        return None
+    return analyser.make_value(node, first.type, operations.negated(first.local))
+
+
+def _is_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    tree = operations.null_test(node.children[0], arguments[0].local)
+    if node.value == "isnotnull":
+        tree = operations.operation("not", [tree], BOOLEAN)
+    return analyser.make_value(node, BOOLEAN, tree)
+
+
+def _equal_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    return analyser.comparison(node, "<=>", node.children[0], node.children[1])
+
+
+def _matches(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`like(text, pattern)` and the like, as the operator of that name."""
+    return analyser.value(as_operator(analyser, node))
+
+
+def as_operator(analyser: Analysis, node: Node) -> Node:
+    """The operator that a call such as `like(text, pattern, escape)` stands for."""
+    if node.value in ("like", "ilike"):
+        escape: Any = "\\"
+        if len(node.children) == 3:
+            tree = analyser.value(node.children[2]).local
+            escape = tree.value if isinstance(tree, Constant) else None
+            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # to Spark that is two
+                raise analyser.error(
+                    "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
+                )
+        operator = Node("like", (node.value.upper(), False, None, escape), node.children[:2], node.first, node.last)
+    else:
+        operator = Node("rlike", False, node.children, node.first, node.last)
+    operator.depth = node.depth
+    return operator
+
+
+_OPERATORS = {"mod": "%", "pmod": "PMOD", "div": "DIV"}
+_TRIED = {"try_mod": "%", "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
+
+
+def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`mod`, `pmod`, `div` and `try_...`: typed as their operators; of the latter only Spark knows where they fail."""
+    first, second = arguments[0], arguments[1]
+    operator = _OPERATORS.get(node.value)
+    typed = "%" if operator == "PMOD" else operator or _TRIED[node.value]
+    data_type, tree = None, None
+    if all(is_integer(each.type) or is_float(each.type) for each in (first, second)):
+        data_type = arithmetic_type(typed, first.type, second.type)
+    if operator is not None and data_type is not None and first.local is not None and second.local is not None:
+        tree = operations.arithmetic(operator, first.local, second.local, data_type, analyser.scope.time_zone)
+    return analyser.make_value(node, data_type, tree)
+
+
+def _extreme(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`greatest` or `least` in the common type of its arguments."""
+    common = analyser.common_of(node, arguments)
+    if common is None or common == NULL or not constants.has_keys(common):
+        return None
+    zone = analyser.scope.time_zone
+    trees = [None if each.local is None else operations.as_type(each.local, common, zone) for each in arguments]
+    return analyser.make_value(node, common, operations.operation(node.value, trees, common))
+
+
+def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`element_at(map, key)`, which is `map[key]`; of an array None, since `functions` knows it by its name."""
+    container, key = arguments
+    if container.type is None or not pa.types.is_map(container.type) or container.collated or key.collated:
+        return None
+    kind, zone = item_type(container.type), analyser.scope.time_zone
+    return analyser.make_value(node, kind, functions.build("map_value", [container.local, key.local], kind, zone))
+
+
+def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`date_trunc(unit, time)` of a TIMESTAMP; Spark casts anything else to one."""
+    kind = arguments[1].type
+    if kind != TIMESTAMP:
+        return None
+    trees = [each.local for each in arguments]
+    return analyser.make_value(node, kind, functions.build("date_trunc", trees, kind, analyser.scope.time_zone))
+
+
+def _extract(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`extract(field FROM time)`: INT for whole fields of dates and times."""
+    unit, time = arguments[0].local, arguments[1]
+    named = unit.value if isinstance(unit, Constant) else None
+    function = _FIELDS.get(named.lower()) if isinstance(named, str) else None
+    if function is None or time.type is None or not (pa.types.is_timestamp(time.type) or pa.types.is_date(time.type)):
+        return analyser.make_value(node, None)
+    return analyser.make_value(node, INT, functions.build(function, [time.local], INT, analyser.scope.time_zone))
+
+
+SPECIAL = {
+    "if": _choice,
+    "coalesce": _coalesce,
+    "ifnull": _coalesce,
+    "nvl": _coalesce,
+    "nullif": _nullif,
+    "abs": _absolute,
+    "negative": _negative,
+    "isnull": _is_null,
+    "isnotnull": _is_null,
+    "equal_null": _equal_null,
+    "like": _matches,
+    "ilike": _matches,
+    "rlike": _matches,
+    "regexp": _matches,
+    "regexp_like": _matches,
+    "mod": _arithmetic,
+    "pmod": _arithmetic,
+    "div": _arithmetic,
+    "try_add": _arithmetic,
+    "try_subtract": _arithmetic,
+    "try_multiply": _arithmetic,
+    "try_divide": _arithmetic,
+    "try_mod": _arithmetic,
+    "greatest": _extreme,
+    "least": _extreme,
+    "element_at": _element,
+    "try_element_at": _element,
+    "date_trunc": _date_trunc,
+    "extract": _extract,
+    "date_part": _extract,
+    "datepart": _extract,
+}
