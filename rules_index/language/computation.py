@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rules_index.language import operations
+from rules_index.language import literals, operations
 from rules_index.language.analysis import Analysis, Value
 from rules_index.language.coercion import (
+    BIGINT,
     BOOLEAN,
     DATE,
     DOUBLE,
@@ -20,8 +21,9 @@ from rules_index.language.coercion import (
 )
 from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node
-from rules_index.language.source_text import MAX_OPERATORS, too_deep
-from rules_index.language.typed import Constant
+from rules_index.language.source_text import MAX_OPERATORS, text_of, too_deep
+from rules_index.language.type_names import TIMESTAMP, TIMESTAMP_NTZ
+from rules_index.language.typed import Constant, Expression
 
 _OF_DATES = {"+": "date_add", "-": "date_sub"}
 """What operators between a date and a number of days do."""
@@ -42,6 +44,9 @@ def arithmetic(analysis: Analysis, node: Node) -> Value:
 
 def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: Value, with_tree: bool) -> Value:
     first, second = type_beside(left, right.type), type_beside(right, left.type)
+    moved = _moved_time(analysis, operator, left, right)
+    if moved is not None:
+        return Value(node, left.type, moved)
     result = arithmetic_type(operator, first, second)
     for value in (left, right):
         if operator != "||" and (value.type == BOOLEAN or is_nested(value.type)):
@@ -57,6 +62,17 @@ def _binary(analysis: Analysis, node: Node, operator: str, left: Value, right: V
         elif operator in _OF_DATES and result == DATE:
             tree = functions.build(_OF_DATES[operator], [left.local, right.local], DATE, analysis.scope.time_zone)
     return Value(node, result, tree)
+
+
+def _moved_time(analysis: Analysis, operator: str, left: Value, right: Value) -> Expression | None:
+    """A timestamp plus or minus an interval in words; None for anything else, and where only Spark evaluates it."""
+    if operator not in ("+", "-") or left.type not in (TIMESTAMP, TIMESTAMP_NTZ) or right.node.kind != "opaque":
+        return None
+    micros = literals.micros_of_interval(text_of(analysis.tokens, right.node))
+    if micros is None:
+        return None
+    length = Constant(micros if operator == "+" else -micros, BIGINT)
+    return functions.build("time_add", [left.local, length], left.type, analysis.scope.time_zone)
 
 
 def unary(analysis: Analysis, node: Node) -> Value:

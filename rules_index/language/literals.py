@@ -251,3 +251,20 @@ def interval(cursor: Cursor) -> pa.DataType | None:
         )
     cursor.at = at
     return MONTH_INTERVAL if units <= _YEAR_UNITS else DAY_INTERVAL
+
+
+_MICROS = {"WEEK": 604_800_000_000, "DAY": 86_400_000_000, "HOUR": 3_600_000_000, "MINUTE": 60_000_000,
+           "SECOND": 1_000_000, "MILLISECOND": 1_000, "MICROSECOND": 1}  # fmt: skip
+_PART = re.compile(rf"\s*([+-]?)\s*(?:([0-9]{{1,9}})|'([+-]?[0-9]{{1,9}})')\s*({'|'.join(_MICROS)})S?\b", re.IGNORECASE)
+
+
+def micros_of_interval(text: str) -> int | None:
+    """The microseconds of an INTERVAL of whole weeks, days and smaller units; None where it has another form."""
+    at, total = len("INTERVAL"), 0
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None:
+            return None
+        total += (-1 if part[1] == "-" else 1) * int(part[2] or part[3]) * _MICROS[part[4].upper()]
+        at = part.end()
+    return total

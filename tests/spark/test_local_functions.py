@@ -118,6 +118,9 @@ CASES: dict[str, list[str]] = {
     "date_trunc": [f"date_trunc('{unit}', {of})" for unit in ("YEAR", "quarter", "Month", "WEEK", "DAY", "dd", "HOUR",
         "minute",
                                                               "SECOND", "MILLISECOND") for of in ("ts", "later")],
+    "time_add": [f"{of} {sign} INTERVAL {length}" for of in ("ts", "n", "later") for sign in "+-" for length in
+                 ("1 HOUR", "1 DAY", "'2' WEEKS", "-3 DAYS 4 HOURS", "90 MINUTES 7 SECONDS", "1 microsecond",
+                  "180 days")],
     "unix_date": ["unix_date(d)"],
     **{name: [f"{name}(ts)"] for name in ("unix_micros", "unix_millis", "unix_seconds", "unix_timestamp",
         "to_unix_timestamp")},
@@ -130,7 +133,7 @@ CASES: dict[str, list[str]] = {
               for size in ("", ", 2", ", 0", ", -1", ", 2147483647")] for name in ("substring", "substr")},
     "left": [f"left(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
     "right": [f"right(s, {length})" for length in (0, 1, 3, -1, 2147483647, -2147483648)],
-    "replace": ["replace(s, 'a', 'bb')", "replace(s, 'ß')", "replace(s, '', 'x')", "replace(u, 'aa', 'a')",
+    "replace": ["replace(s, 'é', 'bb')", "replace(s, 'ß')", "replace(s, '', 'x')", "replace(u, 'aa', 'a')",
         "replace(s, 'x', '')"],
     "instr": ["instr(s, 'a')", "instr(s, 'b')", "instr(s, '')", "instr(u, 'A')", "instr(s, 'Σ')"],
     "locate": ["locate('b', s)", "locate('', s)"],

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rules_index.language.coercion import BIGINT, DATE, INT, STRING, is_integer
 from rules_index.language.evaluation.local_times import instants, local_micros, offsets
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, Types, filled, like
+from rules_index.language.evaluation.times import zone_offset
 
 _DAY = 86_400_000_000
 
@@ -99,6 +100,25 @@ def _truncated_time(columns: Columns, zone: str) -> Result:
     return like(column, found, pa.int64()).cast(column.type), None
 
 
+def _time_and_length(kinds: Types) -> bool:
+    return len(kinds) == 2 and bool(pa.types.is_timestamp(kinds[0])) and kinds[1] == BIGINT
+
+
+def _time_added(columns: Columns, zone: str) -> Result:
+    """As java.time.ZonedDateTime: whole days later at the same local time, then the rest; fails beyond a BIGINT."""
+    column, length = columns[0], columns[1][0].as_py()
+    days = abs(length) // _DAY * (1 if length > 0 else -1)
+    micros = filled(column.cast(pa.int64()))
+    moved = micros + days * _DAY
+    if days and column.type.tz is not None and zone_offset(zone) is None:
+        own = offsets(micros, zone)
+        moved = instants(moved + own, zone, own)
+    found = moved + (length - days * _DAY)
+    beyond = (found < micros) if length > 0 else (found > micros)
+    known = column.is_valid().to_numpy(zero_copy_only=False)
+    return like(column, found, pa.int64()).cast(column.type), beyond & known
+
+
 def _last_day(columns: Columns, _: str) -> Result:
     months = _days(columns[0]).astype("M8[D]").astype("M8[M]") + 1
     return _dates(months.astype("M8[D]").astype(np.int64) - 1, columns[0]), None
@@ -156,6 +176,7 @@ CALENDAR: dict[str, ScalarFunction] = {
     "date_trunc": ScalarFunction(
         _unit_and_instant, _truncated_time, constants=(0,), fits=_is_unit((*_BEGINS, *_LENGTHS))
     ),
+    "time_add": ScalarFunction(_time_and_length, _time_added, raises=True, constants=(1,)),
     "unix_date": ScalarFunction(_one_date, lambda columns, _: (columns[0].cast(INT), None)),
     "unix_micros": ScalarFunction(_one_instant, _counted(1)),
     "unix_millis": ScalarFunction(_one_instant, _counted(1_000)),
@@ -164,4 +185,4 @@ CALENDAR: dict[str, ScalarFunction] = {
     "yearofweek": ScalarFunction(_one_moment, _year_of_week),
     "dayofweek_iso": ScalarFunction(_one_moment, _day_of_week),
 }
-"""The last two are fields of EXTRACT alone."""
+"""`time_add` is `+` and `-` with an INTERVAL; the last two are fields of EXTRACT alone."""
