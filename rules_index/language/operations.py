@@ -11,10 +11,12 @@ from rules_index.language.coercion import (
     DOUBLE,
     INTEGER_BITS,
     STRING,
+    as_decimal,
     is_decimal,
     is_float,
     is_integer,
     is_number,
+    literal_type,
 )
 from rules_index.language.evaluation import functions
 from rules_index.language.nodes import Node, is_never_null
@@ -23,7 +25,6 @@ from rules_index.language.typed import Constant, Expression, Leaf, Operation
 _ARITHMETIC = {"+": "add", "-": "subtract", "*": "multiply"}
 _DIVISIONS = {"/": "divide", "%": "remainder", "DIV": "quotient", "PMOD": "positive_remainder"}
 _BITS = ("&", "|", "^")
-_OF_TEXTS = ((STRING, DOUBLE), (STRING, DATE))
 MAX_CHAIN = 40
 """Longest chain of arithmetic operators that is evaluated locally: the tree is as deep as it is long."""
 
@@ -36,7 +37,7 @@ def as_type(expression: Expression, target: pa.DataType, zone: str) -> Expressio
         return constants.cast(expression, target, zone)
     if is_number(expression.type) and is_number(target):
         return Operation("cast", (expression,), target)
-    if (expression.type, target) in _OF_TEXTS or (expression.type == STRING and is_integer(target)):
+    if expression.type == STRING and (is_integer(target) or is_decimal(target) or target in (DOUBLE, DATE)):
         return Operation("cast", (expression,), target)
     if target == STRING and (is_integer(expression.type) or expression.type == BOOLEAN):
         return Operation("cast", (expression,), target)
@@ -101,7 +102,9 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     name = _ARITHMETIC.get(operator)
     if name is None or not is_number(result):
         return None
-    if is_decimal(result) and (name == "multiply" or not _holds_sum(left.type, right.type, result)):
+    if is_decimal(result) and name == "multiply":
+        return _product(left, right, result, zone)
+    if is_decimal(result) and not _holds_sum(left.type, right.type, result):
         return None
     first, second = as_type(left, result, zone), as_type(right, result, zone)
     if first is None or second is None:
@@ -111,6 +114,29 @@ def arithmetic(operator: str, left: Expression, right: Expression, result: pa.Da
     if is_integer(result) and name in ("add", "multiply"):
         return _reordered(name, first, second, result)
     return Operation(name, (first, second), result)
+
+
+def _product(left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:
+    """A product of decimals that has all its digits; None where Spark rounds it, and of constants alone."""
+    if isinstance(left, Constant) and isinstance(right, Constant):
+        return None
+    for first in _as_decimals(left):
+        for second in _as_decimals(right):
+            digits = (first.precision + second.precision + 1, first.scale + second.scale)
+            if digits == (result.precision, result.scale):
+                trees = [as_type(left, first, zone), as_type(right, second, zone)]
+                return operation("multiply", trees, result)
+    return None
+
+
+def _as_decimals(expression: Expression) -> list[pa.Decimal128Type]:
+    """The DECIMALs that a value may be: of a constant integer that of its type, or that of its digits."""
+    if not is_integer(expression.type) and not is_decimal(expression.type):
+        return []
+    found = [as_decimal(expression.type)]
+    if is_integer(expression.type) and isinstance(expression, Constant) and expression.value is not None:
+        found.append(as_decimal(literal_type(expression.value, expression.type)))
+    return found
 
 
 def _division(name: str, left: Expression, right: Expression, result: pa.DataType, zone: str) -> Expression | None:

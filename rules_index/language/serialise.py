@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from rules_index.domains.value_lists import ValueList
-from rules_index.language.evaluation.functions import FUNCTIONS
+from rules_index.language.evaluation import functions
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
 _DEPTH_LIMIT = 200
@@ -37,12 +37,12 @@ _PARAMETERS: dict[str, tuple[type, ...]] = {
     "in_list": (ValueList,),
 }
 _OPERANDS: dict[str, tuple[int, int | None]] = {
-    **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "quotient"), (2, 2)),
+    **dict.fromkeys(("add", "subtract", "multiply", "divide", "remainder", "positive_remainder", "quotient"), (2, 2)),
     **dict.fromkeys(("=", "<>", "<", "<=", ">", ">=", "<=>"), (2, 2)),
-    **dict.fromkeys(("negate", "abs", "cast", "not", "is_null", "like", "rlike", "in_list"), (1, 1)),
+    **dict.fromkeys(("negate", "abs", "cast", "try_cast", "not", "is_null", "like", "rlike", "in_list"), (1, 1)),
     **dict.fromkeys(("and", "or", "in"), (2, None)),
     "case": (3, None),
-    "coalesce": (1, None),
+    **dict.fromkeys(("coalesce", "greatest", "least"), (1, None)),
     "call": (1, None),
 }
 
@@ -139,8 +139,8 @@ def _operation(
         raise ValueError(f"The operation {name} has the parameters {parameters!r:.60}.")
     if name == "in_list" and operands[0].type != parameters[0].type:
         raise ValueError(f"The list {parameters[0].name} is of another type.")
-    if name == "call" and parameters[0] not in FUNCTIONS:
-        raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here.")
+    if name == "call" and functions.build(parameters[0], operands, data_type, parameters[1]) is None:
+        raise ValueError(f"The function {parameters[0]!r:.60} is not evaluated here, or not of such values.")
     return Operation(name, operands, data_type, parameters)
 
 

@@ -12,8 +12,10 @@ from rules_index.language.analysis import Analysis, Value, evaluated_once
 from rules_index.language.coercion import (
     BOOLEAN,
     INT,
+    MAX_PRECISION,
     NULL,
     arithmetic_type,
+    is_decimal,
     is_float,
     is_integer,
     is_nested,
@@ -151,6 +153,25 @@ def _element(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | 
     return analyser.make_value(node, kind, functions.build("map_value", [container.local, key.local], kind, zone))
 
 
+def _round(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
+    """`round` of a DECIMAL, whose type follows from the number of digits; None for other numbers."""
+    kind, digits = arguments[0].type, arguments[1].local if len(arguments) > 1 else Constant(0, INT)
+    if (
+        kind is None
+        or not is_decimal(kind)
+        or not isinstance(digits, Constant)
+        or type(digits.value) is not int
+        or digits.value < 0
+    ):
+        return None
+    scale = min(kind.scale, digits.value)
+    precision = kind.precision - kind.scale + 1 + scale
+    if precision > MAX_PRECISION or kind.precision == MAX_PRECISION:
+        return None
+    result, trees = pa.decimal128(precision, scale), [arguments[0].local, Constant(scale, INT)]
+    return analyser.make_value(node, result, functions.build("round_decimal", trees, result, analyser.scope.time_zone))
+
+
 def _date_trunc(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
     """`date_trunc(unit, time)` of a TIMESTAMP; Spark casts anything else to one."""
     kind = arguments[1].type
@@ -198,6 +219,7 @@ SPECIAL = {
     "least": _extreme,
     "element_at": _element,
     "try_element_at": _element,
+    "round": _round,
     "date_trunc": _date_trunc,
     "extract": _extract,
     "date_part": _extract,

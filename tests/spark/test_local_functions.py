@@ -36,7 +36,9 @@ NUMBERS = ["0", "-0", "+5", " 12 ", "\t7\n", "0012", "", "-", "+", "1.0", "1e3",
            "4.9e-324",
            "2.4703282292062328e-324", "179769313486231580793728971405301e276",
            "0.1000000000000000055511151231257827021181583404541015625",
-           "9007199254740993", "1e22", "1e23", "\x0b1.5\x1f", "1.5\x7f", "infd", "0e0", "-0.0", "+.0"]  # fmt: skip
+           "9007199254740993", "1.005", "0.000005", "9.99995", "99999999.995", "1e-99", "1e99",
+           "1E5", "00001.10", "-1e-3", "1e22", "1e23", "\x0b1.5\x1f", "1.5\x7f", "infd", "0e0", "-0.0",
+           "+.0"]  # fmt: skip
 DATES = ["2024-02-29", "2023-02-29", "2024-2-9", "2024", "2024-03", "2024-13-01", "2024-00-10", "2024-10-00",
     "0001-01-01",
          "0000-01-01", "9999-12-31", "10000-01-01", "-0001-01-01", "+2024-01-01", " 2024-05-06 ", "2024-05-06T10",
@@ -83,6 +85,9 @@ def rows() -> pa.Table:
         "t": pa.array(drawn([-128, 127, 0, -1, 5]), pa.int8()),
         "later": pa.array([moments[chance.randrange(count)] for _ in moments], pa.timestamp("us", "UTC")),
         "p": pa.array(drawn(list(map(Decimal, ["0.00", "1.50", "-1.50", "99999999.99"]))), pa.decimal128(10, 2)),
+        "y2": pa.array(drawn(list(map(Decimal, ["0.0005", "-0.0005", "9.9995", "99999.9999", "-1.2344", "1.5",
+        "-2.5"]))),
+                       pa.decimal128(9, 4)),
         "q": pa.array(drawn(DATES), pa.string()),
         "w": pa.array(drawn([0, 1, -1, 2, -2, 12, -13, 2_932_896, 2**31 - 1, -(2**31)]), pa.int32()),
         "h": pa.array(drawn([0, 1, -1, 127, -128, 3]), pa.int16()),
@@ -141,6 +146,7 @@ CASES: dict[str, list[str]] = {
     **{name: [f"{name}(x)", f"{name}(i)", f"{name}(p)"] for name in ("floor", "ceil", "ceiling")},
     "round": ["round(x)", "round(i)", "round(b, 2)", *(f"round(z, {digits})" for digits in (0, 1, 2, 3, 5, 8, 12)),
         "round(x, 2)"],
+    "round_decimal": ["round(p)", "round(p, 1)", "round(p, 2)", "round(p, 5)", "round(y2, 3)", "round(y2)"],
     **{name: [f"{name}(x)", f"{name}(z)", f"{name}(i)"] for name in ("sign", "signum", "sqrt")},
     **{operator: [f"i {operator} j", f"b {operator} c", f"t {operator} i", f"h {operator} 5"] for operator in "&|^"},
     **{name: [f"{name}(a)", f"{name}(m)"] for name in ("size", "cardinality")},
@@ -164,12 +170,15 @@ CASES: dict[str, list[str]] = {
         *(f"{left} DIV {right}" for left, right in ("ij", "bc", "tt", "cb", "ib")), "i DIV 7", "b DIV -1", "7 DIV t",
         *(f"pmod({left}, {right})" for left, right in ("xy", "yx", "ij", "bc", "tt", "ti", "ff", "fy", "xi", "hh",
         "ww")),
+        "p * 2", "p * i", "p * p", "p * 1.10", "-3 * p", "y2 * 7L", "t * p", "b * p",
         "pmod(i, 7)", "pmod(b, -3)", "pmod(-7, t)", "mod(i, j)", "mod(b, 10)", "div(i, j)", "div(b, 3)",
     ],
     "extremes": [f"{name}({arguments})" for name in ("greatest", "least") for arguments in
                  ("x, y", "i, b", "x, z, y", "s, u", "ts, later", "d, e", "p, 1.5", "t, h, w, b", "i, 5", "v, TRUE",
                  "x, -0.0D")],
-    "casts": ["CAST(k AS DOUBLE)", "CAST(q AS DATE)", "CAST(i AS STRING)", "CAST(b AS STRING)", "CAST(t AS STRING)",
+    "casts": ["CAST(k AS DOUBLE)", "CAST(k AS DECIMAL(10,2))", "CAST(k AS DECIMAL(38,0))", "CAST(k AS DECIMAL(5,5))",
+              "CAST(k AS DECIMAL(38,18))", "TRY_CAST(k AS DECIMAL(4,1))", "CAST(q AS DATE)", "CAST(i AS STRING)",
+              "CAST(b AS STRING)", "CAST(t AS STRING)",
         "CAST(v AS STRING)",
               "CAST(v AS INT)", "CAST(v AS BIGINT)", "TRY_CAST(k AS INT)", "TRY_CAST(x AS INT)",
               "TRY_CAST(b AS TINYINT)",
@@ -194,7 +203,18 @@ def ours(text: str, table: pa.Table, zone: str) -> pa.Array:
     return evaluate(tree, inputs, table.num_rows).values
 
 
-_KINDS = ("call", "cast", "try_cast", "divide", "remainder", "positive_remainder", "quotient", "greatest", "least")
+_KINDS = (
+    "call",
+    "cast",
+    "try_cast",
+    "divide",
+    "remainder",
+    "positive_remainder",
+    "quotient",
+    "multiply",
+    "greatest",
+    "least",
+)
 
 
 def _calls(attributes: Any) -> Any:

@@ -23,10 +23,12 @@ _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers, texts to integers, DOUBLEs and dates,
-    integers and BOOLEANs to texts, or a type to itself."""
+    """True where `cast` converts between the two types: BOOLEAN and numbers; texts to integers, DOUBLEs, decimals and
+    dates; integers and BOOLEANs to texts; a type to itself."""
     t = pa.types
-    if t.is_string(source) and (t.is_integer(target) or t.is_date32(target) or target == pa.float64()):
+    if t.is_string(source) and (
+        t.is_integer(target) or t.is_decimal(target) or t.is_date32(target) or target == pa.float64()
+    ):
         return True
     if t.is_string(target) and (t.is_integer(source) or t.is_boolean(source)):
         return True
@@ -151,6 +153,8 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
 
 
 def _from_texts(texts: pa.Array, target: pa.DataType) -> Outcome:
+    if pa.types.is_decimal(target):
+        return spelled.decimals(texts, target)
     if not pa.types.is_integer(target):
         return (spelled.dates if pa.types.is_date32(target) else spelled.doubles)(texts)
     numbers, failed = spelled.integers(texts)

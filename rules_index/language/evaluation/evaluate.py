@@ -118,7 +118,9 @@ def _arithmetic(operation: Operation, operands: list[Evaluated]) -> Evaluated:
     left, right = (operand.values for operand in operands)
     valid = ~(_is_null(left) | _is_null(right))
     failed: Mask | None
-    if pa.types.is_decimal(operation.type):
+    if pa.types.is_decimal(operation.type) and operation.name == "multiply":
+        values, failed = pc.multiply(left, right), None  # of a type that has all digits
+    elif pa.types.is_decimal(operation.type):
         values, failed = decimals.operate(operation.name, left, right, operation.type)
     elif pa.types.is_integer(operation.type):
         values, failed = integer_operation(operation.name, left, right, operation.type)

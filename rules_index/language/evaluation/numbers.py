@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rules_index.language.coercion import BIGINT, DOUBLE, is_float, is_integer
+from rules_index.language.coercion import BIGINT, DOUBLE, is_decimal, is_float, is_integer
 from rules_index.language.evaluation import accepted
 from rules_index.language.evaluation.scalar import Columns, Result, ScalarFunction, filled, like
 
@@ -62,6 +62,13 @@ def _round(columns: Columns, _: str) -> Result:
     return like(column, found, DOUBLE), None
 
 
+def _round_decimal(columns: Columns, _: str) -> Result:
+    """To no more digits than it has, halves away from 0; one digit more before the point may come of it."""
+    column, digits = columns[0], columns[1][0].as_py()
+    wider = column.cast(pa.decimal128(column.type.precision + 1, column.type.scale))
+    return pc.round(wider, digits, "half_towards_infinity"), None
+
+
 def _are_few_digits(digits: Sequence[int]) -> bool:
     return not digits or 0 <= digits[0] <= _MOST_DIGITS
 
@@ -89,6 +96,7 @@ NUMBERS: dict[str, ScalarFunction] = {
         constants=(1,),
         fits=_are_few_digits,
     ),
+    "round_decimal": ScalarFunction(lambda kinds: is_decimal(kinds[0]), _round_decimal, constants=(1,)),
     **dict.fromkeys(("sign", "signum"), ScalarFunction(accepted.one_plain_number, _sign)),
     "sqrt": ScalarFunction(accepted.one_plain_number, _square_root),
     "&": ScalarFunction(accepted.two_integers, _bits(pc.bit_wise_and)),

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_UP, Decimal, localcontext
 from typing import Any
+from unicodedata import decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +26,8 @@ _PLAIN_NUMBER = r"^[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-
 _PLAIN_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
 _HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+_BIG_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?")
+_MOST_DIGITS = 100_000
 _NAMED = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 _NAN_WITH_SIGN = re.compile(r"[+-]NaN")
 
@@ -45,6 +49,41 @@ def doubles(texts: pa.Array) -> Result:
     plain = _matching(trimmed, _PLAIN_NUMBER)
     found = filled(pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(DOUBLE)).copy()
     return _with_others(trimmed, plain, found, _double, DOUBLE)
+
+
+def decimals(texts: pa.Array, target: pa.Decimal128Type) -> Result:
+    """The decimals that texts spell, by java.math.BigDecimal, rounded half up; what has more whole digits is wrong."""
+    trimmed = pc.utf8_trim(texts, characters=_BLANK_IN_JAVA)
+    whole, scale = target.precision - target.scale, target.scale
+    plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}(\\.[0-9]{{1,{scale}}})?$") if whole and scale else None
+    if plain is None:
+        plain = _matching(trimmed, f"^[+-]?[0-9]{{1,{whole}}}$" if whole else "^$a")
+    found = pc.if_else(plain, trimmed, pa.scalar(None, texts.type)).cast(target)
+    nulls, others = _is_null(texts), np.flatnonzero(_is_null(found) & ~_is_null(texts))
+    if not len(others):
+        return found, None
+    codes = trimmed.take(pa.array(others)).dictionary_encode()
+    parsed = pa.array([_decimal(text, target) for text in codes.dictionary.to_pylist()], target)
+    odd = parsed.take(codes.indices)
+    places = np.zeros(len(texts), np.int64)
+    places[others] = np.arange(len(others))
+    found = pc.if_else(plain, found, odd.take(pa.array(places, mask=nulls)))
+    return found, _is_null(found) & ~nulls
+
+
+def _decimal(text: str, target: pa.Decimal128Type) -> Decimal | None:
+    if not text.isascii():  # Java takes the digits of all scripts of the basic plane
+        text = "".join(str(decimal(each, each)) if each <= "\uffff" else each for each in text)
+    if not _BIG_DECIMAL.fullmatch(text):
+        return None
+    with localcontext(prec=_MOST_DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN):
+        value = Decimal(text)
+        if value and value.adjusted() >= target.precision - target.scale:
+            return None
+        if value.adjusted() < -target.scale - 1:
+            return Decimal(0)
+        found = value.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP)
+    return found if found.adjusted() < target.precision - target.scale or not found else None
 
 
 def dates(texts: pa.Array) -> Result:

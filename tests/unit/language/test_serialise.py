@@ -7,6 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from rules_index.language import serialise
+from rules_index.language.evaluation.evaluate import OPERATIONS
 from rules_index.language.serialise import from_json, to_json, type_from_json, type_to_json
 from rules_index.language.typed import Constant, Expression, Leaf, Operation
 
@@ -107,3 +109,7 @@ def test_depth_is_limited() -> None:
         value = ["operation", "not", "bool", [], value]
     with pytest.raises(ValueError, match="deep"):
         from_json(value)
+
+
+def test_every_operation_that_is_evaluated_can_be_stored() -> None:
+    assert set(serialise._OPERANDS) == OPERATIONS
