@@ -93,11 +93,11 @@ def maintain_line(result: Upkept) -> str:
     return "\n".join([f"{result.table}: {', '.join(parts)}", *map(paragraph, [*result.notes, *failed])])
 
 
-def size_line(standing: ScopeStatus) -> str:
+def size_line(status: ScopeStatus) -> str:
     """The size of a scope's tables, and for which of them maintenance is due."""
-    files, size = counted(standing.files or 0, "file"), size_text(standing.bytes or 0)
-    due = f"; maintenance is due of {', '.join(standing.maintenance_due)}" if standing.maintenance_due else ""
-    return f"{standing.scope}, tables: {files}, {size}{due}."
+    files, size = counted(status.files or 0, "file"), size_text(status.bytes or 0)
+    due = f"; maintenance is due of {', '.join(status.maintenance_due)}" if status.maintenance_due else ""
+    return f"{status.scope}, tables: {files}, {size}{due}."
 
 
 def size_text(size: int) -> str:
