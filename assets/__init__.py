@@ -1,1 +1,1 @@
-"""Dagster definitions, which only assemble what the other layers do."""
+"""Dagster definitions, which only assemble the functions of the other layers."""

@@ -1,4 +1,4 @@
-"""When runs start: a job over all assets, a schedule that does what is due, a sensor that notices changes."""
+"""How runs start: a job over all assets, a schedule that runs what is due, a sensor that notices changes."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ SENSOR_SECONDS = 30
 
 
 def run_job(configuration: Configuration) -> Any:
-    """Everything, once: what `deltatag run` does."""
+    """The job over all assets, which does what `deltatag run` does."""
     apart = [
         MAINTENANCE,
         *(retag_key(name) for name, stream in configuration.streams.items() if can_retag_days(stream)),
@@ -48,7 +48,7 @@ def run_job(configuration: Configuration) -> Any:
 
 
 def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
-    """Starts the job every quarter of an hour, for the streams and joins that are due, and else not at all."""
+    """A schedule that starts the job every 15 minutes for the streams and joins that are due, if there are any."""
 
     @dg.schedule(
         name="run_every_quarter_of_an_hour",
@@ -59,6 +59,7 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
         description="Does what is due, also what an earlier run failed to do.",
     )
     def schedule(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        """Request a run of what is due, or skip."""
         from pipelines.due import due_scopes
 
         workspace = context.resources.lake.workspace()
@@ -72,7 +73,7 @@ def run_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinitio
 
 
 def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition:
-    """Starts the job when the rules or a list were edited, or a source has new rows, so that something is due."""
+    """A sensor that starts the job when an edit of the rules or a list, or new rows of a source, make something due."""
 
     @dg.sensor(
         name="rules_and_sources",
@@ -82,6 +83,7 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
         description="Notices edits of the rules table and of lists, and new versions of the sources.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """Request a run of what is due if versions have changed, or skip."""
         from pipelines.due import due_scopes
 
         workspace = context.resources.lake.workspace()
@@ -106,10 +108,9 @@ def change_sensor(configuration: Configuration, job: Any) -> dg.SensorDefinition
 def unserved_scopes(
     context: dg.ScheduleEvaluationContext | dg.SensorEvaluationContext, loaded: Configuration, now: Configuration
 ) -> list[str]:
-    """Streams and joins that came or went since the definitions were loaded; the log says what to do.
+    """Streams and joins that were added, removed or changed since the definitions were loaded; also logs a warning.
 
-    loaded, now: the configuration of the definitions, and that of the file as it is. A join of other streams is
-    another one.
+    loaded: the configuration of the definitions; now: that of the file. A join whose streams changed counts, too.
     """
     differing = _joined_streams(loaded).items() ^ _joined_streams(now).items()
     unserved = sorted({name for name, _ in differing})
@@ -122,14 +123,16 @@ def unserved_scopes(
 
 
 def _joined_streams(configuration: Configuration) -> dict[str, tuple[str, ...]]:
-    """The streams of each join, by its name; those of a stream are none."""
+    """The streams of each join, by name; empty for each stream."""
     joins = {name: join.streams for name, join in configuration.joins.items()}
     return {**dict.fromkeys(configuration.streams, ()), **joins}
 
 
 def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> dict[str, Any]:
-    """The versions of the rules table, of every source, those of unserved streams aside, and of every list; None: no
-    such table."""
+    """The versions of the rules table, of every list and of every source, except unserved streams.
+
+    The version is None if there is no such table.
+    """
     from pipelines.errors import PipelineError
     from pipelines.sources.newest_version import newest_version
     from pipelines.value_lists import list_versions
@@ -155,7 +158,7 @@ def current_versions(workspace: "Workspace", unserved: Collection[str] = ()) -> 
 
 
 def assets_of(configuration: Configuration, scopes: Sequence[str]) -> list[dg.AssetKey]:
-    """The assets that a run for these streams and joins takes, the rules, the lists and the sources among them."""
+    """The assets of a run for these streams and joins, including the rules, the lists and the sources."""
     keys = [RULES, *map(list_key, configuration.lists)]
     for name in scopes:
         join = configuration.joins.get(name)

@@ -1,4 +1,4 @@
-"""The quality gates as asset checks: one check for each expectation, all of a gate judged in one step."""
+"""The quality gates as asset checks: one check for each expectation, and one step for all checks of a gate."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _Gate = Callable[[dg.AssetCheckExecutionContext], GateResult]
 
 
 def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
-    """The checks of the rules table; where one fails as an error, nothing is compiled."""
+    """The checks of the rules table; if one fails as an error, nothing is compiled."""
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return rules_gate(_workspace(context))
@@ -38,7 +38,7 @@ def rules_checks(configuration: Configuration) -> dg.AssetChecksDefinition:
 
 
 def source_checks(stream: Stream) -> dg.AssetChecksDefinition:
-    """The checks of a stream's source; where one fails as an error, the stream is neither tagged nor joined."""
+    """The checks of a stream's source; if one fails as an error, the stream is neither tagged nor joined."""
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
         return source_gate(_workspace(context), stream.name)
@@ -47,7 +47,7 @@ def source_checks(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
-    """The checks of what the tagging step before them wrote; where one fails, nothing downstream runs."""
+    """The checks of what the preceding tagging step wrote; if one fails as an error, nothing downstream runs."""
     key = table_key(tagged_table(stream))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
@@ -57,7 +57,7 @@ def tagged_checks(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def joined_checks(configuration: Configuration, join: Join) -> dg.AssetChecksDefinition:
-    """The checks of what the joining step before them wrote."""
+    """The checks of what the preceding joining step wrote."""
     key = table_key(tagged_table(join.name))
 
     def gate(context: dg.AssetCheckExecutionContext) -> GateResult:
@@ -72,7 +72,7 @@ def _workspace(context: dg.AssetCheckExecutionContext) -> "Workspace":
 
 
 def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
-    """How many micro-batches the newest materialisation of the asset wrote."""
+    """How many micro-batches the newest materialization of the asset wrote."""
     event = context.instance.get_latest_materialization_event(key)
     written = event.asset_materialization if event else None
     value = written.metadata[BATCHES].value if written and BATCHES in written.metadata else 0
@@ -80,11 +80,12 @@ def _written(context: dg.AssetCheckExecutionContext, key: dg.AssetKey) -> int:
 
 
 def _checks(name: str, key: dg.AssetKey, expectations: Sequence[Expectation], gate: _Gate) -> dg.AssetChecksDefinition:
-    # Only a result of severity ERROR blocks: a warning's check may stand among the blocking ones.
+    # only a result with severity ERROR blocks, so checks that give warnings can be declared as blocking, too
     specs = [dg.AssetCheckSpec(e.name, asset=key, description=e.description, blocking=True) for e in expectations]
 
     @dg.multi_asset_check(name=name, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
     def judge(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        """Evaluates all expectations of the quality gate."""
         result = gate(context)
         if result.reason is not None:
             context.log.error(result.reason)
@@ -105,7 +106,7 @@ def _checks(name: str, key: dg.AssetKey, expectations: Sequence[Expectation], ga
 
 
 def gate_metadata(result: GateResult) -> dict[str, Any]:
-    """Counts, rates and tables of a gate; they stand on its first check."""
+    """Counts, rates and tables of a gate, which are attached to its first check."""
     metadata = {name: _metadata_value(value) for name, value in result.measures.items()}
     metadata["findings"] = dg.MetadataValue.md(result.table())
     if result.report is not None:

@@ -1,4 +1,4 @@
-"""The code location: all definitions, from the configuration that this process is meant to serve."""
+"""The Dagster code location: all definitions, from the configuration that this process serves."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pipelines.settings.configuration import CONFIG_VARIABLE, FILE_NAME, load_co
 from pipelines.settings.model import Configuration
 
 _PLACES = (Path(FILE_NAME), Path("demo") / FILE_NAME)
-"""Where a configuration is looked for otherwise: the working directory, then what `make demo` leaves there."""
+"""Where a configuration is searched by default: in the working directory, then where `make demo` puts it."""
 
 
 def configuration_path() -> Path | None:
-    """The configuration to serve: the one that DELTATAG_CONFIG names, else the first one found; None if none is."""
+    """The path of the configuration to serve: from DELTATAG_CONFIG, or else the first one found; None without any."""
     named = os.environ.get(CONFIG_VARIABLE)
     if named:
         return Path(named)
@@ -36,7 +36,7 @@ def configuration_path() -> Path | None:
 
 
 def build_definitions(path: Path | None) -> dg.Definitions:
-    """All definitions over one configuration, or a note on how to make one; ConfigurationError if it is wrong."""
+    """All definitions for a configuration, or an asset that says how to create one; ConfigurationError if invalid."""
     if path is None:
         return dg.Definitions(assets=[_not_configured()])
     configuration = load_configuration(path)
@@ -44,9 +44,9 @@ def build_definitions(path: Path | None) -> dg.Definitions:
 
 
 def definitions_over(configuration: Configuration, lake: LakeResource) -> dg.Definitions:
-    """All definitions over a configuration that was read already, and the lake that serves them."""
+    """All definitions for a configuration that is already read, and the resource that serves them."""
     with warnings.catch_warnings():
-        # Dagster calls the assets that are only looked at a beta feature, once for each of them.
+        # Dagster warns for each observable source asset that this is a beta feature
         warnings.simplefilter("ignore", dg.BetaWarning)
         return _definitions(configuration, lake)
 

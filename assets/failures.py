@@ -1,4 +1,4 @@
-"""How a step fails: with the sentence that says what is wrong and what to do, and without a stack trace."""
+"""Failures of steps that show a sentence on what is wrong and what to do, without a stack trace."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dagster_shared.error import SerializableErrorInfo
 
 
 class ToldError(dg.Failure, DagsterUserCodeProcessError):
-    """A failure of which the page shows the sentence alone.
+    """A failure of which Dagster's page shows only the sentence.
 
-    Dagster writes the frames of each `Failure` down; of an error that tells itself what to write it takes that.
+    Dagster records the stack trace of a `Failure`. A DagsterUserCodeProcessError provides its own error infos instead.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -26,7 +26,7 @@ class ToldError(dg.Failure, DagsterUserCodeProcessError):
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """While inside, an error of deltatag's own fails the step with its sentence; others keep their stack trace."""
+    """Turn an error of deltatag into a failure with its sentence; other errors keep their stack trace."""
     from pipelines.errors import PipelineError
 
     try:

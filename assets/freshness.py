@@ -1,6 +1,6 @@
 """The check `fresh` of a tagged table: whether rows of the source have been waiting longer than the stream allows.
 
-A run judges it after it has tagged. A sensor judges it between runs, so that it warns where none has come.
+A run evaluates it after tagging. A sensor evaluates it between runs, so that it also warns if no run has started.
 """
 
 import json
@@ -24,7 +24,7 @@ SENSOR_SECONDS = 60
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a stream is fresh, the sentence that says so, and figures."""
+    """Whether a stream is fresh, with a sentence and figures for the check."""
 
     passed: bool
     sentence: str
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def freshness_check(stream: Stream) -> dg.AssetChecksDefinition:
-    """The check of one stream; it warns, and stops nothing."""
+    """The check of one stream; it only warns."""
 
     @dg.asset_check(
         name=FRESH,
@@ -41,6 +41,7 @@ def freshness_check(stream: Stream) -> dg.AssetChecksDefinition:
         required_resource_keys={RESOURCE},
     )
     def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        """The result of the check."""
         verdict = judge(context.resources.lake.workspace(), stream.name)
         return dg.AssetCheckResult(
             passed=verdict.passed,
@@ -53,7 +54,7 @@ def freshness_check(stream: Stream) -> dg.AssetChecksDefinition:
 
 
 def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
-    """Judges the checks of these streams every minute, and reports those whose verdict has changed; it runs nothing."""
+    """A sensor that evaluates these streams' checks every minute, and reports changed results; it starts no run."""
 
     @dg.sensor(
         name="freshness",
@@ -62,6 +63,7 @@ def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
         description="Notices rows that wait to be tagged for longer than `freshness` allows, and says when none does.",
     )
     def sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult:
+        """The evaluations of checks whose result has changed."""
         workspace = context.resources.lake.workspace()
         before: dict[str, bool] = json.loads(context.cursor) if context.cursor else {}
         served = workspace.configuration.streams
@@ -85,7 +87,7 @@ def freshness_sensor(streams: Sequence[Stream]) -> dg.SensorDefinition:
 
 
 def judge(workspace: "Workspace", name: str) -> Verdict:
-    """Whether rows of the stream's source have been waiting too long, by the configuration as it is now."""
+    """Whether rows of the stream's source have been waiting too long, by the current configuration."""
     from pipelines.errors import PipelineError
     from pipelines.freshness import waiting_rows
 

@@ -1,4 +1,4 @@
-"""Runs the job in this process, without a web server or a daemon: for scripts, demonstrations and tests."""
+"""Runs the job in this process, without a web server or a daemon; for scripts, the demonstration and tests."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def run_once(
     workspace: Workspace, instance: dg.DagsterInstance, scopes: list[str] | None = None, quiet: bool = False
 ) -> dg.ExecuteInProcessResult:
-    """Observe, judge, compile, tag and join, for all scopes or the named ones; what fails is in the result, not raised.
+    """Observe, check, compile, tag and join all scopes or the named ones; failures are in the result, and not raised.
 
-    `instance` keeps the records: `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder. `quiet` keeps
-    the log off the terminal; the instance has it all the same.
+    instance: keeps the records, such as `dg.DagsterInstance.ephemeral()`, or `open_instance` for a folder; quiet: keep
+    the log off the terminal (the instance still records it).
     """
     from assets.automation import assets_of
 
@@ -36,6 +36,6 @@ def run_once(
 
 
 def open_instance(folder: Path) -> dg.DagsterInstance:
-    """Dagster's records in a folder, made where it is missing; `dagster dev` shows them with DAGSTER_HOME set to it."""
+    """A Dagster instance in a folder, which is created if missing; `dagster dev` shows it if DAGSTER_HOME names it."""
     folder.mkdir(parents=True, exist_ok=True)
     return dg.DagsterInstance.local_temp(str(folder.absolute()))

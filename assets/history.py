@@ -1,4 +1,4 @@
-"""What the table `runs` and the sources tell of a stream or a join, for the metadata of its tagged table."""
+"""Metadata of a tagged table from the table `runs` and the sources: recent micro-batches, and lag."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 60
 
 
 def history_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
-    """A picture of the last micro-batches, and how far the scope is behind its sources, where that is known."""
+    """A plot of the last micro-batches, and the scope's lag behind its sources, if known."""
     from pipelines.errors import PipelineError
     from pipelines.status import lag_of
 
@@ -30,12 +30,12 @@ def history_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
         shown |= {"lag_versions": versions} if versions is not None else {}
         shown |= {"lag_rows": rows} if rows is not None else {}
     except PipelineError:
-        pass  # a look back stops no run that has written
+        pass  # missing metadata must not fail a step that has written
     return shown
 
 
 def last_batches(workspace: Workspace, scope: str, most: int = _SHOWN) -> list[MicroBatch]:
-    """The last micro-batches that are done, ascending; none before a restart, and no row that stands for several."""
+    """The last finished micro-batches, ascending, back to a restart or to folded micro-batches."""
     from pipelines.lake.runs import DONE, FOLDED, newest_first
 
     found: list[MicroBatch] = []

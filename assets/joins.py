@@ -1,4 +1,4 @@
-"""The tables that each join writes: joined rows that satisfy a rule, what went to quarantine, and its micro-batches."""
+"""The assets of each join: joined rows that satisfy a rule, rows in quarantine, and micro-batches."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def join_tables(join: Join) -> dict[str, str]:
-    """The join's tables with what they hold."""
+    """The join's tables, with their descriptions."""
     streams = f"{', '.join(join.streams[:-1])} and {join.streams[-1]}"
     tables = {
         tagged_table(join.name): f"Joined rows of {streams} that satisfy a rule, each with the ids of all such rules."
@@ -29,6 +29,7 @@ def join_assets(join: Join) -> dg.AssetsDefinition:
     """`<join>_tagged`, `quarantine_<join>` and `runs/<join>_runs`, written by one step from all sources."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
+        """Join, log what was done, and return the tables' metadata."""
         from pipelines.join import join_streams
 
         result = join_streams(workspace, join.name, options.restart, options.skip_changes)

@@ -1,4 +1,4 @@
-"""What `deltatag lint` finds odd about the rules of a scope, as a check that follows each compile and stops nothing."""
+"""The findings of `deltatag lint` as a check that follows each compile and never blocks."""
 
 from typing import Any
 
@@ -20,6 +20,7 @@ def lint_check(scope: str) -> dg.AssetChecksDefinition:
         pool=SPARK_POOL,
     )
     def look(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        """The result of the check."""
         from pipelines.lint import lint_scopes
         from pipelines.lint_kinds import IMPLIED_BY_STREAM
         from quality.findings import markdown_table
@@ -31,12 +32,12 @@ def lint_check(scope: str) -> dg.AssetChecksDefinition:
         ]
         kinds = list(dict.fromkeys(row[1] for row in rows))
         counts: dict[str, Any] = {kind: sum(row[1] == kind for row in rows) for kind in kinds}
-        told = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "nothing to tell")
+        text = result.error or (f"{len(rows)} findings: {', '.join(kinds)}" if rows else "nothing to tell")
         table = markdown_table(("rule", "kind", "what to do", "expression", "owner"), rows[:_SHOWN])
         return dg.AssetCheckResult(
             passed=result.error is None and set(kinds) <= {IMPLIED_BY_STREAM},
             severity=dg.AssetCheckSeverity.WARN,
-            description=told,
+            description=text,
             metadata={
                 **counts,
                 "accepted": len(result.accepted),

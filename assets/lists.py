@@ -1,4 +1,4 @@
-"""Lists of values that rules name, as assets that are only looked at."""
+"""Value lists that rules name, as observable source assets."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from pipelines.settings.model import ListTable
 
 
 def list_asset(listed: ListTable) -> Any:
-    """`lists/<name>_list`: its data version is what the values depend on, the table's Delta version above all."""
+    """`lists/<name>_list`: its data version is the table's id and Delta version, and the column."""
 
     @dg.observable_source_asset(
         key=list_key(listed.name),
@@ -21,6 +21,7 @@ def list_asset(listed: ListTable) -> Any:
         required_resource_keys={RESOURCE},
     )
     def look_at_list(context: dg.AssetExecutionContext) -> dg.DataVersion:
+        """The list's version."""
         from pipelines.errors import PipelineError
         from pipelines.value_lists import list_versions
 

@@ -1,4 +1,4 @@
-"""What a table's asset shows of the table: rows, columns, where it is, some rows, and a query to copy."""
+"""Metadata of a table's asset: number of rows, columns, location, sample rows, and a query to copy."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _DIGITS = 4
 
 
 def rounded(value: float) -> float:
-    """A rate with four significant digits; whole from a thousand on."""
+    """A rate with four significant digits; from 1,000 a whole number."""
     return float(round(value)) if abs(value) >= 1_000 else float(f"{value:.{_DIGITS}g}")
 
 
 def table_metadata(workspace: Workspace, name: str) -> dict[str, Any]:
-    """What one of the lake's tables shows; nothing but its place as long as it is not there, or cannot be read."""
+    """The metadata of one of the lake's tables; only its location if it does not exist or cannot be read."""
     from deltalake import exceptions
 
     from pipelines.errors import PipelineError
@@ -34,7 +34,7 @@ def table_metadata(workspace: Workspace, name: str) -> dict[str, Any]:
             shown |= _of(workspace.lake.delta(name))
             shown["query"] = dg.MetadataValue.md(_query(workspace, name))
     except (PipelineError, exceptions.DeltaError, OSError, ValueError):
-        pass  # a look at a table stops no run that has written it
+        pass  # missing metadata must not fail a step that has written the table
     return shown
 
 
@@ -57,7 +57,7 @@ def _of(table: DeltaTable) -> dict[str, Any]:
 
 
 def _type(kind: Any) -> str:
-    """A column's type as Spark writes it."""
+    """A column's type in Spark SQL."""
     from deltalake.schema import ArrayType, MapType, StructType
 
     if isinstance(kind, ArrayType):

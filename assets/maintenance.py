@@ -1,4 +1,4 @@
-"""The upkeep of deltatag's own tables as an asset with a job and a nightly schedule of its own."""
+"""The maintenance of deltatag's own tables, as an asset with its own job and nightly schedule."""
 
 from typing import Any
 
@@ -24,6 +24,7 @@ def maintenance_asset() -> dg.AssetsDefinition:
         pool=SPARK_POOL,
     )
     def maintenance(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        """Maintain all tables; the metadata says what was done."""
         from pipelines.maintain import maintain
         from quality.findings import markdown_table
 
@@ -49,7 +50,7 @@ def maintenance_asset() -> dg.AssetsDefinition:
 
 
 def maintain_job() -> Any:
-    """The asset alone."""
+    """The job of the maintenance asset."""
     return dg.define_asset_job(
         MAINTAIN_JOB,
         selection=dg.AssetSelection.assets(MAINTENANCE),
@@ -59,7 +60,7 @@ def maintain_job() -> Any:
 
 
 def maintain_schedule(configuration: Configuration, job: Any) -> dg.ScheduleDefinition:
-    """Starts the job every night."""
+    """The schedule that starts the job every night."""
     return dg.ScheduleDefinition(
         name="maintain_every_night",
         job=job,

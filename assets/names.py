@@ -1,7 +1,7 @@
-"""Keys of the assets, names of the checks' steps, and words that all definitions share.
+"""Keys of the assets, and names that all definitions share.
 
-Dagster's page shows the last part of a key alone, so that no two keys end alike. A key of two parts is of what lies
-within a table, and never clashes with the name of one.
+Dagster's page shows only the last part of a key, so no two keys end alike. Keys with two parts are of parts of a table,
+and cannot clash with the name of a table.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ SPARK_POOL = "spark"
 JOB = "run"
 RULES = dg.AssetKey("rules")
 MAINTENANCE = dg.AssetKey(["deltatag", "maintenance"])
-"""Of two parts, so that it is no name of a stream."""
+"""It has two parts, so that it cannot clash with the name of a stream."""
 RESOURCE = "lake"
 
 
 def source_key(stream: str) -> dg.AssetKey:
-    """A stream's source."""
+    """The key of a stream's source."""
     return dg.AssetKey(stream)
 
 
 def index_key(scope: str) -> dg.AssetKey:
-    """A scope's part of `rule_index`."""
+    """The key of a scope's part of `rule_index`."""
     return dg.AssetKey(["rule_index", f"{scope}_rule_index"])
 
 
 def rejects_key(scope: str) -> dg.AssetKey:
-    """A scope's part of `rule_rejects`."""
+    """The key of a scope's part of `rule_rejects`."""
     return dg.AssetKey(["rule_rejects", f"{scope}_rule_rejects"])
 
 
 def list_key(name: str) -> dg.AssetKey:
-    """A list of values."""
+    """The key of a value list."""
     return dg.AssetKey(["lists", f"{name}_list"])
 
 
 def runs_key(scope: str) -> dg.AssetKey:
-    """A scope's part of `runs`."""
+    """The key of a scope's part of `runs`."""
     return dg.AssetKey(["runs", f"{scope}_runs"])
 
 
 def retag_key(stream: str) -> dg.AssetKey:
-    """The days of a stream that were re-tagged."""
+    """The key of a stream's asset of re-tagged days."""
     return dg.AssetKey(["retag", f"{stream}_retag"])
 
 
 def table_key(table: str) -> dg.AssetKey:
-    """A table of one stream."""
+    """The key of a table that a stream or join writes."""
     return dg.AssetKey(table)

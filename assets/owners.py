@@ -1,4 +1,4 @@
-"""Who answers for the rules of a stream or a join, and how their rules fare."""
+"""Statistics on the owners of a scope's rules: rules, rejects, errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOBODY = "(nobody)"
 
 
 def owners_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
-    """A table of the owners of the scope's enabled rules; nothing where no rule has one, or `rules` cannot be read."""
+    """A table of the owners of the scope's enabled rules; empty if no rule has one, or `rules` cannot be read."""
     from pipelines.errors import PipelineError
     from quality.findings import markdown_table
 
@@ -32,9 +32,9 @@ def owners_metadata(workspace: Workspace, scope: str) -> dict[str, Any]:
 
 
 def owners_of(workspace: Workspace, scope: str) -> list[tuple[str, int, int, int]]:
-    """Of each owner the enabled rules, the rejected ones, and the rows of the last micro-batches on which one raised.
+    """For each owner: enabled rules, rejected ones, and rows of recent micro-batches on which one raised an error.
 
-    Those with most rules first, and last what nobody owns.
+    Owners with most rules come first; rules without an owner come last.
     """
     import polars as pl
 

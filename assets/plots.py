@@ -1,4 +1,4 @@
-"""Pictures for metadata: PNG inside of Markdown, so that they need no file and no host."""
+"""Plots for metadata: PNG embedded in Markdown, which needs no file and no host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLUE, _ORANGE, _GREY = "#3b6fb6", "#d98b2b", "#8a8a8a"
 
 
 def matches_per_rule(title: str, counts: Sequence[tuple[Any, int]]) -> str:
-    """A bar for each of the rules with most matches, as a Markdown image; `counts` has most matches first."""
+    """A bar chart of the rules with most matches, as a Markdown image; counts: rule and matches, most first."""
     from matplotlib.figure import Figure
 
     shown = list(reversed(counts[:RULES_SHOWN]))
@@ -39,7 +39,7 @@ def matches_per_rule(title: str, counts: Sequence[tuple[Any, int]]) -> str:
 
 
 def rows_and_matches(title: str, batches: Sequence[MicroBatch]) -> str:
-    """Rows and matches of each micro-batch, as a Markdown image; `batches` are done, and ascend by number."""
+    """Rows and matches of each micro-batch, as a Markdown image; batches: finished ones, ascending by number."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.6), dpi=80, layout="constrained")

@@ -1,4 +1,4 @@
-"""The one resource: a configuration's workspace, opened when an asset first asks for it."""
+"""The only resource: a configuration's workspace, opened on first use."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 class LakeResource(dg.ConfigurableResource):  # type: ignore[type-arg]
-    """A lake and its streams. `configuration` is the path of the deltatag.toml that describes them."""
+    """A lake and its streams; `configuration` is the path of the deltatag.toml that describes them."""
 
     configuration: str
     _workspace: Any = PrivateAttr(default=None)
 
     @classmethod
     def over(cls, workspace: Workspace) -> LakeResource:
-        """A resource over a workspace that is open already."""
+        """A resource over a workspace that is already open."""
         resource = cls(configuration=str(workspace.configuration.path.absolute()))
         resource._workspace = workspace
         return resource
 
     def workspace(self) -> Workspace:
-        """The workspace; Spark starts when something first needs it, and is shared by the steps of a run."""
+        """The workspace; its Spark session starts on first use, and is shared by the steps of a run."""
         if self._workspace is None:
             from pipelines.workspace import Workspace
 

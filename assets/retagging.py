@@ -1,6 +1,6 @@
-"""Re-tags of a stream by days of its event time: an asset with a partition for each day, and a job that makes it.
+"""Re-tags of a stream by days of its event time: an asset with daily partitions, and its job.
 
-A backfill of several days is one run, which re-tags their whole range at once.
+A backfill of several days is one run, which re-tags the whole range at once.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ _DAY = "%Y-%m-%d"
 
 
 def can_retag_days(stream: Stream) -> bool:
-    """Whether a range of the stream's event times can be re-tagged: it has one, and all of its rows are written."""
+    """Whether days of the stream can be re-tagged: it has an event time, and all of its rows are written."""
     return stream.event_time is not None and stream.output == "all"
 
 
@@ -40,12 +40,13 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
         pool=SPARK_POOL,
     )
     def retag_days(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
+        """Re-tag the range of days of the run."""
         from pipelines.retag import retag
 
         days = context.partition_time_window
         workspace = context.resources.lake.workspace()
         with telling():
-            # days of the configured time zone, as texts without a zone are read
+            # texts without a zone are read in the configured time zone, which the partitions have, too
             result = retag(workspace, stream.name, days.start.strftime(_DAY), days.end.strftime(_DAY))
         for notice in result.notices:
             context.log.warning(notice)
@@ -55,19 +56,19 @@ def retag_asset(configuration: Configuration, stream: Stream) -> dg.AssetsDefini
 
 
 def _metadata(result: "RetagResult") -> dict[str, Any]:
-    told: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "rows_changed": result.rows_changed,
         "files_read": result.files_read,
         "files_written": result.files_written,
         "seconds": rounded(result.seconds),
     }
     if result.rules_version is not None:
-        told["rules_version"] = result.rules_version
-    return told
+        metadata["rules_version"] = result.rules_version
+    return metadata
 
 
 def retag_job(stream: Stream) -> Any:
-    """The asset alone, for one day or, as a backfill, for several."""
+    """The job of a stream's asset of re-tagged days."""
     return dg.define_asset_job(
         f"retag_{stream.name}",
         selection=dg.AssetSelection.assets(retag_key(stream.name)),

@@ -1,4 +1,4 @@
-"""The rules table as an asset that is only looked at, and what is compiled from it: indexes and rejects."""
+"""The rules table as an observable source asset, and the assets compiled from it: indexes and rejects."""
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ def rules_asset(configuration: Configuration) -> Any:
         required_resource_keys={RESOURCE},
     )
     def look_at_rules(context: dg.AssetExecutionContext) -> dg.DataVersion:
+        """The version of the rules table."""
         from pipelines.errors import MissingTableError
 
         try:
@@ -53,8 +54,8 @@ def index_assets(
 ) -> dg.AssetsDefinition:
     """A scope's parts of `rule_index` and `rule_rejects`; the index's data version is its fingerprint.
 
-    owners: who answers for the scope's tables; origin: the stream whose tagged rows the scope reads, whose rules must
-    imply the scope's; lists: the names of all lists, any of which a rule may name.
+    owners: who answers for the scope's tables; origin: the stream whose tagged rows the scope reads, and whose rules
+    must imply the scope's; lists: the names of all value lists, since a rule may name any of them.
     """
     implying = [] if origin is None else [index_key(origin)]
     implying += [list_key(name) for name in lists]
@@ -79,6 +80,7 @@ def index_assets(
 
     @dg.multi_asset(name=f"compile_{scope}", specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
     def compile_scope(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[Any]]:
+        """Compiles the rules of the scope."""
         from pipelines.compile import compile_scopes
 
         workspace = context.resources.lake.workspace()

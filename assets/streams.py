@@ -1,4 +1,4 @@
-"""Each stream's source as an asset that is only looked at, and the tables that tagging writes."""
+"""Each stream's source as an observable source asset, and the assets that tagging writes."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def source_asset(stream: Stream) -> Any:
     """`<stream>`: the source table; its data version is the table's Delta version.
 
-    Where another stream tags it, it follows from that one's tagged table.
+    If the source is another stream's tagged table, the asset depends on that table.
     """
     if stream.source_stream is not None:
         return _origin_asset(stream, stream.source_stream)
@@ -38,7 +38,7 @@ def source_asset(stream: Stream) -> Any:
 
 
 def _origin_asset(stream: Stream, origin: str) -> dg.AssetsDefinition:
-    """The source of a stream that reads what another one, the origin, has tagged: looked at once that is done."""
+    """The source of a stream that reads the origin's tagged rows: observed after these are written."""
 
     @dg.asset(
         key=source_key(stream.name),
@@ -66,7 +66,7 @@ def _version(context: dg.AssetExecutionContext, stream: Stream) -> dg.DataVersio
 
 
 def stream_tables(stream: Stream) -> dict[str, str]:
-    """The stream's tables with what they hold."""
+    """The stream's tables, with their descriptions."""
     tables = {tagged_table(stream): f"The rows of {stream.name}, each with the ids of the rules that it satisfies."}
     if stream.keeps_matches:
         tables[matches_table(stream)] = (
@@ -81,6 +81,7 @@ def tagged_assets(stream: Stream) -> dg.AssetsDefinition:
     """`<stream>_tagged`, `<stream>_matches`, `quarantine_<stream>` and `runs/<stream>_runs`, written by one step."""
 
     def write(context: dg.AssetExecutionContext, workspace: "Workspace", options: StepOptions) -> StepResult:
+        """Tag and re-tag, log what was done, and return the tables' metadata."""
         from pipelines.due import retag_is_due
         from pipelines.retag import retag_due
         from pipelines.tag import tag_stream

@@ -1,4 +1,4 @@
-"""The assets of a step that writes tables in micro-batches, a stream's or a join's."""
+"""The assets of a step that writes the tables of a stream or a join in micro-batches."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _ERRORS_SHOWN = 20
 BATCHES = "micro_batches"
-"""Metadata of a written table: how many micro-batches the step wrote."""
+"""Key of a table's metadata: how many micro-batches the step wrote."""
 
 
 class StepOptions(dg.Config):
-    """What a launch of the step may ask for, as `deltatag tag` and `deltatag join` do."""
+    """Options of a launch of the step, like those of `deltatag tag` and `deltatag join`."""
 
     restart: bool = Field(
         default=False, description="Empty the tables, and take the sources as they are now from their start."
@@ -37,7 +37,7 @@ class StepOptions(dg.Config):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What a step did: its micro-batches, and the metadata of each table by the table's name."""
+    """The result of a step: how many micro-batches it wrote, and the metadata of each table by name."""
 
     batches: int
     metadata: Mapping[str, Mapping[str, Any]]
@@ -52,16 +52,17 @@ def written_assets(
     write: Callable[[dg.AssetExecutionContext, "Workspace", StepOptions], StepResult],
     owners: Sequence[str],
 ) -> dg.AssetsDefinition:
-    """The tables of a scope and `runs/<scope>_runs`, written by one step; `tables` and `runs` tell what they hold."""
-    told = [(table_key(name), text, {"deltalake", "spark"}) for name, text in tables.items()]
-    told.append((runs_key(scope), runs, {"deltalake"}))
+    """The tables of a scope and `runs/<scope>_runs`, written by one step; tables, runs: their descriptions."""
+    described = [(table_key(name), text, {"deltalake", "spark"}) for name, text in tables.items()]
+    described.append((runs_key(scope), runs, {"deltalake"}))
     specs = [
         dg.AssetSpec(key, deps=deps, group_name=scope, description=text, kinds=kinds, owners=owners)
-        for key, text, kinds in told
+        for key, text, kinds in described
     ]
 
     @dg.multi_asset(name=step, specs=specs, required_resource_keys={RESOURCE}, pool=SPARK_POOL)
     def written(context: dg.AssetExecutionContext, config: StepOptions) -> Iterator[dg.MaterializeResult[Any]]:
+        """Writes the micro-batches that are due."""
         workspace = context.resources.lake.workspace()
         with telling():
             done = write(context, workspace, config)
@@ -85,7 +86,7 @@ def written_assets(
 
 
 def _plotted(done: StepResult, name: str) -> dict[str, Any]:
-    """A table's metadata; where nothing was due, without the zeros, and the seconds that it took to see that."""
+    """A table's metadata; if nothing was due, without zeros and seconds, which would only distort the plots."""
     found = done.metadata[name]
     if done.batches:
         return dict(found)
@@ -94,12 +95,12 @@ def _plotted(done: StepResult, name: str) -> dict[str, Any]:
 
 
 def table_version(workspace: "Workspace", name: str) -> dg.DataVersion:
-    """The Delta version of one of the lake's tables; MISSING where it is not there yet."""
+    """The Delta version of one of the lake's tables; MISSING if it does not exist yet."""
     return dg.DataVersion(str(workspace.lake.version(name)) if workspace.lake.exists(name) else MISSING)
 
 
 def newest_batch(workspace: "Workspace", scope: str) -> str:
-    """Number and state of the newest micro-batch of a stream or a join; MISSING before the first."""
+    """Number and state of the newest micro-batch of a stream or a join; MISSING if there is none."""
     from pipelines.lake.runs import last_batch
 
     last = last_batch(workspace.lake, scope)
@@ -109,18 +110,18 @@ def newest_batch(workspace: "Workspace", scope: str) -> str:
 def rates(
     new_rows: int, source_rows: int, matches: int, quarantined: int, errors: Mapping[str, int], seconds: float
 ) -> dict[str, Any]:
-    """What a tagged table tells of the rows that it gained; rates of no rows are left out, as no point of a plot.
+    """The metadata of a tagged table about its new rows; rates over zero rows are left out of it, and so of plots.
 
-    errors: for each rule the rows on which it raised.
+    errors: for each rule, the rows on which it raised an error.
     """
-    told: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
-    told["errors"] = sum(errors.values())
+    metadata: dict[str, Any] = {"new_rows": new_rows, "matches": matches, "seconds": rounded(seconds)}
+    metadata["errors"] = sum(errors.values())
     if errors:
         worst = sorted(errors.items(), key=lambda item: (-item[1], item[0]))[:_ERRORS_SHOWN]
-        told["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
+        metadata["errors_by_rule"] = dg.MetadataValue.md(markdown_table(("rule", "rows that raised"), worst))
     if new_rows:
-        told["matches_per_row"] = rounded(matches / new_rows)
+        metadata["matches_per_row"] = rounded(matches / new_rows)
     if source_rows:
-        told["quarantine_rate"] = rounded(quarantined / source_rows)
-        told["rows_per_second"] = rounded(source_rows / max(seconds, 1e-3))
-    return told
+        metadata["quarantine_rate"] = rounded(quarantined / source_rows)
+        metadata["rows_per_second"] = rounded(source_rows / max(seconds, 1e-3))
+    return metadata

@@ -1,1 +1,1 @@
-"""The command line, and nothing else."""
+"""The command line; it only parses arguments, calls verbs and prints results."""

@@ -1,4 +1,4 @@
-"""`deltatag`: read the arguments, call the verb, turn what it raises into one paragraph and an exit status."""
+"""`deltatag`: parses the arguments, calls the verb, and turns its errors into one paragraph and an exit status."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import contextmanager
 
 DONE, FAILED, USAGE = 0, 1, 2
 _OBJECTS_UNTIL_COLLECTION = 100_000
-"""Most objects of a command are modules and what is in them, which live as long as it does: to look through them for
-garbage at Python's own 700 takes an eighth of a small run."""
+"""Threshold of the garbage collector. Most objects of a command are modules and their contents, which live to its end:
+with Python's own threshold of 700, searching them for garbage takes an eighth of a small run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; 0: done or nothing was due, 1: something failed, 2: usage or configuration."""
+    """Run one command; returns 0 (done, or nothing was due), 1 (failed) or 2 (wrong usage or configuration)."""
     from deltatag.arguments import parser
 
     try:
@@ -35,7 +35,7 @@ def _run(parsed: argparse.Namespace) -> int:
         from deltatag import verbs
         from pipelines.spark.runtime import numba_cache_folder
 
-        # before anything imports Numba, so that this process and Spark's workers share what it compiles
+        # before any import of Numba, so that this process and Spark's workers share its cache
         os.environ["NUMBA_CACHE_DIR"] = str(numba_cache_folder())
         return int(getattr(verbs, f"{parsed.verb}_verb")(parsed))
     except KeyboardInterrupt:
@@ -44,14 +44,14 @@ def _run(parsed: argparse.Namespace) -> int:
         return 130
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _reader_is_gone():
-            # Whoever read our output has enough; Python would complain once more when it flushes.
+            # the reader has closed the pipe; Python would raise again when it flushes
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return DONE
         return _explain(error, parsed.verbose)
 
 
 def _reader_is_gone() -> bool:
-    """Whether nobody reads our output any more: connections to a JVM or a server break as pipes do."""
+    """Whether the pipe of our output is closed; a connection to a JVM or a server may also break with that error."""
     output = select.poll()
     for stream in (sys.stdout, sys.stderr):
         output.register(stream.fileno(), 0)
@@ -60,7 +60,7 @@ def _reader_is_gone() -> bool:
 
 @contextmanager
 def _libraries_silent(silent: bool) -> Iterator[None]:
-    """While inside, no library logs: Spark and Py4J log with stack traces what they raise, which is told in a line."""
+    """Turn logging off: Spark and Py4J log errors with stack traces, which are reported in one line anyway."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL if silent else before)
     try:
@@ -70,7 +70,7 @@ def _libraries_silent(silent: bool) -> Iterator[None]:
 
 
 def _explain(error: Exception, verbose: bool) -> int:
-    """Tell an error on standard error; the stack trace only where it is asked for."""
+    """Print an error on standard error, with the stack trace if `verbose`; returns the exit status."""
     from deltatag.output import paragraph
     from pipelines.errors import ConfigurationError, PipelineError, StatementError
     from pipelines.spark.runtime import RuntimeNotFoundError

@@ -1,4 +1,4 @@
-"""What the command line accepts: one sub-command for each verb, each with a help text and an example."""
+"""The arguments of the command line: one sub-command for each verb, with a help text and an example."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _CONFIG_HELP = "the configuration file or its folder (default: what DELTATAG_CON
 
 
 def parser() -> argparse.ArgumentParser:
-    """The parser of all verbs; `verb` names the one that was given."""
+    """The parser of all verbs; its result has the given one as `verb`."""
     top = argparse.ArgumentParser(
         prog="deltatag",
         description="Tag every row of a Delta table with the ids of all rules that it satisfies.",
@@ -199,28 +199,28 @@ def _verb(verbs: Any, name: str, text: str, example: str, *, json: bool = True) 
 
 
 def _options_before_a_verb(verb: argparse.ArgumentParser) -> None:
-    """Those that may stand before the verb as well: here no default may take the place of what was given there."""
+    """Add the options that may also precede the verb; without defaults, which would override values given there."""
     verb.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
-    told = "show Spark's log, and where an error came from"
-    verb.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=told)
+    text = "show Spark's log, and where an error came from"
+    verb.add_argument("--verbose", action="store_true", default=argparse.SUPPRESS, help=text)
 
 
 def _count(text: str) -> int:
-    """A number of at least one."""
+    """An integer of at least 1; ArgumentTypeError for others."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
     return int(text)
 
 
 def _version(text: str) -> int:
-    """A version of a table."""
+    """A version of a table; ArgumentTypeError for other texts."""
     if not text.isdecimal() or len(text) > 18:
         raise argparse.ArgumentTypeError(f"{text!r} is no version of a table")
     return int(text)
 
 
 def _share(text: str) -> float:
-    """A share above 0, up to 1."""
+    """A share above 0, up to 1; ArgumentTypeError for others."""
     try:
         share = float(text)
     except ValueError:
@@ -231,7 +231,7 @@ def _share(text: str) -> float:
 
 
 def _kinds(text: str) -> list[str]:
-    """Kinds of findings, separated by commas."""
+    """Kinds of findings, separated by commas; ArgumentTypeError for an unknown one."""
     from pipelines.lint_kinds import KINDS
 
     found = [each.strip() for each in text.split(",") if each.strip()]
@@ -243,7 +243,7 @@ def _kinds(text: str) -> list[str]:
 
 
 class _Version(argparse.Action):
-    """Prints the installed version, looked up only when it is asked for."""
+    """Prints the installed version, which is looked up only on demand."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print it and stop."""

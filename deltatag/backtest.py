@@ -1,4 +1,4 @@
-"""The verb backtest: which rules are tried, and how what they would have matched is shown."""
+"""The verb backtest: chooses the rules to try, and shows what they would have matched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLOTTED = 6
 
 
 def backtest_action(workspace: Workspace, args: Namespace) -> int:
-    """Try the rules that the command line names, and show what they would have matched."""
+    """Try the rules that the command line names and show the results; returns the exit status."""
     from pipelines.backtest import backtest
 
     candidates = _candidates(workspace, args)
@@ -86,8 +86,8 @@ def _as_json(result: BacktestResult) -> Any:
         }
         for each in result.rules
     ]
-    told = {"scope": result.scope, "rows": result.rows, "rules": rules, "sampled": result.sampled}
-    return jsonable(told | {"seconds": result.seconds, "notes": list(result.notes)})
+    shown = {"scope": result.scope, "rows": result.rows, "rules": rules, "sampled": result.sampled}
+    return jsonable(shown | {"seconds": result.seconds, "notes": list(result.notes)})
 
 
 def _top(overlaps: Mapping[str, int]) -> dict[str, int]:
@@ -124,7 +124,7 @@ def _first(each: Backtested, kind: str) -> list[dict[str, Any]]:
 
 
 def _binned(each: Backtested, bins: int) -> tuple[list[datetime], list[int]]:
-    """Matches in equal parts of the time that they are in."""
+    """Matches in at most `bins` equal periods over their time range: the starts of the periods, and the counts."""
     first, last = min(each.over_time), max(each.over_time)
     span = max(1, int((last - first).total_seconds() // 3_600) + 1)
     hours = -(-span // min(bins, span))
@@ -138,12 +138,12 @@ def _bars(each: Backtested) -> str:
     if not each.over_time:
         return ""
     _, counts = _binned(each, _WIDTH)
-    most = max(counts)
-    return "".join(_BARS[-(-count * 8 // most)] for count in counts)
+    highest = max(counts)
+    return "".join(_BARS[-(-count * 8 // highest)] for count in counts)
 
 
 def _plot(result: BacktestResult, path: Path) -> None:
-    """Matches over time of the first rules, one below the other."""
+    """Plot matches over time of the first rules, one below the other; ConfigurationError if it cannot be written."""
     import matplotlib
 
     from pipelines.errors import ConfigurationError

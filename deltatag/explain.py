@@ -1,4 +1,4 @@
-"""The verb explain: how rules on rows are shown."""
+"""The verb explain: shows the explanations of rules on rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DONE = 0
 
 
 def explain_action(workspace: Workspace, args: Namespace) -> int:
-    """Explain the rules that the command line names, and show the trees."""
+    """Explain the rules that the command line names and show the trees; returns the exit status."""
     from pipelines.explain import explain
 
     result = explain(workspace, args.scope, args.rules, args.where, args.rules_version, args.limit)
@@ -55,8 +55,8 @@ def _print(result: ExplainResult, keys: tuple[str, ...]) -> None:
     for each in result.explained:
         if last is None or each.row is not last.row:
             names = [name for name in each.row if name.lower() in {key.lower() for key in keys}] or [*each.row]
-            told = ", ".join(f"{name} = {shown(each.row[name])}" for name in names)
+            values = ", ".join(f"{name} = {shown(each.row[name])}" for name in names)
             by = "" if each.rules_version is None else f" (version {each.rules_version} of the rules)"
-            print(("" if last is None else "\n") + f"row {told}{by}")
+            print(("" if last is None else "\n") + f"row {values}{by}")
         print(f"\n{each.explanation}")
         last = each

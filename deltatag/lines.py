@@ -1,4 +1,4 @@
-"""What the verbs say of their results, a line for each."""
+"""The lines that the verbs print about their results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compile_line(result: ScopeResult) -> str:
-    """What compiling a scope came to; nothing where it failed, which is told elsewhere."""
+    """The result of compiling a scope; "" if it failed, since failures are printed elsewhere."""
     if result.error is not None:
         return ""
     states = {
@@ -37,7 +37,7 @@ def compile_line(result: ScopeResult) -> str:
 
 
 def report_line(result: ReportResult) -> str:
-    """Where a scope's page is, and what it is about."""
+    """The path of a scope's page, with counts; "" if it failed."""
     if result.error is not None:
         return ""
     about = f"{counted(result.rules, 'rule')}, {counted(result.findings, 'finding')}, {result.rejects:,} rejected"
@@ -45,7 +45,7 @@ def report_line(result: ReportResult) -> str:
 
 
 def tag_line(result: TagResult) -> str:
-    """What tagging a stream came to, and its notices."""
+    """The result of tagging a stream, and its notices."""
     if not result.batches:
         return "\n".join(map(paragraph, result.notices)) or f"{result.stream}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
@@ -58,7 +58,7 @@ def tag_line(result: TagResult) -> str:
 
 
 def retag_line(result: RetagResult) -> str:
-    """What re-tagging came to, and its notices."""
+    """The result of a re-tag, and its notices."""
     line = (
         f"{result.scope}: {counted(result.rows_changed, 'row')} changed, {counted(result.files_read, 'file')} read, "
         f"{counted(result.files_written, 'file')} written, rules version {result.rules_version}, {result.seconds:.1f} s"
@@ -68,7 +68,7 @@ def retag_line(result: RetagResult) -> str:
 
 
 def join_line(result: JoinResult) -> str:
-    """What joining came to, and its notices."""
+    """The result of a join, and its notices."""
     if not result.batches:
         return f"{result.join}: nothing new"
     quarantined = f", {result.quarantined:,} in quarantine" if result.quarantined else ""
@@ -81,7 +81,7 @@ def join_line(result: JoinResult) -> str:
 
 
 def maintain_line(result: Upkept) -> str:
-    """What the upkeep of a table came to, and what was put off."""
+    """The result of maintaining a table, and its notes."""
     parts = [f"{counted(result.files, 'file')}, {size_text(result.bytes)}"]
     if result.merged:
         parts.append(f"{counted(result.merged, 'file')} merged into {result.into:,}")
@@ -93,39 +93,39 @@ def maintain_line(result: Upkept) -> str:
     return "\n".join([f"{result.table}: {', '.join(parts)}", *map(paragraph, [*result.notes, *failed])])
 
 
-def size_line(standing: ScopeStatus) -> str:
-    """How large the tables of a scope are, and which of them the next run or maintain keeps small."""
-    files, size = counted(standing.files or 0, "file"), size_text(standing.bytes or 0)
-    due = f"; maintenance is due of {', '.join(standing.maintenance_due)}" if standing.maintenance_due else ""
-    return f"{standing.scope}, tables: {files}, {size}{due}."
+def size_line(status: ScopeStatus) -> str:
+    """The size of a scope's tables, and for which of them maintenance is due."""
+    files, size = counted(status.files or 0, "file"), size_text(status.bytes or 0)
+    due = f"; maintenance is due of {', '.join(status.maintenance_due)}" if status.maintenance_due else ""
+    return f"{status.scope}, tables: {files}, {size}{due}."
 
 
 def size_text(size: int) -> str:
-    """Bytes for people."""
+    """A size in bytes as text for people."""
     return f"{size / 2**20:,.1f} MiB" if size >= 1 << 20 else f"{size / 1024:,.1f} KiB"
 
 
 def gate_summary(result: GateResult) -> dict[str, Any]:
-    """What a program reads of a gate: its measures, and the expectations that failed."""
+    """The result of a gate for JSON: its measures, and the failed expectations."""
     failed = [asdict(finding) for finding in result.findings if not finding.success]
     report = str(result.report) if result.report else None
     return {"gate": result.gate, "passed": result.passed, "failed": failed, "measures": result.measures, "docs": report}
 
 
 def gate_lines(result: GateResult) -> str:
-    """How many expectations of a gate were met, and its warnings."""
+    """The result of a gate as lines: how many expectations were met, and its warnings."""
     met = sum(finding.success for finding in result.findings)
     lines = [f"quality of {result.gate}: {met} of {len(result.findings)} expectations met"]
     return "\n".join([*lines, *(f"  warning: {paragraph(finding.message)}" for finding in result.warnings)])
 
 
 def version_text(version: int | None) -> str:
-    """A version of a table."""
+    """A version of a table as text; "-" for None."""
     return "-" if version is None else f"v{version}"
 
 
 def lag_text(versions: int | None, rows: int | None) -> str:
-    """How far behind its source a scope is."""
+    """The lag of a scope behind its source as text; "-" if it is unknown."""
     if versions is None:
         return "-"
     if versions == 0:

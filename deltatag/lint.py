@@ -1,4 +1,4 @@
-"""The verb lint: findings as lines or JSON, the kinds that fail a build, and findings that are accepted."""
+"""The verb lint: prints findings as lines or JSON, fails on chosen kinds, and accepts findings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _LONGEST = 120
 
 
 def lint_action(workspace: Workspace, args: Namespace, print_results: Callable[..., None]) -> int:
-    """Prints what lint tells; the exit status is 1 where a scope failed, or a finding is of a kind of --fail-on."""
+    """Print the findings; the exit status is 1 if a scope failed, or a finding has a kind of --fail-on."""
     from pipelines.compiling.notices import refusals_notice
     from pipelines.lint import lint_scopes
 
     if args.accept is not None:
         return _accept(workspace, args)
     results = lint_scopes(workspace, args.scopes or None, args.runs, args.noisy)
-    lost = refusals_notice(workspace)
+    notice = refusals_notice(workspace)
     failing = [each for result in results for each in result.findings if each.kind in (args.fail_on or ())]
     if args.only is not None:
         results = [_only(result, args.only) for result in results]
     clear = getattr(workspace.progress, "clear", None)
     if clear is not None:
         clear()
-    print_results(args, results, lint_lines, notice=lost)
+    print_results(args, results, lint_lines, notice=notice)
     if failing:
         kinds = ", ".join(dict.fromkeys(each.kind for each in failing))
         print(f"deltatag: {counted(len(failing), 'finding')} of --fail-on: {kinds}", file=sys.stderr)
@@ -64,15 +64,15 @@ def _accept(workspace: Workspace, args: Namespace) -> int:
 
 
 def lint_lines(result: LintResult) -> str:
-    """The findings of a scope, the most harmful first: a line for each, and one below it with the rule."""
+    """The findings of a scope, the most harmful first: one line for each, and the rule's expression below it."""
     from pipelines.lint_kinds import IMPLIED_BY_STREAM
 
     if result.error is not None:
         return ""
     count = len(result.findings)
-    told = "nothing to tell" if not count else counted(count, "finding")
+    found = "nothing to tell" if not count else counted(count, "finding")
     more = f", {len(result.accepted):,} accepted" if result.accepted else ""
-    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {told}{more}, rules version {result.rules_version}"]
+    lines = [f"{result.scope}: {counted(result.rules, 'rule')}, {found}{more}, rules version {result.rules_version}"]
     for each in result.findings:
         named = "(no id)" if each.rule_id is None else each.rule_id
         rule = "" if each.rule_id is None and each.kind == IMPLIED_BY_STREAM else f"{named}: "

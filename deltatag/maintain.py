@@ -1,4 +1,4 @@
-"""The verb maintain: what it prints."""
+"""The verb maintain: runs maintenance and prints the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def maintain_action(workspace: Workspace, args: Namespace) -> int:
-    """Keep the tables small and print what came of each; 1 where one of them could not be kept up, else 0."""
+    """Maintain the tables and print the results; the exit status is 1 if one of them failed."""
     from pipelines.maintain import maintain
 
     workspace.lake.delta("rules")

@@ -1,4 +1,4 @@
-"""What commands print on standard output: tables, CSV and JSON."""
+"""Printing on standard output: tables, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _NARROWEST = 12
-"""Characters that a column keeps on a terminal that is too narrow for its table."""
+"""Minimum width of a column, in characters, on a terminal that is too narrow for its table."""
 
 
 def paragraph(text: str) -> str:
@@ -28,13 +28,13 @@ def paragraph(text: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """How many there are of what the noun means, with its plural where that is not one."""
+    """A count with its noun, in the plural unless the count is 1."""
     plural = noun + ("es" if noun.endswith("ch") else "s")
     return f"{count:,} {noun if count == 1 else plural}"
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column: a MAP is a dict, or the list of its entries where its keys cannot be a dict's."""
+    """The values of a column; a MAP becomes a dict, or a list of entries if its keys are not hashable."""
     try:
         found: list[Any] = column.to_pylist(maps_as_pydicts="lossy")
     except TypeError:
@@ -48,7 +48,7 @@ def print_json(value: Any) -> None:
 
 
 def jsonable(value: Any) -> Any:
-    """The value with only the types that JSON has; a float that JSON has not becomes its name."""
+    """The value with only JSON's types; NaN and infinities become their names."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if value is None or isinstance(value, str | bool | int | float):
@@ -75,7 +75,7 @@ def print_csv(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print rows under their names, aligned, numbers to the right; on a terminal, long values take several lines."""
+    """Print an aligned table, numbers to the right; on a terminal, long values are wrapped."""
     texts = [[shown(value) for value in row] for row in rows]
     cells = [[text.rstrip("\n").splitlines() or [""] for text in row] for row in texts]
     widths = [max([len(name), *(len(line) for row in cells for line in row[i])]) for i, name in enumerate(names)]
@@ -92,7 +92,7 @@ def print_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 
 def _fitting(widths: Sequence[int], whole: int) -> list[int]:
-    """The widths of columns on a terminal: narrow ones keep theirs, and the others share what these leave."""
+    """The widths of columns on a terminal of width `whole`: narrow columns keep theirs, the others share the rest."""
     found = list(widths)
     left, open_columns = whole - 2 * (len(widths) - 1), sorted(range(len(widths)), key=widths.__getitem__)
     for place, column in enumerate(open_columns):
@@ -103,7 +103,7 @@ def _fitting(widths: Sequence[int], whole: int) -> list[int]:
 
 
 def _folded(lines: Sequence[str], width: int) -> list[str]:
-    """The lines with none longer than a width, broken at blanks where there are any."""
+    """The lines wrapped to a width, at blanks if possible."""
     return [part for line in lines for part in ([line] if len(line) <= width else textwrap.wrap(line, width) or [""])]
 
 
@@ -112,12 +112,12 @@ def _is_number(text: str) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as tables have it."""
+    """A value as text in tables; NULL for None."""
     return "NULL" if value is None else plain_text(value)
 
 
 def plain_text(value: Any) -> str:
-    """A value that is not NULL, as a text; lists and the like as JSON."""
+    """A value other than None as text; nested values are JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What is being done, with a clock, on standard error: for people who wait. Only the standard library is used."""
+"""Shows on standard error what is being done, and for how long. Only the standard library is used."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from contextlib import contextmanager
 from typing import TextIO
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Where standard error is no terminal, a line comes after so many seconds of silence."""
+"""Seconds between lines if standard error is not a terminal."""
 _TICK_SECONDS = 1.0
 
 
 class Progress:
-    """One line on a terminal that is written anew each second; elsewhere a line now and then, while something takes
-    long."""
+    """On a terminal, one line that is updated every second; elsewhere, a line now and then during long steps."""
 
     def __init__(self, stream: TextIO | None = None, between: float = SECONDS_BETWEEN_LINES) -> None:
-        """`stream`: in place of standard error."""
+        """stream: replaces standard error; between: seconds between lines if it is not a terminal."""
         self._stream = sys.stderr if stream is None else stream
         self._between = between
         self._in_place = self._stream.isatty() and os.environ.get("TERM") != "dumb"
@@ -31,7 +30,7 @@ class Progress:
         self._clock: threading.Thread | None = None
 
     def __call__(self, message: str) -> None:
-        """What is done from now on."""
+        """Show what is being done from now on."""
         with self._lock:
             now = time.monotonic()
             if self._message is None:
@@ -43,7 +42,7 @@ class Progress:
                 self._clock.start()
 
     def clear(self) -> None:
-        """Nothing is being done; the line goes."""
+        """Remove the line: nothing is being done."""
         with self._lock:
             if self._in_place and self._message is not None:
                 self._write("\r\033[K")
@@ -51,7 +50,7 @@ class Progress:
 
     @contextmanager
     def during(self, message: str) -> Iterator[None]:
-        """While inside, this is being done."""
+        """Show a message during the block."""
         self(message)
         try:
             yield
@@ -81,11 +80,11 @@ class Progress:
             self._stream.write(text)
             self._stream.flush()
         except (OSError, ValueError):
-            self._message = None  # nobody reads any more
+            self._message = None  # the stream is closed
 
 
 def _clock(seconds: float) -> str:
-    """Seconds as people say them; nothing for the first second."""
+    """Seconds as text for people; "" below one second."""
     whole = int(seconds)
     if whole < 1:
         return ""

@@ -1,4 +1,4 @@
-"""The verb retag: which scopes are brought up to date, and how what came of it is shown."""
+"""The verb retag: chooses the scopes to re-tag, and prints the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def check_arguments(args: Namespace) -> None:
-    """ConfigurationError for options that do not go together."""
+    """Raise ConfigurationError for options that cannot be combined."""
     from pipelines.errors import ConfigurationError
 
     if (args.rules_version is None) != (args.into is None):
@@ -31,7 +31,7 @@ def retag_action(
     failure_of: Callable[[str], AbstractContextManager[None]],
     failures: Mapping[str, str],
 ) -> None:
-    """Re-tag, and print the result. `failure_of` a scope notes in `failures` why it failed, and lets others go on."""
+    """Re-tag and print the results. failure_of: a context that records a scope's failure in `failures`."""
     from pipelines.retag import RetagResult, reproduce_tags, retag
     from pipelines.scopes import scope_of, scopes_of
 

@@ -20,7 +20,7 @@ _LISTED = 20
 
 
 def import_action(workspace: Workspace, args: Namespace) -> int:
-    """Bring the rules of a file into the table."""
+    """Import the rules of a file into the table; returns the exit status."""
     from pipelines.authoring.exchange import import_rules
 
     mapping = Path(args.mapping) if args.mapping else None
@@ -30,9 +30,9 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
     _clear(workspace)
     kinds = ("added", "changed", "removed", "rejected")
     if args.json:
-        told: dict[str, Any] = {kind: list(getattr(found, kind)) for kind in kinds}
-        told |= {"unchanged": found.unchanged, "left_out": found.left_out}
-        print_json(told | {"version": found.version, "dry_run": args.dry_run})
+        shown: dict[str, Any] = {kind: list(getattr(found, kind)) for kind in kinds}
+        shown |= {"unchanged": found.unchanged, "left_out": found.left_out}
+        print_json(shown | {"version": found.version, "dry_run": args.dry_run})
         return FAILED if found.rejected else DONE
     for kind in kinds[:3]:
         ids = getattr(found, kind)
@@ -56,7 +56,7 @@ def import_action(workspace: Workspace, args: Namespace) -> int:
 
 
 def export_action(workspace: Workspace, args: Namespace) -> int:
-    """Write the rules into a file."""
+    """Export the rules into a file; returns the exit status."""
     from pipelines.authoring.exchange import export_rules
 
     count = export_rules(workspace, Path(args.file), args.scope)
@@ -69,7 +69,7 @@ def export_action(workspace: Workspace, args: Namespace) -> int:
 
 
 def history_action(workspace: Workspace, args: Namespace) -> int:
-    """Tell what became of a rule."""
+    """Print the history of a rule; returns the exit status."""
     from pipelines.authoring.versions import history
 
     found = history(workspace, args.rule)
@@ -96,7 +96,7 @@ def history_action(workspace: Workspace, args: Namespace) -> int:
 
 
 def diff_action(workspace: Workspace, args: Namespace) -> int:
-    """Tell what differs between two versions of the rules."""
+    """Print the differences between two versions of the rules; returns the exit status."""
     from pipelines.authoring.versions import COLUMNS, diff
 
     found = diff(workspace, *args.versions)
@@ -129,7 +129,7 @@ def _both(found: Any) -> list[tuple[str, Any]]:
 
 
 def _clear(workspace: Workspace) -> None:
-    """Takes the line of progress away before results are printed."""
+    """Remove the progress line before results are printed."""
     clear = getattr(workspace.progress, "clear", None)
     if clear is not None:
         clear()

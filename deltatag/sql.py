@@ -1,4 +1,4 @@
-"""The verb sql: its statements, and how their results are printed."""
+"""The verb sql: reads statements, executes them and prints their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def statements_given(args: Namespace) -> list[str]:
     """The statements of the file, of the arguments and of standard input, in this order.
 
-    Raises `StatementError` where there is none, or where a text cannot be cut into statements.
+    Raises StatementError if there is none.
     """
     from pipelines.errors import StatementError
     from pipelines.spark.statements import statements_of
@@ -34,9 +34,9 @@ def statements_given(args: Namespace) -> list[str]:
 
 
 def print_results(workspace: Workspace, statements: Sequence[str], style: str) -> None:
-    """Executes statements one after the other and prints each result as "table", "csv" or "json".
+    """Execute statements one after the other and print each result as "table", "csv" or "json".
 
-    Raises `StatementError` for the first that fails.
+    Raises StatementError for the first one that fails.
     """
     from pipelines.errors import StatementError
 
@@ -55,7 +55,7 @@ def print_results(workspace: Workspace, statements: Sequence[str], style: str) -
 
 
 def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
-    """Of this process where it can tell, else of Spark."""
+    """The result of a statement: by this process if it is exact, else by Spark."""
     from pipelines.errors import NeedsSparkError
     from pipelines.local_sql.statement import execute
 
@@ -74,7 +74,7 @@ def _result(workspace: Workspace, statement: str, place: str) -> pa.Table:
 
 
 def _print_result(result: pa.Table, style: str) -> None:
-    """Print what a statement gave; that it was executed, where it gives nothing."""
+    """Print the result of a statement; "(executed)" if it has none."""
     names = result.column_names
     columns = [values_of(column) for column in result.columns]
     rows = [list(row) for row in zip(*columns, strict=True)] if columns else []

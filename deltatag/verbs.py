@@ -1,4 +1,4 @@
-"""The verbs: each opens the workspace, calls the job and prints what came of it; gives the exit status."""
+"""The verbs: each opens the workspace, calls its function, prints the results and returns the exit status."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _workspace(args: Namespace) -> Iterator[Workspace]:
 
 
 def _configuration(args: Namespace) -> str | None:
-    """The configuration that the command line names, or else the environment; None for the one in this folder."""
+    """The configuration named by the command line, or by the environment; None for that of the working directory."""
     from pipelines.settings.configuration import CONFIG_VARIABLE
 
     named: str | None = args.config or os.environ.get(CONFIG_VARIABLE)
@@ -63,7 +63,7 @@ def _configuration(args: Namespace) -> str | None:
 
 
 def init_verb(args: Namespace) -> int:
-    """Make deltatag.toml and the four tables of a lake."""
+    """Create deltatag.toml and the four tables of a lake."""
 
     from pipelines.errors import ConfigurationError
     from pipelines.initialise import initialise
@@ -86,7 +86,7 @@ def init_verb(args: Namespace) -> int:
 
 
 def validate_verb(args: Namespace) -> int:
-    """Tell whether one expression would compile as a rule."""
+    """Print whether an expression compiles as a rule."""
     from pipelines.validate import validate_expression
 
     with _workspace(args) as workspace:
@@ -117,13 +117,13 @@ def compile_verb(args: Namespace) -> int:
 
     with _workspace(args) as workspace:
         results = compile_scopes(workspace, args.scopes or None, args.force, args.engine)
-        lost = refusals_notice(workspace)
-    _print_results(args, results, compile_line, notice=lost)
+        notice = refusals_notice(workspace)
+    _print_results(args, results, compile_line, notice=notice)
     return FAILED if any(result.error for result in results) else DONE
 
 
 def lint_verb(args: Namespace) -> int:
-    """Tell what is odd about the rules of the scopes, or accept what is."""
+    """Print lint's findings on the rules of the scopes, or accept one."""
     from deltatag.lint import lint_action
 
     with _workspace(args) as workspace:
@@ -131,7 +131,7 @@ def lint_verb(args: Namespace) -> int:
 
 
 def tag_verb(args: Namespace) -> int:
-    """Tag what is new in the streams."""
+    """Tag new rows of the streams."""
     from pipelines.tag import tag_stream
 
     with _workspace(args) as workspace:
@@ -149,7 +149,7 @@ def tag_verb(args: Namespace) -> int:
 
 @contextmanager
 def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterator[None]:
-    """Note one stream's failure, so that the others are still done."""
+    """Record the failure of one scope, so that the others go on."""
     from pipelines.errors import ConfigurationError, PipelineError
     from rules_index.errors import RulesIndexError
 
@@ -158,11 +158,11 @@ def _failure_of(name: str, failures: dict[str, str], args: Namespace) -> Iterato
     except ConfigurationError:
         raise
     except (PipelineError, RulesIndexError) as error:
-        failures[name] = _told(error, args)
+        failures[name] = _error_text(error, args)
 
 
-def _told(error: Exception, args: Namespace) -> str:
-    """An error for people; its origin too, where it is asked for."""
+def _error_text(error: Exception, args: Namespace) -> str:
+    """The message of an error; with --verbose, its stack trace is printed."""
     if args.verbose:
         import traceback
 
@@ -171,13 +171,13 @@ def _told(error: Exception, args: Namespace) -> str:
 
 
 def join_verb(args: Namespace) -> int:
-    """Join what is new on any side of the joins."""
+    """Join new rows on any side of the joins."""
     from pipelines.join import join_together
 
     with _workspace(args) as workspace:
         joins = args.joins or list(workspace.configuration.joins)
         results, errors = join_together(workspace, list(dict.fromkeys(joins)), args.restart, args.skip_changes)
-    failures = {name: _told(error, args) for name, error in errors.items()}
+    failures = {name: _error_text(error, args) for name, error in errors.items()}
     _print_results(args, results, join_line, failures, "join")
     if not joins and not args.json:
         print("No join is configured yet: name one under [joins] in the configuration.")
@@ -185,7 +185,7 @@ def join_verb(args: Namespace) -> int:
 
 
 def retag_verb(args: Namespace) -> int:
-    """Bring rows that are tagged up to date with the newest indexes, or write them as an older version tags them."""
+    """Bring tagged rows up to date with the newest index, or write the tags of an older version to another table."""
     from deltatag.retag import check_arguments, retag_action
 
     check_arguments(args)
@@ -197,17 +197,17 @@ def retag_verb(args: Namespace) -> int:
 
 
 def run_verb(args: Namespace) -> int:
-    """Gates, compile, tag, re-tag and join of whatever is due."""
+    """Compile, tag, re-tag and join what is due, with quality gates."""
     from pipelines.compiling.notices import refusals_notice
     from pipelines.run import run_due
     from quality.gates import QualityGates
 
     gates = QualityGates(docs=args.data_docs)
     with _workspace(args) as workspace:
-        # a lake that was not made yet is told as such, not as what gates miss in it
+        # raises an error with advice if the lake does not exist, before the gates fail for it
         workspace.lake.delta("rules")
         report = run_due(workspace, gates)
-        lost = "" if "rules" in report.failures else refusals_notice(workspace)
+        notice = "" if "rules" in report.failures else refusals_notice(workspace)
     if args.json:
         print_json(
             {
@@ -229,20 +229,20 @@ def run_verb(args: Namespace) -> int:
             print(retag_line(retagged))
         for joined in report.joined:
             print(join_line(joined))
-        for judged in gates.results:
-            print(gate_lines(judged))
+        for checked in gates.results:
+            print(gate_lines(checked))
         for maintained in report.maintained:
             print(maintain_line(maintained))
         if not (report.compiled or report.tagged or report.retagged or report.joined or report.failures):
             print("Nothing was due.")
-        if lost:
-            print(paragraph(lost))
+        if notice:
+            print(paragraph(notice))
     _print_failures(report.failures)
     return FAILED if report.failures else DONE
 
 
 def sql_verb(args: Namespace) -> int:
-    """Execute statements in their order and print their results; the first that fails ends the command."""
+    """Execute statements in order and print their results; the first failure ends the command."""
     from deltatag.sql import print_results, statements_given
 
     statements = statements_given(args)
@@ -252,16 +252,16 @@ def sql_verb(args: Namespace) -> int:
 
 
 def status_verb(args: Namespace) -> int:
-    """Tell where each stream and each join stands."""
+    """Print the state of each stream and each join."""
     from pipelines.compiling.notices import refusals_notice
     from pipelines.status import status
 
     with _workspace(args) as workspace:
-        standing, zone = status(workspace), zoneinfo.ZoneInfo(workspace.configuration.rules.time_zone)
-        lost = refusals_notice(workspace)
+        states, zone = status(workspace), zoneinfo.ZoneInfo(workspace.configuration.rules.time_zone)
+        refusals = refusals_notice(workspace)
     if args.json:
-        print_json([asdict(one) for one in standing])
-    elif not standing:
+        print_json([asdict(one) for one in states])
+    elif not states:
         print("No stream is configured yet: name one under [streams] in the configuration.")
     else:
         names = ["scope", "rules", "index", "engine", "rejects", "source", "tagged", "behind", "last run", "state"]
@@ -278,10 +278,10 @@ def status_verb(args: Namespace) -> int:
                 one.last_started_at.astimezone(zone).strftime("%Y-%m-%d %H:%M %Z") if one.last_started_at else "never",
                 one.last_state or "-",
             ]
-            for one in standing
+            for one in states
         ]
         print_table(names, rows)
-        for one in standing:
+        for one in states:
             if one.engine_reason:
                 print(f"{one.scope}, engine {one.engine}: {one.engine_reason}.")
             if one.needs_spark:
@@ -290,16 +290,16 @@ def status_verb(args: Namespace) -> int:
                 print(notice)
             if one.files is not None:
                 print(size_line(one))
-        if lost:
-            print(paragraph(lost))
-    for one in standing:
+        if refusals:
+            print(paragraph(refusals))
+    for one in states:
         if one.problem:
             print(f"deltatag: {one.scope}: {paragraph(one.problem)}", file=sys.stderr)
-    return FAILED if any(one.problem for one in standing) else DONE
+    return FAILED if any(one.problem for one in states) else DONE
 
 
 def rules_verb(args: Namespace) -> int:
-    """Rules from files and into files, and what became of them."""
+    """Import, export, history or differences of rules."""
     from deltatag import rules
 
     with _workspace(args) as workspace:
@@ -307,7 +307,7 @@ def rules_verb(args: Namespace) -> int:
 
 
 def backtest_verb(args: Namespace) -> int:
-    """Try rules on a source's past."""
+    """Try rules on the rows of a source."""
     from deltatag.backtest import backtest_action
 
     with _workspace(args) as workspace:
@@ -315,7 +315,7 @@ def backtest_verb(args: Namespace) -> int:
 
 
 def explain_verb(args: Namespace) -> int:
-    """Tell why rules match rows, or do not."""
+    """Print why rules match rows, or do not."""
     from deltatag.explain import explain_action
 
     with _workspace(args) as workspace:
@@ -323,7 +323,7 @@ def explain_verb(args: Namespace) -> int:
 
 
 def report_verb(args: Namespace) -> int:
-    """Write a page for each scope."""
+    """Write an HTML page for each scope."""
     from pipelines.report import report_scopes
 
     with _workspace(args) as workspace:
@@ -333,7 +333,7 @@ def report_verb(args: Namespace) -> int:
 
 
 def maintain_verb(args: Namespace) -> int:
-    """Keep deltatag's own tables small."""
+    """Maintain deltatag's own tables."""
     from deltatag.maintain import maintain_action
 
     with _workspace(args) as workspace:
@@ -341,7 +341,7 @@ def maintain_verb(args: Namespace) -> int:
 
 
 def demo_verb(args: Namespace) -> int:
-    """Make the demonstration lake."""
+    """Run the demonstration."""
     from deltatag.demo import demo
 
     return int(demo(args.folder, verbose=args.verbose, force=args.force))
@@ -355,8 +355,8 @@ def _print_results(
     kind: str = "stream",
     notice: str = "",
 ) -> None:
-    """One line or JSON object for each result on standard output, and a notice for people; failures on standard
-    error."""
+    """Print one line or JSON object for each result and a notice for people on standard output, failures on standard
+    error. `kind`: the key of a failed scope's name in JSON."""
     failures = dict(failures or {})
     failures |= {result.scope: result.error for result in results if getattr(result, "error", None)}
     if args.json:

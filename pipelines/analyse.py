@@ -26,34 +26,35 @@ _MOVING = ("now", "today", "tomorrow", "yesterday")
 
 
 def spark_analyser(scope: Scope) -> Callable[[Sequence[Leaf]], list[RuleError | None]]:
-    """A function that gives, for each derived leaf over the scope's columns, None or why Spark refuses it.
+    """A function that checks derived leaves over the scope's columns: for each, None or Spark's error.
 
-    Spark is started when it is called, so rules that the index understands whole need no JVM.
+    Spark is started only when the function is called, so rules without derived leaves need no JVM.
     """
 
     def analyse(leaves: Sequence[Leaf]) -> list[RuleError | None]:
+        """None, or Spark's error, for each leaf, in their order."""
         answers: dict[Leaf, RuleError | None] = {}
         with scope.workspace.active_session() as spark:
             know_internals(spark)
-            asking = _Asking(spark, scope.no_rows())
+            analyser = _Analyser(spark, scope.no_rows())
             for start in range(0, len(leaves), _AT_ONCE):
-                answers |= asking.about(list(leaves[start : start + _AT_ONCE]))
+                answers |= analyser.analyse(list(leaves[start : start + _AT_ONCE]))
         return [answers[leaf] for leaf in leaves]
 
     return analyse
 
 
-class _Asking:
-    """Questions about leaves over columns of no rows.
+class _Analyser:
+    """Analyses leaves over a DataFrame without rows.
 
-    Spark is asked for the type of the bare text in a struct: a truth code, as the jobs have it, would cast it.
+    Each text is put into a struct as it is, to get its own type: the guard that the jobs put around it would cast it.
     """
 
     def __init__(self, spark: SparkSession, rows: DataFrame) -> None:
         self._spark, self._rows = spark, rows
 
-    def about(self, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
-        """None, or why Spark refuses it, for each leaf: first as a text, then for its types."""
+    def analyse(self, leaves: list[Leaf]) -> dict[Leaf, RuleError | None]:
+        """None, or Spark's error, for each leaf: each text is parsed first, then all types are resolved together."""
         refused: dict[Leaf, RuleError | None] = {}
         columns: list[tuple[Leaf, Column]] = []
         for leaf in leaves:
@@ -65,12 +66,12 @@ class _Asking:
                     columns.append((leaf, column))
             except MemoryError:
                 raise
-            except Exception as error:  # whatever it is, it must not keep the other rules from being compiled
+            except Exception as error:  # no error of one rule may stop the others from being compiled
                 refused[leaf] = self._unforeseen(error)
         return refused | (self._of_columns(columns) if columns else {})
 
     def _of_columns(self, asked: list[tuple[Leaf, Column]]) -> dict[Leaf, RuleError | None]:
-        """One question for many leaves; where it fails, one for each half, down to the one at fault."""
+        """Resolve many leaves in one query; if it fails, bisect down to the leaf at fault."""
         try:
             answer = self._types([column for _, column in asked])
             if not isinstance(answer, RuleError) and self._reads_clock(asked):
@@ -94,24 +95,25 @@ class _Asking:
         return self._of_columns(asked[:middle]) | self._of_columns(asked[middle:])
 
     def _unforeseen(self, error: Exception) -> RuleError:
-        """The error as a rule's own; raised where Spark has ended, which is no fault of the rule."""
+        """The error as the rule's own. It is raised instead if Spark has ended, for which the rule is not to blame."""
         if not _lives(self._spark):
             raise error
         return unforeseen(error)
 
     def _column(self, text: str) -> Column | RuleError:
-        """The text as a column, or why Spark cannot read it."""
+        """The text as a column, or Spark's error."""
         from pipelines.spark.catalyst import column_in_struct
 
         return _refusal(lambda: column_in_struct(self._spark, text))
 
     def _types(self, columns: Sequence[Column]) -> list[DataType] | RuleError:
-        """The types that Spark gives to columns, or why it refuses one of them.
+        """The types that Spark gives to columns, or its error for one of them.
 
-        The plan is optimised too: Spark computes some constants then, and an error there would end the whole job.
+        The plan is optimised too: Spark then folds constants, and an error there would fail the whole job.
         """
 
         def ask() -> StructType:
+            """The schema of a query with these columns."""
             asked = self._selected(columns)
             schema = asked.schema
             asked._jdf.queryExecution().optimizedPlan()
@@ -123,7 +125,7 @@ class _Asking:
         return [cast("StructType", field.dataType)["value"].dataType for field in schema.fields]
 
     def _reads_clock(self, asked: list[tuple[Leaf, Column]]) -> bool:
-        """Whether one of the columns has a text that stands for a moment of the clock; 'epoch' alone does not."""
+        """Whether a column casts a string that depends on the clock, such as 'now'; 'epoch' alone does not."""
         from pipelines.spark.catalyst import reads_clock
 
         if not reads_clock(self._spark, self._selected([column for _, column in asked])):
@@ -135,7 +137,7 @@ class _Asking:
         return self._rows.select(*(column.alias(str(i)) for i, column in enumerate(columns)))
 
     def _no_condition(self, leaf: Leaf) -> RuleError | None:
-        """The error of a part that Spark refuses for its type alone, since a condition is needed there."""
+        """NOT_BOOLEAN if a condition is needed and Spark gives another type; None if that is not the reason."""
         from pipelines.spark.catalyst import operands_in_structs
 
         text = authors_text(leaf)
@@ -155,7 +157,7 @@ class _Asking:
 
 
 def _refusal(action: Callable[[], _T]) -> _T | RuleError:
-    """What an action gives, or why Spark refuses what it asks."""
+    """The result of an action, or Spark's refusal as a RuleError."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -172,7 +174,7 @@ def _refusal(action: Callable[[], _T]) -> _T | RuleError:
 
 
 def _lives(spark: SparkSession) -> bool:
-    """False where the session's JVM has ended, which is no fault of the rule that was asked about."""
+    """False if the session's JVM has ended."""
     from py4j.protocol import Py4JError
 
     jvm: Any = spark._jvm
@@ -183,7 +185,7 @@ def _lives(spark: SparkSession) -> bool:
 
 
 def _type_differs(leaf: Leaf, found: DataType) -> RuleError | None:
-    """Why a leaf of Spark's type `found` is not what the rules take it for; None where it is."""
+    """The error of a leaf to which Spark gives another type, `found`, than the compiler expects; None if they agree."""
     from pyspark.sql.types import StructField, StructType
 
     name = found.simpleString().upper()

@@ -1,5 +1,4 @@
-"""What rows get of their rules beside ids, where a stream or a join is configured for it: `first_rule_id`, `labels`,
-`severity`."""
+"""Annotations: the columns `first_rule_id`, `labels` and `severity` that tagged rows can have besides rule ids."""
 
 from __future__ import annotations
 
@@ -17,19 +16,19 @@ if TYPE_CHECKING:
 
 
 def annotate_of(configuration: Configuration, scope: str) -> Annotate | None:
-    """What the rules of a stream or join are compiled for beside matching; None for nothing."""
+    """The annotations for which the rules of a stream or join are compiled; None if none are configured."""
     columns = configuration.annotations_of(scope)
     return Annotate(columns, configuration.rules.severities) if columns else None
 
 
 def annotations_of(compiled: ri.CompiledRules | None, columns: Sequence[str]) -> Annotations | None:
-    """An index's annotations for those of some columns that it was compiled for; None for none."""
+    """An index's annotations for those of `columns` for which it was compiled; None if it has no annotations."""
     found = compiled.annotations if compiled is not None else None
     return found.chosen(columns) if found is not None else None
 
 
 def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: str) -> None:
-    """IndexOutdatedError where an index was not compiled for columns that rows are to get."""
+    """Raise IndexOutdatedError if an index was not compiled for all the annotation `columns`."""
     known = compiled.annotations.annotate.columns if compiled.annotations is not None else ()
     missing = [name for name in columns if name not in known]
     if missing:
@@ -40,7 +39,7 @@ def check_compiled(compiled: ri.CompiledRules, columns: Sequence[str], scope: st
 
 
 def check_widened(table: str, held: Iterable[str], columns: Sequence[str], id_type: str) -> None:
-    """TableError, with the statement to run, where a tagged table was made without columns that rows are to get."""
+    """Raise TableError, with the statement to run, if a tagged table lacks one of the annotation `columns`."""
     names = {name.lower() for name in held}
     before, added = "rule_ids", []
     for column in annotation_columns(columns, id_type):

@@ -1,4 +1,4 @@
-"""The verb backtest: what rules would have matched in a source's past, without a JVM; nothing is written."""
+"""The verb backtest: what rules would have matched in a source's rows, without a JVM; nothing is written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SPARK_ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule to be tried: its text, and the text that it replaces; None where there is none of the two."""
+    """A rule to try: its new text, and the text that it replaces; either may be None."""
 
     rule_id: str
     new: str | None
@@ -50,9 +50,12 @@ class Candidate:
 
 @dataclass(slots=True)
 class Backtested:
-    """What a rule would have matched. gained, lost: rows beside those of the text that it replaces; over_time: matches
-    by the hour of the event time; overlaps: rules that are there and match the same rows, with how many; `error` says
-    why the rule was not tried."""
+    """What a rule would have matched.
+
+    gained, lost: rows that only the new text, or only the replaced one, matches; over_time: matches by the hour of the
+    event time; overlaps: current rules that match some of the same rows, with how many; error: why the rule was not
+    tried.
+    """
 
     rule_id: str
     matches: int = 0
@@ -67,7 +70,7 @@ class Backtested:
 
 @dataclass(frozen=True, slots=True)
 class BacktestResult:
-    """The rules that were tried over `rows` rows of a scope's source, `sampled` where these are not all of them."""
+    """The rules that were tried on `rows` rows of a scope's source; `sampled` if these are not all of its rows."""
 
     scope: str
     rows: int
@@ -109,8 +112,11 @@ def backtest(
 def _compiled(
     workspace: Workspace, scope: StreamScope, schema: pa.Schema, candidates: Sequence[Candidate]
 ) -> tuple[list[Backtested], ri.CompiledRules, list[str]]:
-    """The candidates (`n` and number for a new text, `o` for the old one) beside the rules that are there (`t` and id)
-    in one index."""
+    """Compile the candidates and the current rules into one index.
+
+    Ids in it: `n` and number for a candidate's new text, `o` and number for its old text, `t` and id for a current
+    rule.
+    """
     texts = [(f"n{i}", each.new) for i, each in enumerate(candidates)]
     texts += [(f"o{i}", each.old) for i, each in enumerate(candidates)]
     tried = pl.DataFrame(
@@ -158,7 +164,7 @@ def _times(
 
 
 class _Rows:
-    """The source's rows, a table at a time, with the columns that the rules read, the event time and the key."""
+    """The source's rows in batches, with the columns that the rules read, the event time and the key."""
 
     def __init__(
         self,
@@ -187,7 +193,7 @@ class _Rows:
         self._sample = sample if self.sampled else None
 
     def __iter__(self) -> Iterator[pa.Table]:
-        """Tables of up to `BATCH_ROWS` rows."""
+        """Tables of up to `BATCH_ROWS` rows; SourceError if the source cannot be read."""
         names = self._schema.names
         try:
             for part in self._parts():
@@ -203,7 +209,7 @@ class _Rows:
             raise SourceError(f"The source of {self._name} cannot be read: {first_line(error)}") from error
 
     def _parts(self) -> list[Any]:
-        """All files or, of a sample, row groups that are spread over them."""
+        """All files or, for a sample, up to `SAMPLED_PARTS` row groups spread evenly over them."""
         files = list(self._dataset.get_fragments(self._times))
         if self._sample is None:
             return files
@@ -215,7 +221,7 @@ class _Rows:
 
 
 def _strided(table: pa.Table, sample: int, rows: int) -> pa.Table:
-    """About as many rows of a part as it owes to a sample of `sample` among all its `rows`."""
+    """Evenly spaced rows of a part: its share of a sample of `sample` out of `rows` rows."""
     if sample >= rows:
         return table
     wanted = max(1, round(table.num_rows * sample / rows))
@@ -231,6 +237,7 @@ def _count(
     number_of = {rule: ordinal for ordinal, rule in enumerate(ids)}
 
     def matched(key: str) -> np.ndarray:
+        """The rows that one rule of the index matches, [rows] bool."""
         mask = np.zeros(rows.num_rows, bool)
         if key in number_of:
             mask[owner[ordinals == number_of[key]]] = True

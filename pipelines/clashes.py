@@ -1,4 +1,4 @@
-"""Rules whose id several enabled rows have: what of them was compiled last goes on until the clash is resolved."""
+"""Rules whose id clashes (several enabled rows have it): the version that was compiled last stays in force."""
 
 from __future__ import annotations
 
@@ -22,11 +22,10 @@ KEPT = "kept"
 
 
 def current_rules(workspace: Workspace) -> RuleSet:
-    """The enabled rules of the newest version of `rules`, with the last good version of each one whose id clashes.
+    """The enabled rules of the newest version of `rules`; for each clashing id the rule as it was compiled last.
 
-    That is the definition which the scope's newest index was compiled from. It is gone where there is no index, where
-    the index has no such rule (it may have been rejected itself), or where that version of `rules` cannot be read any
-    more.
+    That is the rule from which the scope's newest index was compiled. There is none if the scope has no index, if the
+    index lacks the rule (it may have been rejected), or if that version of `rules` is no longer readable.
     """
     annotated = workspace.configuration.annotates
     rules = read_rules(workspace.lake, scopes_of(workspace), annotated=annotated)
@@ -38,7 +37,7 @@ def current_rules(workspace: Workspace) -> RuleSet:
 
 
 def clash_notice(rejects: pl.DataFrame) -> str:
-    """What people should know of clashing ids among rejects; "" where there are none."""
+    """A sentence for people on the clashing ids among rejects; "" if there are none."""
     clashing = rejects.filter(pl.col("error") == DUPLICATE_ID)
     if clashing.is_empty():
         return ""
@@ -77,7 +76,7 @@ def _with_last_good(workspace: Workspace, rules: RuleSet, scope: str, ids: list[
 
 
 def _held(workspace: Workspace, index: StoredIndex, ids: list[str]) -> list[str]:
-    """Those of some ids that an index has, as text: it is opened only where rules were rejected that it may lack."""
+    """Those of some ids that an index has, as text. The index is opened only if it may lack one: if it has rejects."""
     if not (index.statistics.get("rejected") or index.statistics.get(KEPT)):
         return ids
     of_index = pl.Series(pl.from_arrow(ri.load(fetch_index(workspace.lake, index)).ids)).cast(pl.String)
@@ -85,8 +84,8 @@ def _held(workspace: Workspace, index: StoredIndex, ids: list[str]) -> list[str]
 
 
 def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
-    """The rules with others that are kept, and rejects that say so."""
-    told = kept.select(
+    """The rules together with the kept ones; the rejects of these say which version stays in force."""
+    notes = kept.select(
         "scope",
         pl.col("rule_id").cast(pl.String),
         error=pl.lit(DUPLICATE_ID),
@@ -94,11 +93,11 @@ def _added(rules: RuleSet, kept: pl.DataFrame) -> RuleSet:
             " Until then the rule goes on as in version {} of rules: {}", "version", pl.col("expression").str.head(200)
         ),
     )
-    rejects = rules.rejects.join(told, on=["scope", "rule_id", "error"], how="left", maintain_order="left")
+    rejects = rules.rejects.join(notes, on=["scope", "rule_id", "error"], how="left", maintain_order="left")
     message = pl.col("message") + pl.col("goes_on").fill_null("")
     return replace(
         rules,
         sound=pl.concat([rules.sound, kept.select(rules.sound.columns).cast(rules.sound.schema)]),
         rejects=rejects.with_columns(message).drop("goes_on"),
-        kept=pl.concat([rules.kept, told.select("scope", "rule_id").with_columns(kept["version"])]),
+        kept=pl.concat([rules.kept, notes.select("scope", "rule_id").with_columns(kept["version"])]),
     )

@@ -44,12 +44,12 @@ from rules_index.memory import release_freed_memory
 def compile_scopes(
     workspace: Workspace, scopes: Sequence[str] | None = None, force: bool = False, engine: str | None = None
 ) -> list[ScopeResult]:
-    """Compile the named scopes, by default every stream and join; one result each, a failure does not stop the others.
+    """Compile the named scopes, by default every stream and join; one result each. A failure does not stop the others.
 
-    `rule_rejects` is brought to the version of `rules` that was compiled. An index goes to `rule_index` in
-    one commit, and only where its fingerprint or engine is not the stored one's, or `force` is set (which also drops
-    the scope's older indexes, damaged ones among them). Where it is, the stored index's statistics are brought up
-    to date with what was compiled. engine: in place of the configured one.
+    `rule_rejects` is brought to the version of `rules` that was compiled. An index is written to `rule_index` in one
+    commit if its fingerprint or engine differs from the stored index's, or if `force` is set, which also drops the
+    scope's older indexes, damaged ones included. Otherwise only the stored index's statistics are updated. `engine`
+    replaces the configured one.
     """
     lake, names = workspace.lake, scopes_of(workspace)
     due = [scope_of(workspace, name) for name in (scopes if scopes is not None else names)]
@@ -67,7 +67,7 @@ def compile_scopes(
         result, rejected = _compile_scope(scope, rules, before, force, engines[scope.name])
         results.append(result)
         rejects.append(rejected)
-    rejects[0] = _told_again(workspace, rules).rejects
+    rejects[0] = _read_again(workspace, rules).rejects
     others = set(names) - {scope.name for scope in due}
     rejects.append(compile_rejects_of(before, others, rules))
     write_rejects(lake, rejects, rules.version, _mark(workspace, rules, results))
@@ -75,7 +75,7 @@ def compile_scopes(
 
 
 def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) -> Mark | None:
-    """The mark of what was compiled; None where the rules are so few that it is not looked for."""
+    """The mark of what was compiled; None for a small table of rules, whose mark is never read."""
     table = RulesTable.of(workspace.lake)
     if not table.is_large:
         return None
@@ -88,8 +88,8 @@ def _mark(workspace: Workspace, rules: RuleSet, results: Sequence[ScopeResult]) 
     return Mark(table.id, rules.version, names, {name: each for name, each in holds.items() if name in names})
 
 
-def _told_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
-    """The same rules, once they are compiled: one that was to go on may have been rejected, and then does not."""
+def _read_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
+    """The same rules after they were compiled: a kept rule may have been rejected, and then is kept no longer."""
     again = rules if rules.kept.is_empty() else current_rules(workspace)
     return again if again.version == rules.version else rules
 
@@ -97,7 +97,7 @@ def _told_again(workspace: Workspace, rules: RuleSet) -> RuleSet:
 def _compile_scope(
     scope: Scope, rules: RuleSet, before: pl.DataFrame, force: bool, engine: str
 ) -> tuple[ScopeResult, pl.DataFrame]:
-    """The scope's result, and those of its rules that the library refused."""
+    """The scope's result, and the rejects of the library among its rules."""
     started = time.perf_counter()
     kept = compile_rejects_of(before, {scope.name}, rules)
     try:
@@ -161,7 +161,7 @@ def _bring_up_to_date(
         return indexed("unchanged", stored, counts), rejected
     statistics = {**compiled.stats, "format_version": FORMAT_VERSION, **found}
     fingerprint, built, path = compiled.fingerprint, compiled.engine, saved(compiled)
-    # the index is in its file, and what is written to the table needs memory, too
+    # the index is in its file, and writing the table needs the memory
     del compiled
     release_freed_memory()
     written = store(lake, path, name, rules.version, fingerprint, built, statistics, force)
@@ -169,9 +169,9 @@ def _bring_up_to_date(
 
 
 def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict[str, str]:
-    """What the statistics say of the scope's origin: the index whose rules imply the accepted ones, where any must.
+    """The statistics' entry `implied_by`: the fingerprint of the origin's index whose rules imply the accepted ones.
 
-    Raises what `Origin.implies_now` raises.
+    Empty if there is no origin, or nothing must be implied. Raises what `Origin.implies_now` raises.
     """
     origin = origin_of(scope)
     found = origin.implies_now(accepted, known) if origin is not None else None
@@ -179,7 +179,7 @@ def _implied_by(scope: Scope, accepted: pl.DataFrame, known: str | None) -> dict
 
 
 def _held_lists(lake: Lake, stored: StoredIndex | None) -> Held | None:
-    """The lists that a stored index holds; None where it holds none, or cannot be read by this version."""
+    """The value lists that a stored index holds; None if it holds none, or this version cannot read it."""
     versions = stored.statistics.get(LISTS) if stored is not None else None
     if stored is None or not versions:
         return None

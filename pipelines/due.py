@@ -1,6 +1,6 @@
-"""What is due: the scopes that a run compiles, tags or joins. The command line and Dagster both ask here.
+"""Decides what is due: the scopes that a run compiles, tags or joins. The command line and Dagster both use this.
 
-A scope that cannot be judged is due, so that a run tells what stands in the way.
+A scope counts as due if an error prevents the decision: the run then fails with that error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def scopes_to_compile(workspace: Workspace) -> list[str]:
 
 
 def due_scopes(workspace: Workspace) -> list[str]:
-    """Streams and joins with something to be done; a stream, too, where the one whose tagged rows it reads is due."""
+    """Streams and joins that are due. A stream that reads another stream's tagged rows is due whenever that one is."""
     configuration = workspace.configuration
     due: list[str] = []
     for stream in configuration.streams.values():
@@ -56,7 +56,7 @@ def _is_due(step_is_due: Callable[[Workspace, str], bool], workspace: Workspace,
 def tag_is_due(workspace: Workspace, name: str) -> bool:
     """True if the source has a version that no micro-batch has taken, or the last micro-batch is unfinished.
 
-    Nothing is due of what another stream is to tag, as long as it has not begun.
+    False while the stream reads another stream's tagged rows and that one has not tagged any yet.
     """
     origin = workspace.configuration.stream(name).source_stream
     if origin is not None and not workspace.lake.exists(tagged_table(origin)):
@@ -76,7 +76,7 @@ def join_is_due(workspace: Workspace, name: str) -> bool:
     last = last_batch(workspace.lake, name)
     if last is None or last.state != DONE or last.plan.get("reset"):
         return True
-    # what was changed makes it due: it fails, and says why
+    # a changed definition makes the join due, so that its run fails and says why
     streams = {stream: workspace.configuration.stream(stream) for stream in join.streams}
     if definition_changes(last.plan["definition"], definition_of(join, streams)):
         return True
@@ -88,7 +88,7 @@ def join_is_due(workspace: Workspace, name: str) -> bool:
 
 
 def retag_is_due(workspace: Workspace, stream: Stream) -> bool:
-    """True if the stream's policy asks for a re-tag: rows stand otherwise than its newest index tags them."""
+    """True if the stream's policy asks for a re-tag: its newest index would tag some rows differently."""
     lake, name = workspace.lake, stream.name
     if stream.retag == "never" or not lake.exists(tagged_table(name)):
         return False

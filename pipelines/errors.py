@@ -1,26 +1,26 @@
-"""The errors of the Spark jobs: each says what is wrong, where, and what to do, in one paragraph for people."""
+"""The errors of the pipelines: each says what is wrong, where, and what to do, in one paragraph for people."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """Base of every error that a job raises on purpose."""
+    """Base of every error that the pipelines raise on purpose."""
 
 
 class ConfigurationError(PipelineError):
-    """deltatag.toml, or what the command line says beside it, cannot be used; nothing was done."""
+    """deltatag.toml, or an argument of the command line, cannot be used; nothing was done."""
 
 
 class SessionError(PipelineError):
-    """No Spark session could be started, or the one that runs cannot read Delta tables."""
+    """No Spark session could be started, or the active one cannot read Delta tables."""
 
 
 class MissingTableError(PipelineError):
-    """A Delta table that should be there is not."""
+    """A Delta table that is needed does not exist."""
 
 
 class TableError(PipelineError):
-    """A Delta table of deltatag's cannot be read or written, or lacks columns that it must have."""
+    """A Delta table cannot be read or written, or lacks columns that it must have."""
 
 
 class NoIndexError(PipelineError):
@@ -44,16 +44,15 @@ class SourceChangedError(SourceError):
 
 
 class NotImpliedError(SourceError):
-    """A stream reads what another one has tagged, and has rules that can match rows which are not there."""
+    """A stream reads another stream's tagged rows, and has rules that could match rows which that one left out."""
 
 
 class NeedsSparkError(PipelineError):
-    """Something that only Spark reads, evaluates or writes for certain as Spark does. Its text goes on behind
-    "because"."""
+    """Only Spark can read, evaluate or write something exactly. The message is a clause that follows "because"."""
 
 
 class SparkEndedError(PipelineError):
-    """A step has ended Spark's JVM, or was ended since it took too long. `usable`: there is a session to go on with."""
+    """A step ended Spark's JVM, or exceeded its time limit. `usable`: the session can still be used."""
 
     def __init__(self, message: str, usable: bool = False) -> None:
         super().__init__(message)
@@ -61,15 +60,15 @@ class SparkEndedError(PipelineError):
 
 
 class RestartedError(PipelineError):
-    """Another run has emptied the tables, or planned a micro-batch anew, meanwhile."""
+    """A concurrent run has emptied the tables, or planned a micro-batch again."""
 
 
 class JoinChangedError(PipelineError):
-    """A join is defined otherwise than when its earlier rows were joined."""
+    """The definition of a join has changed since its earlier rows were joined."""
 
 
 class CheckError(PipelineError):
-    """A row check of a stream is no valid condition over the source's columns."""
+    """A row check of a stream is not a valid condition over the source's columns."""
 
 
 class QuarantineShareError(PipelineError):

@@ -1,4 +1,4 @@
-"""The verb explain: why rules match rows or do not, and what would have had to be otherwise."""
+"""The verb explain: why rules match rows or do not, and which values would have had to differ."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from rules_index.explaining.tree import Explanation
 
 MOST_MATCHED, MOST_NEAR = 100, 5
-"""Rules of a row that are explained where none is named: those that match it, and those that nearly do."""
+"""How many rules of a row are explained if none is named: of those that match it, and of near misses."""
 _MOST_TRIED = 20
-"""Rules that may be near misses of a row and are looked at for it."""
+"""How many candidates for near misses of a row are tried."""
 
 
 _HINT = "A rule that was added since then is explained after deltatag compile, and with --rules-version."
@@ -36,8 +36,10 @@ _HINT = "A rule that was added since then is explained after deltatag compile, a
 
 @dataclass(frozen=True)
 class RowExplained:
-    """A rule on a row. row: the columns of the scope; rules_version: that of the rules, None where they are as the
-    newest index has them."""
+    """The explanation of a rule on a row.
+
+    row: the columns of the scope; rules_version: the version of `rules` that has the rule, None for the newest index.
+    """
 
     row: dict[str, Any]
     rule_id: str | int
@@ -47,7 +49,7 @@ class RowExplained:
 
 @dataclass(frozen=True)
 class ExplainResult:
-    """What was explained of the rows of a scope, and what people should know of it."""
+    """The explanations for rows of a scope, and sentences that people should read."""
 
     scope: str
     rows: int
@@ -57,7 +59,7 @@ class ExplainResult:
 
 @dataclass
 class _Task:
-    """What is asked, and what is found out on the way."""
+    """What to explain, and the results so far."""
 
     scope: Scope
     indexes: Indexes
@@ -76,11 +78,12 @@ def explain(
     rules_version: int | None = None,
     limit: int = 10,
 ) -> ExplainResult:
-    """Explains rules on the rows that satisfy a condition; without `rules` those that match, and some that nearly do.
+    """Explain rules on the rows that satisfy a condition; without `rules` those that match, and near misses.
 
-    Rows are those of the scope's tagged table, each with the rules that tagged it unless `rules_version` names others;
-    where none of them satisfies the condition, those of a stream's source, with the newest index. ConfigurationError
-    for an unknown scope or a refused condition; `UnknownRuleError` for a rule that is in none of these versions.
+    The rows are the scope's tagged ones, each with the rules that tagged it unless `rules_version` names others. If no
+    tagged row satisfies the condition, rows of a stream's source are taken, with the newest index. At most `limit` rows
+    are explained. ConfigurationError for an unknown scope or a refused condition; UnknownRuleError for a rule that is
+    in none of these versions.
     """
     over = scope_of(workspace, scope)
     columns = over.columns()
@@ -100,7 +103,7 @@ def explain(
 
 
 def _by_index(rows: pa.Table, version: int | None) -> list[tuple[int | None, str | None, pa.Table]]:
-    """The rows by the index that is to explain them, without the columns that say so."""
+    """The rows grouped by the index that explains them, without the columns that name it."""
     if "rules_version" not in rows.column_names:
         return [(version, None, rows)] if rows.num_rows else []
     plain = rows.drop_columns([*TAGGED_WITH])
@@ -113,7 +116,7 @@ def _by_index(rows: pa.Table, version: int | None) -> list[tuple[int | None, str
 
 
 def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint: str | None) -> None:
-    """Explains rows with one index."""
+    """Explain rows with one index."""
     compiled = task.indexes.of(version, fingerprint)
     named = [rule for each in task.rules if (rule := _known(task, compiled, each, version)) is not None]
     if task.rules and not named:
@@ -136,7 +139,7 @@ def _explain_rows(task: _Task, rows: pa.Table, version: int | None, fingerprint:
 
 
 def _known(task: _Task, compiled: ri.CompiledRules, rule: str, version: int | None) -> str | int | None:
-    """The id of a rule as the index has it; None, with the reason noted, where it has none such."""
+    """The id of a rule in the type that the index has; None, with the reason noted, if the index lacks the rule."""
     rule_id: Any = rule
     if pa.types.is_integer(compiled.ids.type) and rule.lstrip("-").isdecimal():
         rule_id = int(rule)
@@ -175,7 +178,7 @@ def _add_near(
     nearest: NearestRules,
     version: int | None,
 ) -> None:
-    """Adds the rules that a row nearly matches."""
+    """Add up to `MOST_NEAR` near misses of a row."""
     added = 0
     candidates = nearest.of(given, _MOST_TRIED + 1)
     for rule in candidates[:_MOST_TRIED]:
@@ -193,7 +196,7 @@ def _add_near(
 
 
 def _fixed(scope: Scope, columns: pa.Schema) -> tuple[str, ...]:
-    """What a near miss leaves as it is: of joined rows the times, by which they were joined."""
+    """The columns that a near miss must not change: the event times of a joined row, by which it was joined."""
     if not isinstance(scope, JoinScope):
         return ()
     found = [JOINED_TIME]
@@ -205,7 +208,7 @@ def _fixed(scope: Scope, columns: pa.Schema) -> tuple[str, ...]:
 
 
 def _joined_time(scope: Scope, row: dict[str, Any]) -> dict[str, Any]:
-    """The event time of a joined row, the latest one among its rows."""
+    """The event time of a joined row, in UTC: the latest one among its rows."""
     if not isinstance(scope, JoinScope):
         return {}
     zone = zone_of(scope.workspace.configuration.rules.time_zone)
@@ -213,9 +216,9 @@ def _joined_time(scope: Scope, row: dict[str, Any]) -> dict[str, Any]:
     for stream in scope.streams:
         side = row[stream.name] or {}
         name = spelled([*side], stream.event_time or "", column_key)
-        moment = side[name] if name is not None else None
-        if isinstance(moment, date) and not isinstance(moment, datetime):
-            moment = datetime.combine(moment, time())
-        if moment is not None:
-            times.append(moment if moment.tzinfo is not None else moment.replace(tzinfo=zone))
+        value = side[name] if name is not None else None
+        if isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime.combine(value, time())
+        if value is not None:
+            times.append(value if value.tzinfo is not None else value.replace(tzinfo=zone))
     return {JOINED_TIME: max(times).astimezone(UTC) if times else None}

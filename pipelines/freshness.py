@@ -1,4 +1,4 @@
-"""How long rows of a stream's source have been waiting to be tagged, told by the source's log alone."""
+"""How long rows of a stream's source have been waiting to be tagged, by the source's log alone."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pipelines.status import position_of
 from pipelines.workspace import Workspace
 
 _WITHOUT_ROWS = ("OPTIMIZE", "VACUUM", "DELETE", "SET ", "UNSET ", "ADD ", "DROP ", "CHANGE ", "RENAME ", "UPGRADE ")
-"""Beginnings of the operations that bring no row."""
+"""Prefixes of operations that add no row."""
 _ADDED = ("numOutputRows", "num_added_rows", "numTargetRowsInserted", "num_target_rows_inserted")
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The commits of a source with rows that are not tagged, and when the first of them was made; None where none is.
+    """The commits of a source with untagged rows.
 
-    known: False where the source's log cannot be looked at without Spark.
+    since: when the first of them was made, None if there is none; known: False if only Spark can read the log.
     """
 
     commits: int = 0
@@ -32,14 +32,14 @@ class Waiting:
     known: bool = True
 
     def longer_than(self, microseconds: int, now: datetime) -> bool:
-        """Whether a row has been waiting for more than this long."""
+        """Whether a row has been waiting for more than this many microseconds."""
         return self.since is not None and now - self.since > timedelta(microseconds=microseconds)
 
 
 def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
-    """What waits in a stream's source. Nothing does of a source that only joins need.
+    """The untagged commits of a stream's source; none for a source that only joins read.
 
-    MissingTableError or TableError where there is no source.
+    MissingTableError or TableError if the source cannot be opened.
     """
     if is_catalog_name(stream.source):
         return Waiting(known=False)
@@ -64,7 +64,7 @@ def waiting_rows(workspace: Workspace, stream: Stream) -> Waiting:
 
 
 def _brings_rows(commit: Mapping[str, Any]) -> bool:
-    """Whether a commit has added rows, as far as the log says; where it does not, it has."""
+    """Whether a commit has added rows; assumed if the log does not say."""
     if str(commit.get("operation", "")).startswith(_WITHOUT_ROWS):
         return False
     metrics: Mapping[str, Any] = commit.get("operationMetrics") or {}

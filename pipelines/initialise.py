@@ -55,10 +55,10 @@ root = "lake"                       # folder or object-store URI of deltatag's o
 
 
 def initialise(path: Path, id_type: str | None, workspace: Callable[[Configuration], Workspace]) -> list[str]:
-    """Make what is missing of the configuration file at `path` and of the lake's tables; gives their names.
+    """Create the configuration file at `path` and the lake's tables where they are missing; returns what was created.
 
-    `id_type` is the type of rule ids, "string" where none is given; `ConfigurationError` where it is given and the
-    rules that are there have ids of another type.
+    id_type: the type of rule ids, by default "string". ConfigurationError if the file cannot be written, or if the
+    existing table of rules has ids of another type than `id_type`.
     """
     made = []
     if not path.exists():

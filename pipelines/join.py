@@ -1,7 +1,7 @@
-"""The verb join: what is new on any side of a join -> quarantine and tagged joined rows, exactly once.
+"""The verb join: new rows on any side of a join -> quarantine and tagged joined rows, exactly once.
 
-Joins of the same streams by the same keys go together: what they take of the sources alike is read, filtered and
-shuffled once for all of them.
+Joins of the same streams by the same keys run together: rows that they all take are read, filtered and shuffled once
+for all of them.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rules_index.errors import RulesIndexError
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """What one run of a join did; `batches` is 0 where nothing was due.
+    """What one run of a join did; `batches` is 0 if nothing was due.
 
-    `rows` are the new rows taken from all sides, `joined` the joined rows written, `quarantined` the rows that came too
-    late; `source_versions` has the last version taken of each stream, `notices` sentences that people should read.
+    rows: new rows taken from all sides; joined: joined rows written; quarantined: rows that came too late;
+    source_versions: the last version taken of each stream; notices: sentences that people should read.
     """
 
     join: str
@@ -52,7 +52,7 @@ class JoinResult:
     errors: Mapping[str, int] = field(default_factory=dict)
 
     def plus(self, batch: MicroBatch) -> JoinResult:
-        """With what another micro-batch did."""
+        """This result with one more micro-batch added."""
         sides = batch.plan.get("sides", {})
         return JoinResult(
             self.join,
@@ -71,10 +71,10 @@ class JoinResult:
 
 
 def join_streams(workspace: Workspace, name: str, restart: bool = False, skip_changes: bool = False) -> JoinResult:
-    """Join everything that is new on any side; ends when the newest version of every source is done.
+    """Join everything that is new on any side, up to the newest version of every source.
 
-    `restart` empties the join's tables and begins again at each stream's start. `skip_changes` passes over commits of
-    the sources that changed or removed rows, instead of stopping at the first of them.
+    restart: empty the join's tables and begin again at each stream's start; skip_changes: skip commits of the sources
+    that changed or removed rows, instead of stopping at the first of them.
     Raises NoIndexError, SourceError, SourceChangedError, JoinChangedError and others of pipelines.errors.
     """
     results, failures = join_together(workspace, [name], restart, skip_changes)
@@ -86,9 +86,9 @@ def join_streams(workspace: Workspace, name: str, restart: bool = False, skip_ch
 def join_together(
     workspace: Workspace, names: Sequence[str], restart: bool = False, skip_changes: bool = False
 ) -> tuple[list[JoinResult], dict[str, Exception]]:
-    """As `join_streams`, several joins; a failure of one stops none of the others.
+    """Like `join_streams`, for several joins; a failure of one does not stop the others.
 
-    Gives the results of those that did not fail, in the order of names, and why others failed, by their names.
+    Returns the results of the joins that succeeded, in the order of `names`, and the errors of the others by name.
     """
     results: dict[str, JoinResult] = {}
     failures: dict[str, Exception] = {}
@@ -107,7 +107,7 @@ def join_together(
 
 
 def _alike(workspace: Workspace, joins: Sequence[Join]) -> list[list[Join]]:
-    """Joins with the same streams and keys together, those apart whose rules only Spark evaluates; these last."""
+    """Joins grouped by streams and keys; those with rules that only Spark evaluates are apart, and come last."""
     found: dict[str, list[Join]] = {}
     for join in joins:
         needs_spark = of_newest_index(workspace.lake, join.name) is not None
@@ -120,7 +120,7 @@ class _Run:
     """One run of joins over the same streams and keys."""
 
     def __init__(self, workspace: Workspace, joins: Sequence[Join], failures: dict[str, Exception]) -> None:
-        """`failures` learns why a join failed."""
+        """failures: gets the error of each join that fails."""
         self.workspace, self.joins, self.failures = workspace, joins, failures
         self.widest = replace(
             joins[0], window={name: max(join.window[name] for join in joins) for name in joins[0].streams}
@@ -131,7 +131,7 @@ class _Run:
         self._restarted: set[str] = set()
 
     def take_spark(self, reason: NeedsSparkError) -> None:
-        """Go on with Spark, where the local runner cannot; where it alone is asked for, what is left fails."""
+        """Go on with Spark because the local runner cannot; if the configuration allows only that, the rest fails."""
         going = [join.name for join in self.joins if join.name not in self.failures]
         if self.workspace.configuration.lake.runner == LOCAL:
             self.failures |= dict.fromkeys(going, reason)
@@ -140,18 +140,18 @@ class _Run:
 
     @property
     def runner(self) -> JoinRunner:
-        """Who joins the rows; NeedsSparkError where the configuration asks for the local one, and it cannot serve."""
+        """The runner; NeedsSparkError if the configuration demands the local one and it cannot serve."""
         if self._runner is None:
             self._runner = joins_runner(self.workspace, self.joins)
         return self._runner
 
     def go_on(self, restart: bool, skip_changes: bool, ended: bool) -> None:
-        """As `go`, in the session that there is now."""
+        """Like `go`, in the session that exists now."""
         with step(self.workspace, f"join {self.current}"), self.runner.session():
             self.go(restart, skip_changes, ended)
 
     def go(self, restart: bool, skip_changes: bool, ended: bool) -> None:
-        """Do what is due, one micro-batch of each join at a time; `ended`: the current step has just ended Spark."""
+        """Run what is due, one micro-batch of each join at a time; `ended`: the current step has just ended Spark."""
         joiners = self._joiners(self.current if ended else None)
         for joiner in joiners:
             name = joiner.join.name
@@ -163,7 +163,7 @@ class _Run:
                 self._execute(together)
 
     def _joiners(self, ended: str | None) -> list[Joiner]:
-        """The joins' parts in the run, over the sources as they are now; `ended`: the one that has just ended Spark."""
+        """A joiner for each join, over the sources' newest versions; `ended`: the join that has just ended Spark."""
         command = f"deltatag join {' '.join(join.name for join in self.joins)}"
         streams = [self.workspace.configuration.stream(name) for name in self.widest.streams]
         sources: dict[str, Source] = {}
@@ -204,7 +204,7 @@ class _Run:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
-        """A step of one join: its seconds count, and why it failed is noted, so that the others are still done."""
+        """Time a step of one join, and record its failure, so that the other joins go on."""
         started = time.perf_counter()
         self.current = name
         try:
@@ -229,7 +229,7 @@ def _of_the_same_rows(due: Sequence[tuple[Joiner, Planned]]) -> list[list[tuple[
         definition = plan["definition"]
         rows = [plan["sides"], plan["lateness"], plan["latest"], definition["event_time"], definition["time_zone"]]
         if planned.resumed:
-            # it may end Spark, which must not be another join's fault
+            # it may end Spark again, which must not be blamed on another join
             rows.append(joiner.join.name)
         found.setdefault(json.dumps(rows, sort_keys=True), []).append((joiner, planned))
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The verb lint: what is odd about the rules of a scope, by the rules alone, by its source and by its last runs."""
+"""The verb lint: finds suspicious rules of a scope, by the rules alone, by its source and by its last runs."""
 
 from __future__ import annotations
 
@@ -28,21 +28,23 @@ from pipelines.workspace import Workspace
 from rules_index.implication.disjoint_rules import disjoint_rules
 
 RUNS, NOISY_SHARE = 10, 0.5
-"""Micro-batches that are looked back at, and the share of rows from which on a rule is noisy."""
+"""How many micro-batches are looked back at, and the share of rows from which a rule counts as noisy."""
 _EXPLAIN_NO_MATCH = ("rejected", "contradiction", OUT_OF_RANGE, "always_raises", "never_true", "unknown_value")
-"""Findings that say why a rule matches nothing."""
+"""Kinds of findings that already say why a rule matches nothing."""
 _EXPLAIN_RANGE = ("unknown_value", "unit", "padded_text", "null_text", "always_raises")
-"""Findings that say more of a constant than that it is out of range."""
+"""Kinds of findings that say more about a constant than that it is out of range."""
 LEAST_ROWS = 100
-"""Rows that must have been tagged before a rule is called dead or noisy."""
+"""How many rows must have been tagged before a rule is called dead or noisy."""
 
 _FAILURES = (PipelineError, ri.RulesIndexError, OSError)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is odd about a rule: as `rules_index.lint` tells it, or of a kind of `lint_kinds`; the one of a whole stream
-    has no rule_id. expression, owner: the rule's, where the table has them."""
+    """One finding, of `rules_index.lint` or of a kind in `lint_kinds`.
+
+    rule_id: None for a finding about a whole stream; expression, owner: those of the rule, if the table has them.
+    """
 
     rule_id: str | int | None
     kind: str
@@ -56,8 +58,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class LintResult:
-    """The findings of one scope, the most harmful first, and those that were accepted; `error` says why there are none
-    where it failed."""
+    """The findings of one scope, the most harmful first, and the accepted ones; `error` says why lint failed."""
 
     scope: str
     rules_version: int
@@ -71,9 +72,9 @@ class LintResult:
 def lint_scopes(
     workspace: Workspace, scopes: Sequence[str] | None = None, runs: int = RUNS, noisy: float = NOISY_SHARE
 ) -> list[LintResult]:
-    """Look at the rules of the named scopes, by default of all; a scope that fails does not stop the others.
+    """Lint the rules of the named scopes, by default of all; a failure of one does not stop the others.
 
-    runs: how many of the last micro-batches to look back at; noisy: the share of rows from which on a rule is noisy.
+    runs: how many of the last micro-batches to look back at; noisy: the share of rows from which a rule is noisy.
     Nothing is written, and Spark is started only for sources and lakes in a catalog.
     """
     names = scopes_of(workspace)
@@ -93,22 +94,21 @@ def _lint_scope(scope: Scope, rules: RuleSet, runs: int, noisy: float) -> LintRe
         found += _of_rules(scope, usable)
         found += _of_source(scope, usable, found)
         found += _of_runs(scope, usable, found, runs, noisy)
-        told, accepted = _with_rules(scope, rules.version, sorted(found, key=_place))
+        shown, accepted = _with_rules(scope, rules.version, sorted(found, key=_sort_key))
     except _FAILURES as error:
         return LintResult(scope.name, rules.version, count, error=str(error))
-    return LintResult(scope.name, rules.version, count, tuple(told), tuple(accepted), time.perf_counter() - started)
+    return LintResult(scope.name, rules.version, count, tuple(shown), tuple(accepted), time.perf_counter() - started)
 
 
-def _place(finding: Finding) -> tuple[int, bool, bool, str | int]:
-    """By harm, then by id, those without one first; ids as text, which those are that were refused for their row,
-    before numbers."""
+def _sort_key(finding: Finding) -> tuple[int, bool, bool, str | int]:
+    """Sorts by harm, then by id: none first, then text (the ids of rejects always are text), then numbers."""
     number = isinstance(finding.rule_id, int)
     named = finding.rule_id is not None
     return HARM[finding.kind], named, number, finding.rule_id if finding.rule_id is not None else ""
 
 
 def _with_rules(scope: Scope, version: int, found: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """The findings with their rules' texts and owners: those that are told, and those that were accepted."""
+    """The findings with their rules' texts and owners: those to show, and the accepted ones."""
     rows = rule_rows(scope.workspace, scope.name, version, (str(each.rule_id) for each in found))
     accepted = accepted_in(scope.workspace, scope.name)
     parted: tuple[list[Finding], list[Finding]] = ([], [])
@@ -120,9 +120,9 @@ def _with_rules(scope: Scope, version: int, found: Sequence[Finding]) -> tuple[l
 
 
 def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | None = None) -> Finding:
-    """Accepts what lint tells of a rule, of one kind, until the rule changes; TableError where it tells no such thing.
+    """Accept the finding of one kind about a rule until the rule changes; returns the finding.
 
-    What is accepted already stays so. `reason` is for people.
+    An accepted finding stays accepted. `reason` is for people. TableError if lint has no such finding, or fails.
     """
     rules = current_rules(workspace)
     scopes = rules.sound.filter(pl.col("rule_id").cast(pl.String) == rule_id)["scope"].to_list()
@@ -143,18 +143,18 @@ def accept_finding(workspace: Workspace, rule_id: str, kind: str, reason: str | 
         before = next((e for e in result.accepted if str(e.rule_id) == rule_id and e.kind == kind), None)
         if before is not None:
             return before
-    told = ", ".join(dict.fromkeys(each.kind for each in mine)) or "nothing"
-    raise TableError(f"Lint tells no {kind} of rule {rule_id}; it tells {told}.")
+    kinds = ", ".join(dict.fromkeys(each.kind for each in mine)) or "nothing"
+    raise TableError(f"Lint tells no {kind} of rule {rule_id}; it tells {kinds}.")
 
 
 def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
-    """Rules refused for their rows in the table, and those that Spark refused when this version was compiled."""
+    """Rules rejected for their rows in the table, and those that Spark rejected when this version was compiled."""
     stored = pl.DataFrame(pl.from_arrow(scope.workspace.lake.arrow("rule_rejects")))
     by_spark = stored.filter(
         (pl.col("scope") == scope.name) & (pl.col("rules_version") == rules.version) & (pl.col("error") == "ANALYSIS")
     )
     kept = rules.kept_of(scope.name)
-    # the rows of an id that clashes have one fault between them
+    # the rows of a clashing id share one reject
     by_row = rules.rejects.filter(pl.col("scope") == scope.name).unique(maintain_order=True)
     for frame in (by_row, by_spark):
         for each in frame.iter_rows(named=True):
@@ -164,14 +164,14 @@ def _rejected(scope: Scope, rules: RuleSet) -> Iterable[Finding]:
 
 
 def _usable(scope: Scope, rules: RuleSet, rejected: Iterable[Finding]) -> pl.DataFrame:
-    """The rules of a scope that are not refused for their rows, or by Spark."""
+    """The rules of a scope that are rejected neither for their rows nor by Spark."""
     refused = [each.rule_id for each in rejected]
     sound = rules.of_scope(scope.name).select(RULE_COLUMNS)
     return sound.filter(~pl.col("rule_id").cast(pl.String).is_in(refused)) if refused else sound
 
 
 def _of_streams(scope: Scope, rules: RuleSet, usable: pl.DataFrame) -> Iterable[Finding]:
-    """A stream that could read what another one has tagged."""
+    """A finding if the stream could read another stream's tagged rows."""
     if not isinstance(scope, StreamScope):
         return
     workspace = scope.workspace
@@ -193,7 +193,7 @@ def _with_lists(workspace: Workspace, usable: pl.DataFrame, rules: RuleSet, even
 
 
 def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
-    """What the library tells of the rules alone."""
+    """The findings of the library, by the rules alone."""
     zone = scope.workspace.configuration.rules.time_zone
     known = scope.known_values(rules["expression"].to_list())
     lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
@@ -203,8 +203,8 @@ def _of_rules(scope: Scope, rules: pl.DataFrame) -> Iterable[Finding]:
         yield Finding(**each, other_ids=others)
 
 
-def _of_source(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding]) -> list[Finding]:
-    """Rules that no row of the source can match, by its files' statistics, but those of which it is `told` why."""
+def _of_source(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding]) -> list[Finding]:
+    """Rules that no row of the source can match, by its files' statistics, unless a `known` finding explains it."""
     if not isinstance(scope, StreamScope):
         return []
     schema = scope.columns()
@@ -214,7 +214,7 @@ def _of_source(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding]) -> li
     condition = " AND ".join(each.condition for each in ranges.values())
     zone = scope.workspace.configuration.rules.time_zone
     lists, _ = read_lists(scope.workspace.configuration, rules["expression"])
-    explained = {(each.rule_id, (each.text or "").lower()) for each in told if each.kind in _EXPLAIN_RANGE}
+    explained = {(each.rule_id, (each.text or "").lower()) for each in known if each.kind in _EXPLAIN_RANGE}
     return [
         Finding(rule_id, OUT_OF_RANGE, _range_message(ranges.get(column or "")))
         for rule_id, column in disjoint_rules(rules, schema, condition, scope.event_time, zone, lists).items()
@@ -237,15 +237,17 @@ def _range_message(known: SourceRange | None) -> str:
     return f"No row of the source can match the rule: its column {known.column} {values}. {advice}"
 
 
-def _of_runs(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding], runs: int, noisy: float) -> Iterable[Finding]:
-    """Rules that raised errors in the last micro-batch, and those that matched nothing, or very much, in the last ones
-    since they were changed. Of rules of which it is `told` why, no more is."""
+def _of_runs(scope: Scope, rules: pl.DataFrame, known: Sequence[Finding], runs: int, noisy: float) -> Iterable[Finding]:
+    """Rules that raised errors in the last micro-batch, and rules that matched no row, or too many, since they changed.
+
+    `runs` micro-batches are looked back at. Rules whose behaviour a `known` finding explains are left out.
+    """
     done = [each for each in batches(scope.workspace.lake, scope.name) if each.state == DONE]
     if not done:
         return
     ids = {str(each): each for each in rules["rule_id"].to_list()}
-    explained = {each.rule_id for each in told if each.kind in _EXPLAIN_NO_MATCH}
-    raising = {each.rule_id for each in told if each.kind in ("always_raises", "may_raise")}
+    explained = {each.rule_id for each in known if each.kind in _EXPLAIN_NO_MATCH}
+    raising = {each.rule_id for each in known if each.kind in ("always_raises", "may_raise")}
     for rule_id, rows in done[-1].errors.items():
         if rule_id in ids and rows:
             explained.add(ids[rule_id])
@@ -257,7 +259,7 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding], runs: i
     window = [each.rules_version for each in done[-runs:] if each.rules_version is not None]
     if not window:
         return
-    always = {each.rule_id for each in told if each.kind == "tautology"}
+    always = {each.rule_id for each in known if each.kind == "tautology"}
     counts = _matches(scope, min(window))
     for rule_id, since in _unchanged_since(scope, rules, window).items():
         looked_at = [each for each in done if each.rules_version is not None and each.rules_version >= since]
@@ -272,7 +274,7 @@ def _of_runs(scope: Scope, rules: pl.DataFrame, told: Sequence[Finding], runs: i
 
 
 def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]]:
-    """How many rows each rule matched, by the version of `rules` that tagged them, from this one on."""
+    """How many rows each rule matched, by the version of `rules` that tagged them, from `rules_version` on."""
     found: dict[Any, dict[int, int]] = {}
     table = scope.workspace.lake.delta(tagged_table(scope.stream)).to_pyarrow_dataset()
     wanted = ds.field("rules_version") >= rules_version
@@ -287,8 +289,10 @@ def _matches(scope: StreamScope, rules_version: int) -> dict[Any, dict[int, int]
 
 
 def _unchanged_since(scope: StreamScope, rules: pl.DataFrame, versions: Sequence[int]) -> dict[Any, int]:
-    """The rules that stand in the newest of these versions of `rules` as they do now, with the oldest one from which on
-    they do. A version that is gone, and those before it, tell nothing."""
+    """For each rule that is the same in the newest of these versions as now, the oldest version since when it is.
+
+    Versions that can no longer be read, and those before them, are not considered.
+    """
     same = rules.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null()).select("rule_id", "expression")
     found: dict[Any, int] = {}
     for version in sorted(set(versions), reverse=True):

@@ -1,4 +1,4 @@
-"""Findings that were looked at and accepted: each until its rule changes."""
+"""Accepted findings of lint: each holds until its rule changes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ _OF_RULES = ("rule_id", "scope", "expression", "owner", "valid_from", "valid_to"
 
 
 def rule_rows(workspace: Workspace, scope: str, version: int, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """The rows of some rules of a scope in a version of `rules`, by id as text, with those of the columns that lint
-    shows or that decide what a rule says."""
+    """The rows of some rules of a scope in a version of `rules`, by id as text.
+
+    They have the columns that lint shows or that decide what a rule says.
+    """
     rules = pl.DataFrame(pl.from_arrow(workspace.lake.arrow("rules", version=version))).rename(str.lower)
     rules = rules.select([name for name in _OF_RULES if name in rules.columns]).with_columns(
         pl.col("rule_id").cast(pl.String)
@@ -30,7 +32,7 @@ def rule_rows(workspace: Workspace, scope: str, version: int, ids: Iterable[str]
 
 
 def fingerprint(rule: Mapping[str, Any]) -> str:
-    """SHA-256 of what a rule says: its text and when it holds."""
+    """SHA-256, in hex, of what a rule says: its text and its validity."""
     parts = [rule.get("expression"), *(_time(rule.get(name)) for name in ("valid_from", "valid_to"))]
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -40,7 +42,7 @@ def _time(moment: datetime | None) -> str | None:
 
 
 def accepted_in(workspace: Workspace, scope: str) -> set[tuple[str, str, str]]:
-    """What was accepted in a scope: rule id as text, kind, and fingerprint of the rule as it was."""
+    """The accepted findings of a scope: rule id as text, kind, and fingerprint of the rule when it was accepted."""
     if not workspace.lake.exists(LINT_ACCEPTED.name):
         return set()
     rows = workspace.lake.arrow(
@@ -52,7 +54,7 @@ def accepted_in(workspace: Workspace, scope: str) -> set[tuple[str, str, str]]:
 def accept(
     workspace: Workspace, scope: str, rule_id: str, kind: str, rule: Mapping[str, Any], reason: str | None
 ) -> None:
-    """Enters a finding of a rule among those that are accepted, in one commit."""
+    """Record a finding as accepted, in one commit; TableError if the table cannot be written."""
     from deltalake import exceptions, write_deltalake
 
     lake, schema = workspace.lake, arrow_schema(LINT_ACCEPTED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 OUT_OF_RANGE, RUN_TIME_ERRORS, DEAD, NOISY = "out_of_range", "run_time_errors", "dead", "noisy"
 IMPLIED_BY_STREAM = "implied_by_stream"
-"""Told of a whole stream, whose rules another stream's imply: nothing is wrong, but less could be read."""
+"""About a whole stream, whose rules another stream's rules imply: nothing is wrong, but less could be read."""
 
 KINDS = (
     # it matches nothing, or not what it says
@@ -19,4 +19,4 @@ KINDS = (
     "padded_id", "duplicate", "redundant_alternative", "implied", "implied_by_union", IMPLIED_BY_STREAM,
 )  # fmt: skip
 HARM = {kind: place for place, kind in enumerate(KINDS)}
-"""Each kind's place among them."""
+"""Each kind's rank: 0 is the most harmful."""

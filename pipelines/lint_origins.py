@@ -1,4 +1,4 @@
-"""Streams that could read what another stream has tagged in place of the source that both read now."""
+"""Finds streams that could read another stream's tagged rows instead of the source that both read now."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from pipelines.workspace import Workspace
 
 
 def possible_origins(configuration: Configuration, stream: Stream) -> list[Stream]:
-    """The streams whose tagged rows the configuration would let a stream read in place of the source of both, were all
-    its rules implied by theirs; those that keep only rows that matched."""
+    """The streams whose tagged rows the stream could read, as far as the configuration allows it.
+
+    They read the same source and keep only rows that matched. Whether their rules imply the stream's is not checked.
+    """
     joined = any(stream.name in join.streams for join in configuration.joins.values())
     if joined or stream.source_stream is not None or stream.output != "matched":
         return []
@@ -35,8 +37,10 @@ def possible_origins(configuration: Configuration, stream: Stream) -> list[Strea
 def origin_proposal(
     workspace: Workspace, stream: Stream, mine: IndexedRules, theirs: dict[str, IndexedRules], schema: pa.Schema
 ) -> str | None:
-    """What to change so that the stream reads the smallest tagged table that holds all rows which its rules can match;
-    None where there is none. theirs: the rules of `possible_origins`, by name."""
+    """A proposal to read the smallest tagged table that holds all rows which the stream's rules can match.
+
+    theirs: the rules of `possible_origins`, by name. None if there is no such table.
+    """
     found = [
         workspace.configuration.stream(name)
         for name, rules in theirs.items()
@@ -49,13 +53,13 @@ def origin_proposal(
     then = f", then: deltatag tag {stream.name} --restart" if workspace.lake.exists(tagged_table(stream)) else ""
     return (
         f"Every rule of {stream.name} is implied by the rules of {best.name}, so {stream.name} can read what "
-        f"{best.name} has tagged{_told(sizes[best.name])} in place of the source{_told(_size(stream.source))}. Write "
+        f"{best.name} has tagged{_shown(sizes[best.name])} in place of the source{_shown(_size(stream.source))}. Write "
         f'source_stream = "{best.name}" in place of source in [streams.{stream.name}]{then}'
     )
 
 
 def _size(place: str) -> tuple[int, int | None] | None:
-    """Bytes and rows of a table; None where it is not there, or only a catalog knows."""
+    """Bytes and rows of a table; None if it does not exist, cannot be read, or is in a catalog."""
     from deltalake import exceptions
 
     if is_catalog_name(place):
@@ -67,7 +71,7 @@ def _size(place: str) -> tuple[int, int | None] | None:
         return None
 
 
-def _told(size: tuple[int, int | None] | None) -> str:
+def _shown(size: tuple[int, int | None] | None) -> str:
     if size is None:
         return ""
     rows = f"{size[1]:,} rows, " if size[1] is not None else ""

@@ -1,7 +1,7 @@
-"""The verb maintain: deltatag's own tables keep few files and short logs, and nothing that is still needed goes.
+"""The verb maintain: keeps the files of deltatag's own tables few and their logs short.
 
-Merged files hold the same rows, in commits that change none; what readers of a table, a repeated micro-batch or a join
-may still read stays until they have moved on. Whatever meets the work of another process is put off.
+Compaction commits change no data. Files that readers of a table, a repeated micro-batch or a join may still need are
+kept until these have moved on. Work that conflicts with another process is put off.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from pipelines.workspace import Workspace
 
 
 def maintain(workspace: Workspace) -> list[Upkept]:
-    """Do all that there is to do for every table of the lake; a failure of one stops none of the others."""
+    """Maintain every table of the lake; a failure of one does not stop the others."""
     return [_kept_up(workspace, name, scope, in_run=False) for name, scope in _tables(workspace)]
 
 
 def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
-    """What a run does by itself for the tables that it wrote, where it is due: merging that costs a bounded time
-    however large a table is, and every so many commits a VACUUM. Nothing, where the configuration says never."""
+    """Maintain the tables that a run has just written, where it is due.
+
+    Compaction takes a bounded time, however large a table is; VACUUM runs every so many commits. Nothing is done if
+    the configuration turns automatic maintenance off. Returns the tables that changed or failed.
+    """
     if not workspace.lake.settings.maintenance.automatic:
         return []
     done = []
@@ -40,8 +43,10 @@ def maintain_after(workspace: Workspace, scopes: Iterable[str]) -> list[Upkept]:
 
 @dataclass(frozen=True, slots=True)
 class TableSizes:
-    """Files and bytes of the newest versions of a scope's tables, None where there is none; `due` names those of which
-    the next run, or maintain, merges files or removes some."""
+    """Files and bytes of the newest versions of a scope's tables; None if there is no table.
+
+    due: the tables that the next run, or maintain, will compact or vacuum.
+    """
 
     files: int | None = None
     bytes: int | None = None
@@ -49,7 +54,7 @@ class TableSizes:
 
 
 def table_sizes(workspace: Workspace, scope: str) -> TableSizes:
-    """What the logs tell of a scope's tables."""
+    """The sizes of a scope's tables, by their logs."""
     names = _existing(workspace, scope)
     if not names:
         return TableSizes()
@@ -62,7 +67,7 @@ def _due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
     try:
         return books.due(workspace, name) if name in LAKE_TABLES else tables.due(workspace, name, in_run)
     except PipelineError:
-        return []  # what stands in the way is told by who needs the table
+        return []  # code that needs the table reports the error
 
 
 def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -> Upkept:
@@ -81,7 +86,7 @@ def _kept_up(workspace: Workspace, name: str, scope: str | None, in_run: bool) -
 
 
 def _tables(workspace: Workspace, scopes: Iterable[str] | None = None) -> Iterator[tuple[str, str | None]]:
-    """The tables that there are, with the stream or join of each; None for those of every lake, which come first."""
+    """The existing tables, each with its stream or join; the lake's own tables come first, with None."""
     yield from ((name, None) for name in LAKE_TABLES)
     configuration = workspace.configuration
     for scope in [*configuration.streams, *configuration.joins] if scopes is None else scopes:

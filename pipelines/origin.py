@@ -1,7 +1,7 @@
-"""Whether what another stream, the origin, has tagged holds every row that a stream's rules can match.
+"""Proves that the tagged table of another stream, the origin, holds every row that a stream's rules can match.
 
-The origin's tagged table may hold only rows that matched the rules it had when it tagged them. So whatever a stream
-takes from there, each of its rules must be implied by all those rules together.
+The origin's table may hold only rows that matched the rules in force when it tagged them. So for each slice that a
+stream takes from there, each of its rules must be implied by the union of those rules.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
     from rules_index.index.annotations import Annotations
 
 _NAMED = 5
-"""Rules that a message names, at most."""
+"""Maximum number of rules that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedRules:
-    """The rules that are in an index.
+    """The rules that an index was compiled from.
 
-    rules: rule_id, expression, valid_from and valid_to, what the lists hold that they name
-    (`value_lists.contents`), and `annotations` as one text where the index has them, which
-    the field of this name are; event_time and time_zone are those that it was compiled with.
+    rules: the columns rule_id, expression, valid_from, valid_to; `lists` (`value_lists.contents`) if the index has
+    value lists; `annotations`, each rule's as one text, if the index has annotations. event_time, time_zone: those with
+    which it was compiled; annotations, lists: those of the index.
     """
 
     rules: pl.DataFrame
@@ -56,7 +56,7 @@ class IndexedRules:
 
     @classmethod
     def of(cls, workspace: Workspace, stored: StoredIndex) -> IndexedRules:
-        """Those of an index, as they stood in `rules`; SourceError where these are gone."""
+        """The rules of a stored index, as `rules` had them; SourceError if that version is no longer readable."""
         try:
             compiled = ri.load(fetch_index(workspace.lake, stored))
             rules = rules_of_index(workspace, stored)
@@ -70,8 +70,8 @@ class IndexedRules:
         if compiled.annotations is not None:
             from rules_index.compiling.rule_annotations import texts
 
-            told = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
-            found = found.join(told, on="rule_id", how="left", maintain_order="left")
+            annotated = pl.DataFrame({"rule_id": ids, "annotations": texts(compiled.annotations.rules)})
+            found = found.join(annotated, on="rule_id", how="left", maintain_order="left")
         lists = [*compiled.lists.values()]
         if lists:
             found = found.with_columns(contents(found, lists))
@@ -88,10 +88,11 @@ class Origin:
         self.origin = workspace.configuration.stream(stream.source_stream)
 
     def implies_now(self, rules: pl.DataFrame, known: str | None) -> str | None:
-        """The fingerprint of the index that the origin tags with, whose rules imply these; None where it need not.
+        """The fingerprint of the origin's newest index, after proving that its rules imply these.
 
-        rules: as `IndexedRules` has them, of the stream; known: a fingerprint of which that has been found before.
-        Raises `NotImpliedError`, or `NoIndexError` where the origin has none.
+        rules: the stream's, with the columns of `IndexedRules`; known: a fingerprint for which that is already proven.
+        None if the origin keeps all rows, so that nothing must be implied. Raises NotImpliedError; NoIndexError if the
+        origin has no index; SourceError if nothing can be proven.
         """
         if self.origin.output != "matched":
             return None
@@ -106,10 +107,11 @@ class Origin:
     def implies_taken(
         self, source: Source, taken: Slice, stored: StoredIndex, known: Collection[str | None]
     ) -> list[str]:
-        """The fingerprints of the indexes that tagged the slice's rows, whose rules imply those of the stream's index.
+        """The fingerprints of the indexes that tagged the slice's rows, after proving that each implies the stream's.
 
-        Where the origin kept only rows that matched. known: fingerprints of which that has been found before. Raises
-        `NotImpliedError`, and `SourceError` where rows are missing for another reason or nothing can be shown.
+        Only micro-batches in which the origin kept matching rows alone are considered. known: fingerprints for which
+        it is already proven. Raises NotImpliedError; SourceError if rows are missing for another reason, or nothing can
+        be proven.
         """
         found = {str(batch.fingerprint) for batch in self._batches(source, taken) if self._kept_only_matched(batch)}
         if unknown := sorted(found.difference(known)):
@@ -118,11 +120,11 @@ class Origin:
                 before = newest_index(self.workspace.lake, self.origin.name, fingerprint)
                 if before is None:
                     raise self._unknown(f"the index {fingerprint[:12]} that tagged them is no longer in rule_index")
-                self._refuse_unless_implied(mine, before, self._anew())
+                self._refuse_unless_implied(mine, before, self._from_scratch())
         return sorted(found)
 
     def _batches(self, source: Source, taken: Slice) -> Iterator[MicroBatch]:
-        """The origin's micro-batches that the slice's rows, or the lack of them, are from."""
+        """The origin's micro-batches that wrote, or left out, rows of the slice."""
         if taken.skipped:
             return
         known = self._micro_batches
@@ -136,22 +138,22 @@ class Origin:
 
     @cached_property
     def _micro_batches(self) -> dict[int, MicroBatch]:
-        """The origin's micro-batches by number: once a run, since each stands in `runs` before it is in its table.
+        """The origin's micro-batches by number; a row into which old ones were folded stands for each of them.
 
-        A row that old ones were folded into stands for each of them.
+        Read once per run: a micro-batch is in `runs` before its rows are in the table, so none can be missing.
         """
         known = batches(self.workspace.lake, self.origin.name)
         return {number: each for each in known for number in range(each.plan.get(FOLDED, each.batch), each.batch + 1)}
 
     def _numbers_in(self, source: Source, taken: Slice, known: Collection[int]) -> Iterable[int]:
-        """The numbers of the micro-batches of a slice; of a snapshot all up to it, the last one first."""
+        """The numbers of the micro-batches of a slice; for a snapshot all numbers up to it, descending."""
         if taken.start.snapshot:
             later = self._numbers(source, range(taken.start.version + 1, source.version + 1))
             return range(min(later, default=max(known, default=-1) + 1) - 1, -1, -1)
         return self._numbers(source, range(taken.start.version, taken.end.version + (1 if taken.end.index else 0)))
 
     def _numbers(self, source: Source, versions: Iterable[int]) -> list[int]:
-        """The numbers of the micro-batches that these commits of the tagged table are of."""
+        """The numbers of the micro-batches that wrote these versions of the tagged table."""
         ending = f"/{tagged_table(self.origin)}"
         marks: Iterator[dict[str, Any]] = (
             action["txn"] for version in versions for action in source.log.commit(version) or () if "txn" in action
@@ -160,26 +162,28 @@ class Origin:
         return [number for number in numbers if number < GIVEN_UP]
 
     def _kept_only_matched(self, batch: MicroBatch) -> bool:
-        """Whether the origin's micro-batch wrote only rows that matched; SourceError where it refused other rows than
-        the stream does."""
+        """Whether the origin's micro-batch wrote only rows that matched.
+
+        SourceError if the stream would lack rows: those that did not match, or those that only the origin quarantines.
+        """
         plan, name, origin = batch.plan, self.stream.name, self.origin.name
         only_matched = bool(plan["output"] == "matched")
         if only_matched and self.stream.output != "matched":
             raise SourceError(
                 f"Micro-batch {batch.batch} of {origin} wrote only rows that matched its rules, and {name} would lack "
-                f'the others: write output = "matched" in [streams.{name}]. {self._anew()}'
+                f'the others: write output = "matched" in [streams.{name}]. {self._from_scratch()}'
             )
         keys, checks = not_asked(self.stream, plan["key"], plan["checks"])
         if keys or checks:
             listed = [*(f"NULL in the key {key}" for key in keys), *(f"the check {check}" for check in checks)]
             raise SourceError(
                 f"Micro-batch {batch.batch} of {origin} refused rows by {', '.join(listed)}, which {name} does not "
-                f"have, so that {name} would lack them: add it to [streams.{name}]. {self._anew()}"
+                f"have, so that {name} would lack them: add it to [streams.{name}]. {self._from_scratch()}"
             )
         return only_matched
 
     def _refuse_unless_implied(self, mine: IndexedRules, stored: StoredIndex, else_do: str) -> None:
-        """NotImpliedError, with a further way out, unless the rules of the origin's index imply mine together."""
+        """Raise NotImpliedError, with `else_do` as further advice, unless the index's rules together imply mine."""
         theirs = IndexedRules.of(self.workspace, stored)
         if theirs.time_zone != mine.time_zone:
             raise self._unknown(f"they were tagged by rules in the time zone {theirs.time_zone}, not {mine.time_zone}")
@@ -187,9 +191,9 @@ class Origin:
         found = implied_by(mine, theirs, StreamScope(self.workspace, self.origin).columns())
         refused = found.filter(~pl.col("implied").fill_null(False))
         if refused.height:
-            raise NotImpliedError(f"{self._told(refused, found.height, theirs.rules_version)} {else_do}".rstrip())
+            raise NotImpliedError(f"{self._message(refused, found.height, theirs.rules_version)} {else_do}".rstrip())
 
-    def _told(self, refused: pl.DataFrame, count: int, rules_version: int) -> str:
+    def _message(self, refused: pl.DataFrame, count: int, rules_version: int) -> str:
         name, origin = self.stream.name, self.origin.name
         unknown = refused.filter(pl.col("implied").is_null()).height
         listed = ", ".join(map(str, refused.sort(pl.col("implied").is_null(), "rule_id")["rule_id"][:_NAMED]))
@@ -206,26 +210,26 @@ class Origin:
         name, origin = self.stream.name, self.origin.name
         return SourceError(
             f"Whether the rows that {origin} has tagged are all that {name} needs cannot be told: {reason}. "
-            f"Let {name} read the source itself (source in place of source_stream). {self._anew()}"
+            f"Let {name} read the source itself (source in place of source_stream). {self._from_scratch()}"
         )
 
-    def _anew(self) -> str:
-        """How rows that are tagged already get other tags."""
+    def _from_scratch(self) -> str:
+        """Advice for a message: how to tag all rows again."""
         name, origin = self.stream.name, self.origin.name
         return f"Or tag all rows anew: deltatag tag {origin} --restart, then deltatag tag {name} --restart"
 
 
 def implied_by(mine: IndexedRules, theirs: IndexedRules, schema: pa.Schema) -> pl.DataFrame:
-    """rule_id and implied of each of my rules beside theirs, as `rules_index.implied_by_union` tells."""
+    """rule_id and implied of each of my rules, from `rules_index.implied_by_union` over theirs; implied may be NULL."""
     others, event_time = theirs.rules, mine.event_time or theirs.event_time
     if event_time is not None and (theirs.event_time or event_time).lower() != event_time.lower():
-        # bounds on another event time say nothing of mine
+        # bounds on another event time cannot be compared with mine
         others = others.filter(pl.col("valid_from").is_null() & pl.col("valid_to").is_null())
     both = {each.name: each for each in (*theirs.lists, *mine.lists)}
-    # of rules that name a list with other values than before nothing is known
+    # a list whose values have changed is left out: rules that name it then do not compile
     lists = [each for each in both.values() if all(same in (None, each) for same in _named(each.name, mine, theirs))]
     found = ri.implied_by_union(mine.rules.to_arrow(), others.to_arrow(), schema, event_time, mine.time_zone, lists)
-    # of a rule that does not compile with these columns nothing is known
+    # NULL for a rule that does not compile with these columns
     return mine.rules.select("rule_id").join(pl.DataFrame(pl.from_arrow(found)), on="rule_id", how="left")
 
 
@@ -234,7 +238,7 @@ def _named(name: str, *indexed: IndexedRules) -> list[AnyList | None]:
 
 
 def origin_of(scope: Scope) -> Origin | None:
-    """The origin of a stream that reads what another one has tagged."""
+    """The origin of a stream that reads another stream's tagged rows; None for other scopes."""
     if not isinstance(scope, StreamScope) or scope.stream.source_stream is None:
         return None
     return Origin(scope.workspace, scope.stream)

@@ -20,7 +20,7 @@ from pipelines.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ReportResult:
-    """The page of one scope; `error` says why there is none where it failed."""
+    """The page of one scope; `error` says why it could not be written. seconds: how long it took."""
 
     scope: str
     file: str | None = None
@@ -33,10 +33,10 @@ class ReportResult:
 
 
 def report_scopes(workspace: Workspace, scopes: Sequence[str] | None, folder: Path) -> list[ReportResult]:
-    """Write `<scope>.html` into the folder for each named scope, by default for all; one that fails stops no other.
+    """Write `<scope>.html` into the folder for each named scope, by default for all.
 
-    Nothing in the lake is written, and Spark is started only for sources and lakes in a catalog. `PipelineError` where
-    the folder cannot be written, `ConfigurationError` for a scope that there is not.
+    A failure of one does not stop the others. The lake is not written, and Spark is started only for sources and lakes
+    in a catalog. PipelineError if the folder cannot be created; ConfigurationError for an unknown scope.
     """
     names = list(dict.fromkeys(scopes)) if scopes is not None else scopes_of(workspace)
     for name in names:

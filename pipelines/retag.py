@@ -1,8 +1,8 @@
-"""The verb retag: rows that are tagged already -> as the newest index tags them, by trying only the rules that differ.
+"""The verb retag: brings tagged rows up to date with the newest index, by trying only the rules that differ.
 
-A re-tag stands in `runs`, under a scope of its own, before its first write. Its commit to the tagged table carries its
-number; the table of matches then follows what the tagged table says. Whoever tags meanwhile only appends, and neither
-waits for the other: where a file was removed in between (by OPTIMIZE), the re-tag looks again.
+A re-tag is planned in `runs`, under a scope of its own, before its first write. Its commit to the tagged table carries
+its number; the table of matches is then brought in line with the tagged table. A concurrent tag only appends, so
+neither waits for the other. If a file was removed in the meantime, as by OPTIMIZE, the re-tag starts over.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ from pipelines.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class RetagResult:
-    """What one re-tag did: files of the tagged table that were read and written, rows whose rules changed (those that
-    came or left among them). `notices` are sentences that people should read."""
+    """What one re-tag did.
+
+    files_read, files_written: files of the tagged table; rows_changed: rows whose rules changed, including rows that
+    were added or removed; notices: sentences that people should read.
+    """
 
     scope: str
     rules_version: int | None = None
@@ -44,9 +47,9 @@ def retag(
 ) -> RetagResult:
     """Bring the tagged rows of a stream or a join, and a stream's matches, up to date with its newest index.
 
-    since, until: ISO 8601, of the event time, `until` excluded; mode: `NEW_RULES` for rules that were added alone. A
-    join whose rules were added to or changed is joined anew, as by `join_streams(restart=True)`.
-    Raises ConfigurationError for a range that cannot be had, NoIndexError, SourceError and others of pipelines.errors.
+    since, until: range of the event time in ISO 8601, `until` excluded; mode: `NEW_RULES` for only the added rules. A
+    join with added or changed rules is joined from scratch, as by `join_streams(restart=True)`.
+    Raises ConfigurationError for an impossible range, NoIndexError, SourceError and others of pipelines.errors.
     """
     started = time.perf_counter()
     scope = scope_of(workspace, name)
@@ -78,8 +81,10 @@ def retag(
 def reproduce_tags(
     workspace: Workspace, name: str, rules_version: int, table: str, since: str | None = None, until: str | None = None
 ) -> RetagResult:
-    """Write a stream's rows, as a version of `rules` tags them, to a table of their own; its own tables stay as they
-    are. An earlier such table of this name is replaced."""
+    """Write a stream's rows, as a version of `rules` tags them, to a separate table.
+
+    The stream's own tables are not changed. An earlier such table of the same name is replaced.
+    """
     from pipelines.retagging.reproduction import reproduce
 
     started = time.perf_counter()
@@ -90,12 +95,12 @@ def reproduce_tags(
 
 
 def retag_due(workspace: Workspace, stream: Stream) -> RetagResult:
-    """Do what the stream's policy asks for."""
+    """Re-tag a stream in the mode that its policy sets."""
     return retag(workspace, stream.name, mode=policy_mode(stream))
 
 
 def _needs_joining(workspace: Workspace, name: str) -> bool:
-    """True if rules of a join were added or changed: pairs may satisfy them that were never stored."""
+    """True if rules of a join were added or changed: they may match pairs of rows that were never stored."""
     last = last_batch(workspace.lake, name)
     if last is None:
         return False

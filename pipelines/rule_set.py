@@ -1,4 +1,4 @@
-"""The enabled rules of one version of `rules`, and those that are refused for their row alone."""
+"""The enabled rules of one version of `rules`, and those that are rejected for their row alone."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pipelines.lake.lake import Lake
 from rules_index.arrays import as_lists
 
 RULE_COLUMNS = ["rule_id", "expression", "valid_from", "valid_to"]
-"""What is compiled of a rule."""
+"""The columns of a rule that are compiled."""
 ANNOTATED_BY = ["priority", "labels", "severity"]
-"""What beside gives tagged rows their annotations."""
+"""The further columns from which annotations are made."""
 KEPT_SCHEMA = {"scope": pl.String, "rule_id": pl.String, "version": pl.Int64}
 REJECT_SCHEMA = {
     "scope": pl.String,
@@ -26,23 +26,22 @@ REJECT_SCHEMA = {
     "message": pl.String,
     "position": pl.Int32,
 }
-"""Columns of rejects; a rule's id as text."""
+"""Columns of rejects; the rule's id is text."""
 
 
 UNKNOWN_SCOPE, DUPLICATE_ID = "UNKNOWN_SCOPE", "DUPLICATE_ID"
 ROW_ERRORS = (DUPLICATE_ID, "MISSING_VALUE", UNKNOWN_SCOPE)
-"""Why rules are refused for their row alone."""
+"""Errors for which a rule is rejected by its row alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
     """The enabled rules of one version of `rules`.
 
-    `sound` has the columns rule_id, scope, expression, valid_from, valid_to, where they are asked for also those of
-    `ANNOTATED_BY` (labels as a list of key and value), and no NULL in the first three, repeated id or
-    unknown scope; `rejects` (scope, rule_id as text, error, message, position) has all the others. `kept` (scope,
-    rule_id as text, version) names those of `sound` that stand in an older version of `rules` and go on, since their
-    ids clash now.
+    sound: the columns rule_id, scope, expression, valid_from, valid_to and, on request, those of `ANNOTATED_BY`
+    (labels as a list of key and value). None of the first three is NULL, no id is repeated, and each scope exists.
+    rejects: all other rules (scope, rule_id as text, error, message, position). kept (scope, rule_id as text, version):
+    rules in `sound` that are taken from an older version of `rules`, since their ids clash now.
     """
 
     version: int
@@ -56,12 +55,12 @@ class RuleSet:
         return found if found["rule_id"].is_sorted() else found.sort("rule_id")
 
     def accepted(self, scope: str, rejected: pl.DataFrame) -> pl.DataFrame:
-        """The sound rules of a scope without those that the library rejected, in the columns that are compiled."""
+        """The sound rules of a scope that the library did not reject, with the columns of `RULE_COLUMNS`."""
         refused = pl.col("rule_id").cast(pl.String).is_in(rejected["rule_id"].implode())
         return self.of_scope(scope).filter(~refused).select(RULE_COLUMNS)
 
     def refused(self, scope: str) -> int:
-        """How many enabled rules of the scope are refused for their row alone."""
+        """How many enabled rules of the scope are rejected for their row alone."""
         return self.rejects.filter(pl.col("scope") == scope).height
 
     def enabled(self, scope: str) -> int:
@@ -70,7 +69,7 @@ class RuleSet:
         return sound + self.refused(scope)
 
     def kept_of(self, scope: str) -> dict[str, int]:
-        """The ids of the scope's rules that are kept, with the version of `rules` of each."""
+        """The ids of the scope's kept rules, each with its version of `rules`."""
         mine = self.kept.filter(pl.col("scope") == scope)
         return dict(zip(mine["rule_id"], mine["version"], strict=True))
 
@@ -83,9 +82,11 @@ def read_rules(
     nameless: bool = False,
     annotated: bool = False,
 ) -> RuleSet:
-    """The enabled rules of a version of `rules`, by default the newest; TableError if the table has not the columns it
-    needs. ids: only those that have one of these, and where `nameless` those that have none;
-    annotated: with the columns of `ANNOTATED_BY`."""
+    """The enabled rules of a version of `rules`, by default the newest.
+
+    ids: only rules with one of these ids and, if `nameless`, those without an id; annotated: with the columns of
+    `ANNOTATED_BY`. TableError if the table cannot be read, or lacks a column or has one of a wrong type.
+    """
     table = lake.delta("rules", version)
     version = int(table.version())
     columns = {field.name.lower(): field.name for field in table.schema().fields}
@@ -110,7 +111,7 @@ def read_rules(
 def _has_id(column: str, ids: pa.Array, nameless: bool) -> pc.Expression:
     if not len(ids) and not nameless:
         return pc.scalar(False)
-    # as the type of the ids: delta-rs says of files which views of strings they hold, which compare with no strings
+    # cast to the type of the ids: delta-rs gives string views, which Arrow does not compare with strings
     named = pc.field(column).cast(ids.type)
     return pc.is_in(named, ids) | named.is_null() if nameless else pc.is_in(named, ids)
 
@@ -126,7 +127,7 @@ def _check_types(lake: Lake, frame: pl.DataFrame) -> None:
 
 
 def _sort_out(version: int, enabled: pl.DataFrame, scopes: Sequence[str]) -> RuleSet:
-    """Part the rules that can be handed to the library from those that are refused for their row alone."""
+    """Separate the rules that can be compiled from those that are rejected for their row alone."""
     missing = pl.any_horizontal(pl.col("rule_id", "scope", "expression").is_null())
     ids = enabled["rule_id"].drop_nulls().sort()
     repeated = pl.col("rule_id").is_in(ids.filter(ids == ids.shift(1)).unique().implode())

@@ -1,6 +1,6 @@
-"""The verb run: gates, compile, tag, re-tag and join of whatever is due, once; what a scheduler calls.
+"""The verb run: compiles, tags, re-tags and joins what is due, once, with quality gates; for schedulers.
 
-Each step is imported where it is due: most runs that a scheduler starts find nothing to do.
+Each step is imported only when it is due: most scheduled runs find nothing to do.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
 
 
 class Gates(Protocol):
-    """What stands between the steps of a run. Each gives None to pass, or in one paragraph why it is shut."""
+    """The quality gates of a run. Each returns None to pass, or one paragraph that says why it is closed."""
 
     def before_compile(self, workspace: Workspace) -> str | None:
-        """Judge the rules table; shut, nothing is compiled, and nothing is tagged with what came before its edits."""
+        """Check the rules table; if closed, nothing is compiled, and nothing is tagged with the older rules either."""
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
-        """Judge a stream's source; shut, the stream is not tagged."""
+        """Check a stream's source; if closed, the stream is not tagged."""
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
-        """Judge a stream's tagged table; shut, the run has failed."""
+        """Check a stream's tagged table; if closed, the run has failed."""
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Judge the sources of a join's streams; shut, they are not joined."""
+        """Check the sources of a join's streams; if closed, they are not joined."""
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Judge a join's tagged table; shut, the run has failed."""
+        """Check a join's tagged table; if closed, the run has failed."""
 
 
 class OpenGates:
-    """Gates that let everything pass."""
+    """Gates that are always open."""
 
     def before_compile(self, workspace: Workspace) -> str | None:
         """Pass."""
@@ -66,9 +66,10 @@ class OpenGates:
 
 @dataclass(slots=True)
 class RunReport:
-    """What one run did; `failures` has a paragraph for each scope, stream, join or gate that failed, by its name.
+    """What one run did.
 
-    maintained: the tables that it has kept small beside its work; that one of them was not fails no run.
+    failures: one paragraph for each scope, stream, join or gate that failed, by name; maintained: the tables that were
+    maintained after the work. A failure there does not fail the run.
     """
 
     compiled: list[ScopeResult] = field(default_factory=list)
@@ -82,7 +83,7 @@ class RunReport:
 def run_due(workspace: Workspace, gates: Gates) -> RunReport:
     """Compile the scopes, tag and re-tag the streams and run the joins that are due.
 
-    A failure of one stops none of the others.
+    A failure of one does not stop the others.
     """
     report = RunReport()
     _compile_due(workspace, gates, report)
@@ -99,7 +100,7 @@ def run_due(workspace: Workspace, gates: Gates) -> RunReport:
 
 
 def _unless_failed(workspace: Workspace, report: RunReport, name: str, action: Callable[[], str | None]) -> None:
-    """Take the step of a scope whose rules are in force, and note why it failed; else its rows wait for its rules."""
+    """Take a step of a scope, and record its failure; skipped if the scope, or the gate of the rules, has failed."""
     if "rules" in report.failures or name in report.failures:
         return
     try:
@@ -117,11 +118,11 @@ def _compile_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
         return
     try:
         with step(workspace, "judge the rules"):
-            shut = gates.before_compile(workspace)
+            reason = gates.before_compile(workspace)
     except SparkEndedError as error:
-        shut = str(error)
-    if shut is not None:
-        report.failures["rules"] = shut
+        reason = str(error)
+    if reason is not None:
+        report.failures["rules"] = reason
         return
     from pipelines.compile import compile_scopes
 
@@ -133,24 +134,24 @@ def _refusals_are_due(workspace: Workspace) -> bool:
     try:
         return refusals_are_due(workspace)
     except PipelineError:
-        return False  # what stands in the way stops all scopes, too
+        return False  # the same error stops all scopes
 
 
 def _tag_due(workspace: Workspace, stream: Stream, gates: Gates, report: RunReport) -> str | None:
-    """Tag a stream between its gates; gives why one of them is shut."""
+    """Tag a stream between its gates; returns why one of them is closed."""
     if not tag_is_due(workspace, stream.name):
         return None
-    shut = gates.before_tag(workspace, stream)
-    if shut is None:
+    reason = gates.before_tag(workspace, stream)
+    if reason is None:
         from pipelines.tag import tag_stream
 
         report.tagged.append(tag_stream(workspace, stream.name))
-        shut = gates.after_tag(workspace, stream)
-    return shut
+        reason = gates.after_tag(workspace, stream)
+    return reason
 
 
 def _retag_due(workspace: Workspace, stream: Stream, report: RunReport) -> None:
-    """Bring the stream's earlier rows up to date, as far as its policy asks for it."""
+    """Re-tag the stream's earlier rows if its policy asks for it."""
     if retag_is_due(workspace, stream):
         from pipelines.retag import retag_due
 
@@ -162,11 +163,12 @@ def _join_due(workspace: Workspace, gates: Gates, report: RunReport) -> None:
     ready: list[Join] = []
 
     def before(join: Join) -> str | None:
+        """Add a join to `ready` if it is due and its gate is open; else returns why the gate is closed."""
         if not join_is_due(workspace, join.name):
             return None
-        shut = gates.before_join(workspace, join)
-        ready.extend([join] if shut is None else [])
-        return shut
+        reason = gates.before_join(workspace, join)
+        ready.extend([join] if reason is None else [])
+        return reason
 
     for join in workspace.configuration.joins.values():
         _unless_failed(workspace, report, join.name, partial(before, join))

@@ -1,4 +1,4 @@
-"""What rules are written over: a stream's columns, or one STRUCT column for each stream of a join."""
+"""Scopes: what rules are written over, a stream's columns or one STRUCT column per stream of a join."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from rules_index.index.code_matrix import Sample
 
 JOINED_TIME = "_event_time"
-"""The event time of a joined row, the latest one among its rows, as the index of a join knows it."""
+"""The column of a joined row's event time (the latest one among its rows) in the index of a join."""
 
 
 class Scope(ABC):
-    """What compiling rules needs to know of the rows that they are about."""
+    """What compiling rules needs to know about the rows that they are written over."""
 
     def __init__(self, workspace: Workspace, name: str) -> None:
         self.workspace, self.name = workspace, name
@@ -33,23 +33,23 @@ class Scope(ABC):
     @property
     @abstractmethod
     def event_time(self) -> str | None:
-        """The column that validity bounds are compared with."""
+        """The column that validity bounds are compared with; None if there is none."""
 
     @abstractmethod
     def columns(self) -> pa.Schema:
-        """The columns that rules may name; SourceError if there is no source, or it cannot be used."""
+        """The columns that rules may name; SourceError if the source is missing or unusable."""
 
     @abstractmethod
     def no_rows(self) -> DataFrame:
-        """A frame without rows that has these columns, for asking Spark about expressions."""
+        """A DataFrame with these columns and no rows, for analysing expressions in Spark."""
 
     @abstractmethod
     def sample(self, columns: pa.Schema) -> Sample | None:
-        """Some rows, by which an engine is chosen."""
+        """Some rows, by which the engine is chosen; None if there are none."""
 
     @abstractmethod
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
-        """What the source's rows have in the columns that expressions name; nothing where they cannot be read."""
+        """The values of the source's rows in the columns that expressions name; empty if they cannot be read."""
 
 
 class StreamScope(Scope):
@@ -71,7 +71,7 @@ class StreamScope(Scope):
         return schema
 
     def no_rows(self) -> DataFrame:
-        """The source, read without its files."""
+        """The source as a DataFrame without files."""
         return _without_files(self.workspace, self.stream)
 
     def sample(self, columns: pa.Schema) -> Sample | None:
@@ -81,7 +81,7 @@ class StreamScope(Scope):
         return source_sample(self.stream, columns)
 
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
-        """Of all of the source's rows, or some of them."""
+        """Values of all of the source's rows, or of a sample."""
         from pipelines.sources.known_values import source_values
 
         return source_values(self.stream, self.columns(), expressions)
@@ -97,11 +97,11 @@ class JoinScope(Scope):
 
     @property
     def event_time(self) -> str | None:
-        """The joined row's."""
+        """The event time of the joined row."""
         return JOINED_TIME
 
     def columns(self) -> pa.Schema:
-        """A STRUCT of each source's columns; SourceError where keys cannot be compared either."""
+        """A STRUCT of each source's columns; SourceError also if the join's keys cannot be compared."""
         sources = {stream.name: source_columns(self.workspace, stream) for stream in self.streams}
         for stream in self.streams:
             check_columns(stream, sources[stream.name])
@@ -110,7 +110,7 @@ class JoinScope(Scope):
         return pa.schema([*fields, pa.field(JOINED_TIME, pa.timestamp("us", "UTC"))])
 
     def no_rows(self) -> DataFrame:
-        """The sources side by side, read without their files."""
+        """A cross join of the sources as DataFrames without files."""
         from pyspark.sql import functions
 
         from pipelines.spark.sql_text import quoted
@@ -124,11 +124,11 @@ class JoinScope(Scope):
         return joined.withColumn(JOINED_TIME, functions.lit(None).cast("timestamp"))
 
     def sample(self, columns: pa.Schema) -> Sample | None:
-        """None: a join's index is made for each stream's rows where they are matched."""
+        """None: a join's conjunctions are compiled per stream later, where rows are matched."""
         return None
 
     def known_values(self, expressions: Sequence[str]) -> dict[str, KnownValues]:
-        """Of the rows of each stream's source."""
+        """Values of the rows of each stream's source."""
         from pipelines.sources.known_values import joined_values, source_values
 
         return joined_values(
@@ -139,7 +139,7 @@ class JoinScope(Scope):
         )
 
     def _check_keys(self, sources: dict[str, pa.Schema]) -> None:
-        """SourceError for a key column that is not there, or cannot be equal to the other streams'."""
+        """Raise SourceError for a key column that is missing, or not comparable with the other streams' key columns."""
         for place in range(len(next(iter(self.join.on.values())))):
             kinds: dict[str, list[str]] = {}
             for stream, schema in sources.items():
@@ -165,7 +165,7 @@ class JoinScope(Scope):
 
 
 def scope_of(workspace: Workspace, name: str) -> Scope:
-    """The scope of a stream or a join; ConfigurationError, with the names there are, if there is none."""
+    """The scope of a stream or a join; ConfigurationError, which lists the known names, if there is none."""
     configuration = workspace.configuration
     if name in configuration.joins:
         return JoinScope(workspace, configuration.joins[name])
@@ -181,7 +181,7 @@ def scopes_of(workspace: Workspace) -> list[str]:
 
 
 def _kind(data_type: pa.DataType) -> str:
-    """What a key is compared as; types that differ within a kind are brought to the wider one."""
+    """The kind of type as which a key is compared; different types of one kind are cast to the wider one."""
     t = pa.types
     if t.is_integer(data_type) or t.is_floating(data_type) or t.is_decimal(data_type):
         return "number"

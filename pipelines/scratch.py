@@ -1,8 +1,8 @@
-"""Files that can be made again, and how they go: no process leaves any behind for long, and none loses its own.
+"""Scratch files, which can be created again, and their clean-up: files in use are kept, others do not stay for long.
 
 Indexes are shared by all processes of a user. What one JVM needs (shuffled rows, copies of files, its log) is in a
-folder of its own that only this user can read. A lock tells whether a process that uses a file or a folder still lives;
-the JVM itself holds that of its folder, for it may outlive the process that started it.
+folder of its own that only this user can read. A process locks the files that it uses; a lock ends with the process. A
+JVM itself locks its folder, since it may outlive the process that started it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # not on Windows: there only age tells
+except ImportError:  # Windows has no file locks: there clean-up goes by age
     fcntl = None  # type: ignore[assignment]
 
 KEPT_SECONDS = 86_400.0
-"""Age from which an index that nobody has asked for since, or what a killed process left, is removed."""
+"""Seconds without use after which an index, or the remains of a killed process, are removed."""
 _MOST_REMOVED = 100
-"""Files and folders that one clean-up removes, so that no run waits long for it."""
+"""Maximum number of files and folders that one clean-up removes, so that no run waits long for it."""
 _LOCK = "lock"
 _held: dict[str, int] = {}
 
 
 def scratch_folder() -> Path:
-    """A folder of this user's for files that can be made again: indexes laid out for mapping, what a JVM needs."""
+    """This user's folder for scratch files; `DELTATAG_SCRATCH` overrides the default."""
     named = os.environ.get("DELTATAG_SCRATCH")
     if not named:
         return temporary_folder()
@@ -41,15 +41,15 @@ def scratch_folder() -> Path:
 
 
 def temporary_folder() -> Path:
-    """This user's folder in the system's temporary one, made where it is missing; mode 0700.
+    """This user's folder in the system's temporary folder, created if missing; mode 0700.
 
-    Where somebody else made it or can write to it, a folder of this process's own.
+    If another user owns it or can write to it, a new folder of this process instead.
     """
     user = os.getuid()
     folder = Path(tempfile.gettempdir()) / f"deltatag-{user}"
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    # Whoever can write here can have us run code, or overwrite files through links: only our own folder will do.
+    # a user who can write here could make this process run code, or overwrite files through links
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
         return _process_folder()
@@ -62,14 +62,14 @@ def _process_folder() -> Path:
 
 
 def indexes_folder() -> Path:
-    """Where indexes are laid out."""
+    """The folder of index files, which processes map into memory."""
     folder = scratch_folder() / "indexes"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
 
 
 def keep(path: Path) -> bool:
-    """Have no clean-up remove a file as long as this process lives; False if one has just done so."""
+    """Protect a file from clean-ups as long as this process lives; False if one has just removed it."""
     if str(path) in _held and _is_at(_held[str(path)], path):
         return True
     try:
@@ -87,14 +87,14 @@ def keep(path: Path) -> bool:
 
 
 def _is_at(handle: int, path: Path) -> bool:
-    """Whether an open file is what stands at a path, and not another one that was put there since."""
+    """Whether an open file is still the one at a path, and has not been replaced since."""
     with contextlib.suppress(OSError):
         return os.path.samestat(os.fstat(handle), path.stat())
     return False
 
 
 def jvm_folder() -> tuple[Path, int]:
-    """A new folder for one JVM (mode 0700), and a file that whoever uses it keeps open."""
+    """A new folder for one JVM (mode 0700), and the handle of its lock file, which its users keep open."""
     parent = scratch_folder() / "jvm"
     parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     made = Path(tempfile.mkdtemp(prefix=".new-", dir=parent))
@@ -106,7 +106,7 @@ def jvm_folder() -> tuple[Path, int]:
 
 
 def clean_up(now: float | None = None) -> int:
-    """Remove what no living process uses: folders of JVMs at once, indexes after a day; gives how many were removed."""
+    """Remove what no living process uses: JVM folders at once, indexes after a day; returns how many were removed."""
     now = time.time() if now is None else now
     removed = 0
     for path, lock in _candidates(now):
@@ -117,21 +117,21 @@ def clean_up(now: float | None = None) -> int:
 
 
 def _candidates(now: float) -> Iterator[tuple[Path, Path]]:
-    """What may be removed, and the file whose lock tells whether anybody uses it."""
+    """Paths that may be removed, each with the file whose lock shows whether it is in use."""
     folder = scratch_folder()
     for path in _within(folder / "jvm"):
-        # a name that begins with a point is of a folder that is being made; without locks only age tells
+        # a folder whose name begins with "." is still being created; without locks only the age can decide
         by_age = path.name.startswith(".") or fcntl is None
         if not by_age or _age(path, now) >= KEPT_SECONDS:
             yield path, path / _LOCK
-    # and what versions before this one wrote
+    # indexes, and log files of earlier versions
     for path in [*_within(folder / "indexes"), *folder.glob("spark-*.log")]:
         if _age(path, now) >= KEPT_SECONDS:
             yield path, path
 
 
 def _remove(path: Path, lock: Path) -> bool:
-    """Remove a file or a folder whose lock nobody holds; while it is removed nobody can come to hold it."""
+    """Remove a file or a folder that no process has locked; it holds the exclusive lock meanwhile."""
     try:
         handle = os.open(lock, os.O_RDONLY)
     except FileNotFoundError:
@@ -161,7 +161,7 @@ def _within(folder: Path) -> list[Path]:
 
 
 def _age(path: Path, now: float) -> float:
-    """Seconds since a file was made or asked for; 0 where it is gone."""
+    """Seconds since a file was last modified or used; 0 if it is gone."""
     try:
         return now - path.stat().st_mtime
     except OSError:
@@ -169,7 +169,7 @@ def _age(path: Path, now: float) -> float:
 
 
 def _lock(handle: int, shared: bool) -> bool:
-    """Lock an open file for whoever has it open; False where others hold it."""
+    """Lock an open file without waiting; False if other processes hold a conflicting lock."""
     if fcntl is None:
         return True
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX

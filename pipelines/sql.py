@@ -28,9 +28,9 @@ _MAKES_VIEW = {"CreateView"}
 
 
 def run_statement(workspace: Workspace, statement: str) -> DataFrame:
-    """The statement's result; a statement that changes a table has been executed when this returns.
+    """The statement's result. A statement that changes a table has been executed when this returns.
 
-    StatementError gives Spark's reason, with the statement's lines and a mark below what is meant where Spark has it.
+    StatementError with Spark's reason and, if Spark gives the position, the statement's lines with a marker.
     """
     spark = workspace.spark
     register_tables(workspace, statement)
@@ -42,8 +42,10 @@ def run_statement(workspace: Workspace, statement: str) -> DataFrame:
 
 
 def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
-    """StatementError for a table or a view that would be gone with the command, its rows in a folder that nobody knows:
-    one without a place, in a session's catalog that is kept in memory."""
+    """Raise StatementError if a statement creates a table or view that would be lost when the command ends.
+
+    That is one without a location, in a session catalog that is kept in memory.
+    """
     from py4j.protocol import Py4JJavaError
 
     if spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
@@ -52,7 +54,7 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
     try:
         plan = session.sessionState().sqlParser().parsePlan(statement)
     except (PySparkException, Py4JJavaError):
-        return  # Spark says in its own words what is wrong with it
+        return  # executing the statement gives Spark's own message
     kind = plan.getClass().getSimpleName()
     if kind not in _MAKES_TABLE | _MAKES_VIEW:
         return
@@ -76,8 +78,11 @@ def refuse_what_would_be_lost(spark: SparkSession, statement: str) -> None:
 
 
 def statement_result(workspace: Workspace, statement: str) -> pa.Table:
-    """Like run_statement, with the result's rows as an Arrow table; types that Arrow has not are texts, and timestamps
-    are in the time zone of rules, in which the statement's own functions read them."""
+    """Like `run_statement`, with the result's rows as an Arrow table.
+
+    Values of types that Arrow lacks are strings. Timestamps are in the time zone of rules, which the statement's own
+    functions use, too.
+    """
     frame = run_statement(workspace, statement)
     try:
         result = _as_arrow(frame)
@@ -90,19 +95,19 @@ def _as_arrow(frame: DataFrame) -> pa.Table:
     from pyspark.sql import functions, types
 
     foreign = (types.VariantType, types.YearMonthIntervalType, types.DayTimeIntervalType, types.CalendarIntervalType)
-    # The results of commands like OPTIMIZE have NULLs where their types say that there are none.
+    # results of commands such as OPTIMIZE have NULLs in columns that their schema declares NOT NULL
     nullable = re.sub(r'"(nullable|containsNull|valueContainsNull)":false', r'"\1":true', frame.schema.json())
     columns = []
     for index, field in enumerate(types.StructType.fromJson(json.loads(nullable)).fields):
         kind = "string" if isinstance(field.dataType, foreign) else field.dataType
         columns.append(functions.col(f"`{index}`").cast(kind).alias(str(index)))
-    # Columns go by number here, because a result may have two of one name.
+    # columns are renamed to numbers, since a result may have two of one name
     numbered = frame.toDF(*(str(index) for index in range(len(frame.columns)))).select(*columns)
     return numbered.toArrow().rename_columns(frame.columns) if frame.columns else pa.table({})
 
 
 def register_tables(workspace: Workspace, statement: str | None = None) -> None:
-    """Make the tables known to the session by name: all of them, or those that a statement seems to mention."""
+    """Register the tables in the session by name: all, or those that a statement seems to mention."""
     spark, configuration = workspace.spark, workspace.configuration
     database = _database(configuration.lake)
     if configuration.lake.catalog is None:
@@ -118,17 +123,17 @@ def register_tables(workspace: Workspace, statement: str | None = None) -> None:
 
 
 def _database(lake: LakeSettings) -> str:
-    """Where the lake's tables go by name: in its catalog, or in a database of its own in the session's."""
+    """The database of the lake's tables: its catalog, or one of its own in the session catalog."""
     if lake.root is None:
         return str(lake.catalog)
-    # Sessions may share a metastore that outlives them, and every lake has a table rules.
+    # sessions may share a persistent metastore, and every lake has a table `rules`
     return f"deltatag_{hashlib.sha256(lake.root.encode()).hexdigest()[:16]}"
 
 
 def _register(spark: SparkSession, known: str, location: str | None) -> None:
-    """Know the Delta table at a location by a name, and nothing by this name where there is no such table."""
+    """Register the Delta table at a location under a name; without a location the name is dropped."""
     if spark.catalog.tableExists(known):
-        # Another process over the lake may be about to use the name: it stays as long as it means the right table.
+        # another process may be about to use the name, so it is not dropped while it is right
         if location is not None and _is_at(spark, known, location):
             return
         spark.sql(f"DROP TABLE IF EXISTS {known}")
@@ -147,7 +152,7 @@ def _is_at(spark: SparkSession, known: str, location: str) -> bool:
 
 
 def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[str, str | None]]:
-    """Name and place of each table that the statement may mean; None for the place of one that does not exist."""
+    """Name and location of each table that a statement may mean; the location is None if the table does not exist."""
     words = None if statement is None else {word.lower() for word in re.findall(r"\w+", statement)}
     if words is not None and words & {"show", "describe", "desc"}:
         words = None
@@ -166,8 +171,10 @@ def _locations(workspace: Workspace, statement: str | None) -> Iterator[tuple[st
 
 
 def _explain(workspace: Workspace, statement: str, error: PySparkException) -> str:
-    """Spark's message, in one paragraph but for the lines that point at a place in the statement; for one of deltatag's
-    tables that is not there yet, how to get it."""
+    """Spark's message as one paragraph, followed by the lines of the statement that Spark points at.
+
+    For a table of deltatag's that does not exist yet, how to create it.
+    """
     condition = error.getCondition() if hasattr(error, "getCondition") else None
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         words = {word.lower() for word in re.findall(r"\w+", statement)}
@@ -176,8 +183,8 @@ def _explain(workspace: Workspace, statement: str, error: PySparkException) -> s
                 return _missing(workspace, name)
         known = ", ".join(table_names(workspace.configuration))
         return f"{first_line(error)} The tables that go by name are: {known}."
-    told, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
-    text = " ".join(line.strip() for line in told.splitlines() if line.strip())
+    message, heading, quoted = str(error).split("JVM stacktrace:")[0].partition("== SQL")
+    text = " ".join(line.strip() for line in message.splitlines() if line.strip())
     if heading:
         return "\n".join([text, *quoted.partition("\n")[2].rstrip().splitlines()])
     return text.split("; line ")[0] if len(text) > 2000 else text

@@ -1,4 +1,4 @@
-"""The verb status: where each stream and join stands, read without a JVM where the lake and its sources have paths."""
+"""The verb status: the state of each stream and join; needs no JVM unless the lake or a source is in a catalog."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pipelines.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class ScopeStatus:
-    """One stream's or join's standing. Lags are None where they are not known; `problem` says what stands in the way.
+    """The state of one stream or join. Lags are None if they are unknown; `problem` then says why.
 
-    The lags of a join are summed over its streams; it has no one source, so that versions of a source are None.
-    `needs_spark` says which rule asks for Spark, for the middle of a sentence. `notices` are sentences on what is right
-    and yet worth a thought. `files` and `bytes` are those of the scope's own tables, None where there is none yet;
-    `maintenance_due` names those that the next run, or maintain, keeps small.
+    The lags of a join are summed over its streams; its `source_version` and `tagged_version` are None. needs_spark: a
+    clause that says which rule needs Spark; notices: sentences that are no problem, but worth reading; files, bytes:
+    those of the scope's own tables, None if there are none yet; maintenance_due: the tables that the next run, or
+    maintain, will compact or vacuum.
     """
 
     scope: str
@@ -61,7 +61,7 @@ class ScopeStatus:
 
 
 class _Lag(NamedTuple):
-    """How far behind its source's newest version a scope is with one stream; None: not known."""
+    """How far a scope is behind the newest version of one stream's source; None if unknown."""
 
     source_version: int | None
     versions: int | None
@@ -70,22 +70,22 @@ class _Lag(NamedTuple):
 
 
 def status(workspace: Workspace) -> list[ScopeStatus]:
-    """The standing of every stream, then every join; MissingTableError before `deltatag init`."""
+    """The state of every stream, then of every join; MissingTableError before `deltatag init`."""
     version = workspace.lake.version("rules")
     rejects = workspace.lake.arrow("rule_rejects", ["scope"])["scope"].to_pylist()
     scopes: list[Stream | Join] = [*workspace.configuration.streams.values(), *workspace.configuration.joins.values()]
-    return [_standing(workspace, scope, version, rejects.count(scope.name)) for scope in scopes]
+    return [_status(workspace, scope, version, rejects.count(scope.name)) for scope in scopes]
 
 
 def lag_of(workspace: Workspace, name: str) -> tuple[int | None, int | None]:
-    """By how many versions and rows of its sources a stream or a join is behind; None where that is not known."""
+    """By how many versions and rows of its sources a stream or a join is behind; None if unknown."""
     configuration = workspace.configuration
     scopes: dict[str, Stream | Join] = {**configuration.streams, **configuration.joins}
     lags = [_lag(workspace, *each) for each in _positions(workspace, scopes[name], last_batch(workspace.lake, name))]
     return _total([lag.versions for lag in lags]), _total([lag.rows for lag in lags])
 
 
-def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, rejects: int) -> ScopeStatus:
+def _status(workspace: Workspace, scope: Stream | Join, rules_version: int, rejects: int) -> ScopeStatus:
     problems: list[str] = []
     stored: StoredIndex | None = None
     last: MicroBatch | None = None
@@ -135,7 +135,7 @@ def _standing(workspace: Workspace, scope: Stream | Join, rules_version: int, re
 
 
 def _tagged_version(last: MicroBatch) -> int | None:
-    """The last version of the source of which rows are tagged; behind an unfinished micro-batch that before it."""
+    """The last version of the source whose rows are tagged; an unfinished micro-batch does not count."""
     if last.state == DONE:
         return last.source_version if "end" in last.plan else None
     if "start" not in last.plan:
@@ -150,8 +150,7 @@ def _notices(scope: str, last: MicroBatch) -> tuple[str, ...]:
 
 
 def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -> tuple[Position | None, str | None]:
-    """Where the stream's source goes on behind what is tagged (None: at its start), and the table that it was until
-    then."""
+    """The position after what is tagged of the stream's source (None: its start), and the id of the source's table."""
     ((_, position, table_id),) = _positions(workspace, stream, last)
     return position, table_id
 
@@ -159,8 +158,10 @@ def position_of(workspace: Workspace, stream: Stream, last: MicroBatch | None) -
 def _positions(
     workspace: Workspace, scope: Stream | Join, last: MicroBatch | None
 ) -> Iterator[tuple[Stream, Position | None, str | None]]:
-    """Each stream of the scope, where its source goes on behind the last micro-batch that is done (None: at its start),
-    and the table that it was until then."""
+    """Each stream of the scope with the position after the last finished micro-batch, and the id of its table.
+
+    The position is None for the start of the source; so is the id before the first micro-batch.
+    """
     taken = last is not None and last.state == DONE
     if isinstance(scope, Stream):
         plan = last.plan if last is not None and "end" in last.plan else None
@@ -178,7 +179,7 @@ def _table_id(plan: Mapping[str, Any] | None) -> str | None:
 
 
 def _changes(workspace: Workspace, join: Join, last: MicroBatch | None) -> Iterator[str]:
-    """What of a join's definition is not as it was for the rows that are joined."""
+    """A sentence if the join's definition has changed since its rows were joined."""
     if last is not None and "definition" in last.plan:
         streams = {name: workspace.configuration.stream(name) for name in join.streams}
         if changes := definition_changes(last.plan["definition"], definition_of(join, streams)):
@@ -195,13 +196,13 @@ def _lag(workspace: Workspace, stream: Stream, position: Position | None, table_
 
 
 def _total(counts: list[int | None]) -> int | None:
-    """The sum; None where there is nothing to add or one of them is not known."""
+    """The sum; None if the list is empty or one of its counts is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if counts and len(known) == len(counts) else None
 
 
 def _rows_behind(stream: Stream, start: Position | None) -> int | None:
-    """Rows that the source's log counts behind a position (None: the stream's start); None where it does not say."""
+    """Rows that the source's log counts after a position (None: the stream's start); None if it does not say."""
     if is_catalog_name(stream.source):
         return None
     try:

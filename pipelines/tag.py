@@ -1,8 +1,8 @@
-"""The verb tag: what is new in a stream's source -> quarantine, matches and tagged rows, exactly once.
+"""The verb tag: new rows of a stream's source -> quarantine, matches and tagged rows, exactly once.
 
-A micro-batch stands in `runs` with all that decides its rows before the first of them is written. The three
-tables are then written in a fixed order, each commit with the micro-batch's number as Delta's `txnVersion`;
-what is repeated after a crash passes over every table that has the number already.
+Before a micro-batch writes any row, everything that decides its rows is planned in `runs`. The three tables are then
+written in a fixed order. Each commit carries the micro-batch's number as Delta's `txnVersion`, so the writes are
+idempotent: a repetition after a crash skips every table that already has the number.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from pipelines.writing.inputs import check_inputs
 
 @dataclass(frozen=True, slots=True)
 class TagResult:
-    """What one run over a stream did; `batches` is 0 where nothing was due.
+    """What one run over a stream did; `batches` is 0 if nothing was due.
 
-    `rows` are those taken from the source, `quarantined` those of them that were not tagged, `errors` counts
-    for each rule the rows on which one of its predicates raised. `notices` are sentences that people should read.
+    rows: rows taken from the source; quarantined: those of them that were not tagged; errors: for each rule, how many
+    rows one of its predicates raised an error on; notices: sentences that people should read.
     """
 
     stream: str
@@ -70,7 +70,7 @@ class TagResult:
     notices: tuple[str, ...] = ()
 
     def plus(self, batch: MicroBatch) -> TagResult:
-        """With what another micro-batch did."""
+        """This result with one more micro-batch added."""
         return TagResult(
             self.stream,
             self.batches + 1,
@@ -86,12 +86,12 @@ class TagResult:
 
 
 def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_changes: bool = False) -> TagResult:
-    """Tag everything that is new in the stream's source; ends when the source's newest version is done.
+    """Tag everything that is new in the stream's source, up to its newest version.
 
-    `restart` empties the stream's tables and begins again at its start. `skip_changes` passes over commits of
-    the source that changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is
-    left out of the micro-batch in which it does (pipelines.recovery.attempts). Nothing is done of a stream that only
-    joins need (pipelines.sources.only_joined), except with `restart`.
+    restart: empty the stream's tables and begin again at its start; skip_changes: skip commits of the source that
+    changed or removed rows, instead of stopping at the first of them. A predicate that ends Spark is left out of the
+    micro-batch in which it does so (pipelines.recovery.attempts). A stream that only joins read is not tagged
+    (pipelines.sources.only_joined), except with `restart`.
     Raises NoIndexError, SourceError, SourceChangedError, QuarantineShareError and others of pipelines.errors.
     """
     started = time.perf_counter()
@@ -102,10 +102,11 @@ def tag_stream(workspace: Workspace, name: str, restart: bool = False, skip_chan
     runners = [runner_of(workspace, stream)]
 
     def go_on(ended: bool) -> None:
+        """Run the micro-batches that are due, with the newest runner; `ended`: Spark has just ended."""
         runner = runners[-1]
         with step(workspace, f"tag {name}"), runner.session():
             tagger = _Tagger(workspace, stream, runner, ended)
-            # a restart that was begun stands in `runs`
+            # a restart that has begun is planned in `runs`, and must not be planned again
             for batch in tagger.batches(restart and not ended and len(runners) == 1, skip_changes):
                 results.append(results[-1].plus(batch))
 
@@ -128,7 +129,7 @@ class _Tagger:
         self._origin = Origin(workspace, stream) if stream.source_stream is not None else None
 
     def batches(self, restart: bool, skip_changes: bool) -> Any:
-        """Do what is due, one micro-batch at a time; yields each as `runs` has it when it is done."""
+        """Run the micro-batches that are due; yields each as it is in `runs` once it is done."""
         last = last_batch(self.lake, self.stream.name)
         source: Source | None = None
         if restart and last is not None:
@@ -155,7 +156,7 @@ class _Tagger:
             yield last
 
     def _take(self, source: Source, last: MicroBatch | None, skip_changes: bool) -> Slice | None:
-        """Choose the next slice; None where nothing is new."""
+        """The next slice of the source; None if nothing is new."""
         stream = self.stream
         if last is None or last.plan.get("reset"):
             return source.take(source.first_position(stream.start), None, stream.max_bytes_per_batch, skip_changes)
@@ -163,24 +164,24 @@ class _Tagger:
         return source.take(behind, last.plan["table_id"], stream.max_bytes_per_batch, skip_changes)
 
     def _zone_of(self, fingerprint: str) -> AbstractContextManager[None]:
-        """The time zone of an index's rules, which the configured one may have ceased to be."""
+        """Use the time zone of an index's rules; the configured one may have changed since."""
         return self.runner.in_zone(self._index(fingerprint)[1].time_zone)
 
     def _plan(
         self, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
     ) -> tuple[Slice, MicroBatch]:
-        """Check all that could stop a slice, and write the plan; another run's, where that was first."""
+        """Check everything that could stop a slice, then write its plan; if another run was first, return its plan."""
         stream = self.stream
         columns = self.runner.columns(source, taken.schema_version)
-        anew = last is None or last.plan.get("reset", False)
-        before = None if anew or last is None else last.plan
+        from_scratch = last is None or last.plan.get("reset", False)
+        before = None if from_scratch or last is None else last.plan
         kept = [table(stream) for table in (tagged_table, matches_table, quarantine_table)]
         followed = self.runner.followed(source, taken.schema_version, before, kept, f"tag {stream.name}")
         check_columns(stream, columns)
         compiled = self._index(stored.fingerprint)[1]
         check_inputs(compiled, columns, stream.name)
         check_compiled(compiled, stream.annotations, stream.name)
-        series = uuid.uuid4().hex if anew or last is None else last.plan["series"]
+        series = uuid.uuid4().hex if from_scratch or last is None else last.plan["series"]
         id_type = self.lake.rule_id_type()
         self.runner.prepare(source, taken.schema_version, id_type)
         checks = {"key": list(stream.key), "checks": dict(stream.checks)}
@@ -215,7 +216,7 @@ class _Tagger:
         return (taken if recorded.plan == plan else source.retake(recorded.plan)), recorded
 
     def _refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> tuple[int | None, int]:
-        """Rows of the slice (None where nobody needs to count) and those of them for quarantine."""
+        """How many rows the slice has (None if they need not be counted), and how many of them go to quarantine."""
         if not self.stream.can_quarantine or not taken.files:
             return (None if taken.files else 0), 0
         found = self.runner.refused(source, taken, checks)
@@ -230,7 +231,7 @@ class _Tagger:
         return rows, refused
 
     def _telling(self, source: Source, taken: Slice) -> AbstractContextManager[None]:
-        """What tells of files that are gone, where an error comes of it."""
+        """Turn an error that is due to deleted source files into one that says so."""
         command = f"deltatag tag {self.stream.name}"
         way_out = (
             f"Tag what is left, without these rows, with: {command} --skip-changes, or everything that the source "
@@ -238,8 +239,10 @@ class _Tagger:
         return telling_lost_files(source, taken.files, f"{way_out}holds now anew with: {command} --restart")
 
     def _go_on(self, source: Source, batch: MicroBatch, skip_changes: bool) -> MicroBatch:
-        """Do an unfinished micro-batch; with `skip_changes` without files that are gone, if nothing of it is written
-        yet."""
+        """Finish a planned micro-batch.
+
+        With `skip_changes`, deleted source files are left out if nothing of the micro-batch is written yet.
+        """
         taken = source.retake(batch.plan)
         left = without_lost_files(source, taken) if skip_changes and not taken.lost else taken
         if left is not taken and holds_nothing(self.lake, batch, self._names):
@@ -251,7 +254,7 @@ class _Tagger:
             return self._do(source, taken, batch)
 
     def _do(self, source: Source, taken: Slice, batch: MicroBatch) -> MicroBatch:
-        """Do an unfinished micro-batch, with the newest index where nothing of it is written yet."""
+        """Finish a planned micro-batch; with the newest index if nothing of it is written yet."""
         newest = self._newer_index(source, taken, batch)
         if newest is not None or "given_up" in batch.plan:
             newest = newest or self._index(str(batch.fingerprint))[0]
@@ -283,8 +286,10 @@ class _Tagger:
         return [table(self.stream) for table in (quarantine_table, matches_table, tagged_table)]
 
     def _newer_index(self, source: Source, taken: Slice, batch: MicroBatch) -> StoredIndex | None:
-        """The index that an unfinished micro-batch can be tagged with in place of its own, if there is one: the newest,
-        where nothing is written yet and the slice has the columns that it reads."""
+        """The newest index, if a planned micro-batch can be tagged with it instead of its own; else None.
+
+        It can if nothing is written yet, and the slice has the columns that the newest index reads.
+        """
         newest = newest_index(self.lake, self.stream.name)
         if newest is None or newest.fingerprint == batch.fingerprint or not taken.files:
             return None
@@ -307,7 +312,7 @@ class _Tagger:
         return True
 
     def _match(self, source: Source, taken: Slice, batch: MicroBatch, without: frozenset[str]) -> None:
-        """Match the slice, without some of the columns that only Spark evaluates, and write nothing."""
+        """Match the slice and write nothing; the derived columns in `without` are left out."""
         with self._zone_of(str(batch.fingerprint)):
             self.runner.match(self._job(source, taken, batch), without)
 
@@ -315,7 +320,7 @@ class _Tagger:
         return Job(source, taken, batch, *self._index(str(batch.fingerprint)))
 
     def _execute(self, source: Source, taken: Slice, batch: MicroBatch, resumed: bool) -> MicroBatch:
-        """Write what the plan says and record it as done."""
+        """Write the micro-batch as planned, and record it as done."""
         started = time.perf_counter()
         self.workspace.progress(
             f"{self.stream.name}: micro-batch {batch.batch}, {len(taken.files)} files, {taken.bytes / 2**20:,.1f} MiB"
@@ -354,7 +359,7 @@ class _Tagger:
 def _implied_by(
     origin: Origin, source: Source, taken: Slice, stored: StoredIndex, last: MicroBatch | None
 ) -> list[str]:
-    """The indexes that tagged the rows which another stream gives, found to leave out none that a rule matches."""
+    """The fingerprints of the origin's indexes for a slice; proves that no row which a rule matches was left out."""
     same = last is not None and last.fingerprint == stored.fingerprint
     before: list[str] = last.plan.get("implied_by", []) if last is not None and same else []
     known = {*before, stored.statistics.get("implied_by")}

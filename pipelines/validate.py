@@ -1,4 +1,4 @@
-"""The verb validate: would this expression compile as a rule of a scope, and what would become of it?"""
+"""The verb validate: whether an expression compiles as a rule of a scope, and what Spark would evaluate of it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipelines.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """`error`, `message` and `position` are None for a rule that compiles.
+    """What validate found; `error`, `message` and `position` are None for a rule that compiles.
 
-    `indexed` are the columns and computations that the index reads itself, `derived` the parts of the text
-    that only Spark can evaluate. `findings` are what lint tells of the rule alone: kind, message, position, text.
+    indexed: the columns that the index reads itself; derived: the parts of the text that only Spark can evaluate;
+    findings: lint's findings by the rule alone, each with kind, message, position and text.
     """
 
     expression: str
@@ -33,7 +33,7 @@ class Validation:
 
 
 def validate_expression(workspace: Workspace, expression: str, scope: str) -> Validation:
-    """Compile one expression against the scope's source; Spark is started only if it must be asked."""
+    """Compile one expression against the scope's source; Spark is started only for derived parts."""
     over = scope_of(workspace, scope)
     schema, zone = over.columns(), workspace.configuration.rules.time_zone
     lists, _ = read_lists(workspace.configuration, pl.Series([expression]))

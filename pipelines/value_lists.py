@@ -1,4 +1,4 @@
-"""Lists of values that rules name, `account IN LIST('sanctioned')`: the Delta tables behind them."""
+"""Value lists: the Delta tables of the lists that rules name, as in `account IN LIST('sanctioned')`."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from rules_index.domains.value_lists import AnyList
 
 LISTS = "lists"
-"""Where an index's statistics have the versions of the lists that its rules name."""
+"""Key of an index's statistics: the versions of the lists that its rules name."""
 Versions = Mapping[str, Sequence[Any]]
-"""By a list's name what its values depend on: the id of its table, the version, the column; or why it has none."""
+"""For each list, by name, what its values depend on: table id, version and column; or why it has no values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The lists that an index holds, by name, and what their values depended on."""
+    """The lists that an index holds, by name, and the versions that they were read from."""
 
     lists: Mapping[str, ri.ValueList]
     versions: Versions
 
 
 def lists_named(configuration: Configuration, expressions: pl.Series) -> list[str]:
-    """The configured lists that some expression names."""
+    """The configured lists that at least one expression names, ascending."""
     if not configuration.lists:
         return []
     texts = expressions.filter(expressions.str.contains(NAMES_ANY).fill_null(False))
@@ -43,20 +43,18 @@ def lists_named(configuration: Configuration, expressions: pl.Series) -> list[st
 
 
 def list_versions(configuration: Configuration, names: Iterable[str]) -> Versions:
-    """What the values of lists depend on now, without reading them. Raises `SourceError` as `read_lists` does."""
+    """The current versions of lists, without reading their values. Raises SourceError as `read_lists` does."""
     return {name: _opened(configuration.lists[name])[1] for name in names}
 
 
 def read_lists(
     configuration: Configuration, expressions: pl.Series, held: Held | None = None
 ) -> tuple[list[AnyList], Versions]:
-    """The lists that expressions name, as they are now, and what they depend on.
+    """The current lists that expressions name, and their versions.
 
-    held: lists of an index that need not be read again where nothing of this has changed.
-
-    One without a table, or whose column is not there or cannot be compared, is a `MissingList`, so that the rules that
-    name it are rejected and no others. Raises `SourceError` where a table is there and cannot be read: what was
-    compiled before then stays in use.
+    held: lists of an index, which are used again if their versions are unchanged. A list without a table, or whose
+    column is missing or not comparable, becomes a `MissingList`: only the rules that name it are rejected. SourceError
+    if a table exists but cannot be read: the index that was compiled before then stays in use.
     """
     from rules_index.domains.value_lists import MissingList
 
@@ -73,18 +71,18 @@ def read_lists(
 
 
 def contents(rules: pl.DataFrame, lists: Iterable[ri.ValueList]) -> pl.Series:
-    """For each rule the lists that it names, with what tells their values apart; NULL where it names none."""
+    """For each rule, the lists that it names with digests of their values; NULL if it names none."""
     digests = {each.name: each.digest for each in lists}
     named = rules["expression"].str.contains(NAMES_ANY).to_list()
-    told = [
+    named_digests = [
         ",".join(f"{name}={digests.get(name, '')}" for name in names_in(text)) if may else None
         for text, may in zip(rules["expression"].to_list(), named, strict=True)
     ]
-    return pl.Series(LISTS, [each or None for each in told], dtype=pl.String)
+    return pl.Series(LISTS, [each or None for each in named_digests], dtype=pl.String)
 
 
 def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[Any]]:
-    """A list's table and column, or why there is none; and what its values depend on."""
+    """A list's table and column, or why there is none; and the list's version."""
     how = f'Make it, for instance with: deltatag sql "CREATE TABLE delta.`{wanted.source}` (value STRING) USING delta"'
     try:
         table = open_delta(wanted.source, None, f"the table of the list {wanted.name}", how)
@@ -94,14 +92,14 @@ def _opened(wanted: ListTable) -> tuple[tuple[DeltaTable, str] | str, Sequence[A
     column = columns[0] if wanted.column is None and len(columns) == 1 else wanted.column
     shown = ", ".join(columns)
     if column is None:
-        told = (
+        reason = (
             f"The table of the list {wanted.name} has the columns {shown}; name one as column in [lists.{wanted.name}]."
         )
-        return told, [told]
+        return reason, [reason]
     spelled = next((each for each in columns if each.lower() == column.lower()), None)
     if spelled is None:
-        told = f"The table of the list {wanted.name} has no column {column}; it has {shown}."
-        return told, [told]
+        reason = f"The table of the list {wanted.name} has no column {column}; it has {shown}."
+        return reason, [reason]
     return (table, spelled), [str(table.metadata().id), int(table.version()), spelled]
 
 

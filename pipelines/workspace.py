@@ -1,4 +1,4 @@
-"""What every verb works with: one configuration, its lake, and a Spark session that starts when first asked for."""
+"""The workspace of a verb: one configuration, its lake, and a Spark session that is started on first use."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Progress = Callable[[str], None]
-"""Takes one short sentence on what is being done now."""
+"""Receives one short phrase on what is being done."""
 
 
 def no_progress(message: str) -> None:
-    """A Progress that tells nobody."""
+    """A `Progress` that ignores the message."""
 
 
 class Workspace:
@@ -33,7 +33,7 @@ class Workspace:
         quiet: bool = False,
         progress: Progress = no_progress,
     ) -> None:
-        """`spark`: a running session to open deltatag's own beside; `quiet`: keep the JVM's log off the terminal."""
+        """spark: a running session, in whose JVM deltatag opens its own; quiet: keep the JVM's log off the terminal."""
         self.configuration = configuration
         self.progress = progress
         self._running = spark
@@ -49,7 +49,7 @@ class Workspace:
 
     @property
     def spark(self) -> SparkSession:
-        """The session; SessionError says why there can be none."""
+        """The session, started on first use; SessionError if that is impossible."""
         if self._ended:
             raise SessionError(
                 "The Spark session that deltatag was given has ended. Start the session, or the cluster, anew, and run "
@@ -63,9 +63,9 @@ class Workspace:
 
     @contextmanager
     def active_session(self) -> Iterator[SparkSession]:
-        """While inside, the session is the active one of the thread, so that all texts are read with its settings.
+        """Make the session the thread's active one, so that its settings decide how expressions are read.
 
-        SessionError where a setting that decides what a rule means was changed since the session was opened.
+        SessionError if a setting that decides what a rule means was changed since the session was opened.
         """
         from pipelines.spark.active_session import active
         from pipelines.spark.session import check_meaning
@@ -77,20 +77,20 @@ class Workspace:
 
     @property
     def is_given(self) -> bool:
-        """True where the session was given from outside."""
+        """True if the session was given from outside."""
         return self._running is not None
 
     @property
     def owns_spark(self) -> bool:
-        """True if deltatag has started the JVM of the session, and may start another one."""
+        """True if deltatag started the session's JVM itself, and so may start another one."""
         from pipelines.spark import jvm
 
         return self._running is None and jvm.is_own()
 
     def renew(self) -> bool:
-        """Have `spark` be a session of another JVM, for the one there is has ended or is not to be trusted any more.
+        """Replace the session by one of a new JVM, because the old JVM has ended or cannot be trusted any more.
 
-        False if it was given from outside and has ended, so that there can be none. One that was given and lives stays.
+        A session that was given from outside is kept if it still runs. False if it has ended: then there is none.
         """
         from pipelines.spark import jvm
 

@@ -1,1 +1,1 @@
-"""Great Expectations suites over the rules, the sources and the tagged tables, and the gates made of them."""
+"""Great Expectations suites over the rules, the sources and the tagged tables, and the quality gates made of them."""

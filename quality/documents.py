@@ -1,6 +1,6 @@
-"""Data Docs: one page for each suite, rendered by Great Expectations, that needs nothing from any other host.
+"""Data Docs: one self-contained page for each suite, rendered by Great Expectations.
 
-The first page has the newest verdict of every suite, also of those that were judged without a page.
+The index page has the newest verdict of every suite, including those that were evaluated without a page.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _OUTSIDE = (
 
 
 def write_page(folder: Path, suite: str, findings: Sequence[Finding], result: Any) -> Path | None:
-    """Write the suite's page and the index; the page's path, or None where the folder cannot be written."""
+    """Write the suite's page and the index; returns the page's path, or None if the folder cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page = folder / f"{suite}.html"
@@ -62,9 +62,9 @@ def write_page(folder: Path, suite: str, findings: Sequence[Finding], result: An
 
 
 def note_verdicts(folder: Path, suites: Sequence[Suite]) -> None:
-    """Bring the first page up to date with suites that are judged without a page; one of an earlier judgement goes.
+    """Update the index with suites that are evaluated without a page; their earlier pages are deleted.
 
-    Nothing is written where there are no Data Docs yet, or they cannot be written.
+    Nothing is written if there are no Data Docs yet, or they cannot be written.
     """
     if not (folder / INDEX).exists():
         return
@@ -80,7 +80,7 @@ def _note(folder: Path, suite: str, findings: Sequence[Finding]) -> None:
 
 
 def _render(result: Any) -> str:
-    """The page as Great Expectations renders it."""
+    """The page in HTML, rendered by Great Expectations."""
     from great_expectations.render.renderer import ValidationResultsPageRenderer
     from great_expectations.render.view import DefaultJinjaPageView
 
@@ -88,7 +88,7 @@ def _render(result: Any) -> str:
 
 
 def stand_alone(page: str) -> str:
-    """The page without scripts, styles and pictures of other hosts, with a small style of its own instead."""
+    """The page without scripts, styles and pictures of other hosts, with a small inline style instead."""
     for pattern in _OUTSIDE:
         page = pattern.sub("", page)
     page = re.sub(r"href=\"[^\"#]*index\.html\"", f'href="{INDEX}"', page)
@@ -105,7 +105,7 @@ def _summary(suite: str, findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def _index(folder: Path) -> str:
-    """The first page: the verdict, then every suite as it was found last, those first that failed, then warnings."""
+    """The index page: the verdict, then the newest result of every suite; failures first, then warnings."""
     summaries = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
     graded = sorted((_grade(summary), summary["suite"], summary) for summary in summaries)
     sections = "".join(_section(folder, summary) for _, _, summary in graded)
@@ -125,8 +125,8 @@ def _grade(summary: Mapping[str, Any]) -> int:
 def _verdict(grades: Sequence[int]) -> str:
     failed, warned = grades.count(_FAILED), grades.count(_WARNED)
     kind = "failed" if failed else "warned" if warned else "passed"
-    told = f"{failed} of {len(grades)} suites failed" if failed else f"All {len(grades)} suites passed"
-    return f'<p class="{kind}">{told}{f", {warned} with warnings" if warned else ""}.</p>'
+    text = f"{failed} of {len(grades)} suites failed" if failed else f"All {len(grades)} suites passed"
+    return f'<p class="{kind}">{text}{f", {warned} with warnings" if warned else ""}.</p>'
 
 
 def _section(folder: Path, summary: Mapping[str, Any]) -> str:
@@ -149,7 +149,7 @@ def _row(name: str, severity: str, success: bool, message: str) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write beside and rename, so that a reader never sees half a page."""
+    """Replace a file atomically."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:

@@ -1,7 +1,8 @@
-"""Evaluates a suite's expectations over its measures as Great Expectations does, without importing it.
+"""Evaluates a suite's expectations over its measures like Great Expectations, without importing it.
 
-The measures of a suite are a table of one row. What Great Expectations takes seconds to import for are then comparisons
-of one or two values; tests hold both to the same findings, and `quality.validation` runs the suite itself.
+The measures of a suite are a table of one row, so that expectations are comparisons of one or two values. Importing
+Great Expectations takes seconds. Tests check that both give the same findings; `quality.validation` runs the suite in
+Great Expectations.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 from quality.findings import ERROR, Expectation, Finding
 
 EXAMPLES = 5
-"""Most values that a message names."""
+"""Maximum number of values that a message names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """Expectations about a table of one row, the measures; `name` is that of its page in Data Docs."""
+    """Expectations about measures, a table of one row; `name` is also that of the page in Data Docs."""
 
     name: str
     expectations: Sequence[Expectation]
@@ -32,7 +33,7 @@ def evaluate(suites: Sequence[Suite]) -> tuple[Finding, ...]:
 
 
 def message(expectation: Expectation, result: Mapping[str, Any]) -> str:
-    """What people read of an expectation that is not met; `result` is as Great Expectations gives it."""
+    """The message for people about a failed expectation; result: in the form of Great Expectations."""
     arguments = expectation.arguments
     if "column_A" in arguments:
         pairs = result.get("partial_unexpected_list") or []
@@ -45,14 +46,14 @@ def message(expectation: Expectation, result: Mapping[str, Any]) -> str:
 
 
 def observed(result: Mapping[str, Any]) -> Any:
-    """The value that was judged: a measure, or how many values are not as expected."""
+    """The observed value: a measure, or how many values are unexpected."""
     return result.get("observed_value", result.get("unexpected_count"))
 
 
 def unjudged(expectation: Expectation, problem: str) -> Finding:
-    """An expectation that could not be evaluated has failed, whatever it is."""
-    told = f"{expectation.description}. This could not be judged: {problem}"
-    return Finding(expectation.name, ERROR, False, None, told)
+    """The finding for an expectation that could not be evaluated: it has failed, with severity ERROR."""
+    text = f"{expectation.description}. This could not be judged: {problem}"
+    return Finding(expectation.name, ERROR, False, None, text)
 
 
 def _finding(measures: Mapping[str, Any], expectation: Expectation) -> Finding:
@@ -61,8 +62,8 @@ def _finding(measures: Mapping[str, Any], expectation: Expectation) -> Finding:
     if absent := [name for name in named if name not in measures]:
         return unjudged(expectation, f'The column "{absent[0]}" does not exist.')
     success, result = _KINDS[expectation.kind](measures, arguments)
-    told = expectation.description if success else message(expectation, result)
-    return Finding(expectation.name, expectation.severity, success, observed(result), told)
+    text = expectation.description if success else message(expectation, result)
+    return Finding(expectation.name, expectation.severity, success, observed(result), text)
 
 
 def _is_missing(value: Any) -> bool:
@@ -85,7 +86,7 @@ def _pair_equal(measures: Mapping[str, Any], arguments: Mapping[str, Any]) -> tu
 
 def _in_set(measures: Mapping[str, Any], arguments: Mapping[str, Any]) -> tuple[bool, dict[str, Any]]:
     value = measures[arguments["column"]]
-    # a value that is missing is none
+    # a missing value is ignored
     known = _is_missing(value) or value in arguments["value_set"]
     return known, _counted(() if known else (value,))
 
@@ -103,7 +104,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], tuple[bool, d
     "ExpectColumnPairValuesToBeEqual": _pair_equal,
     "ExpectColumnValuesToBeInSet": _in_set,
 }
-"""How an expectation of each class of Great Expectations that a suite has is evaluated on one row."""
+"""By class of Great Expectations, the function that evaluates such an expectation on one row."""
 
 
 def _unexpected(result: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What a gate expects and what it found: plain values that need no Great Expectations to be read."""
+"""What a quality gate expects and what it found, as plain values that do not need Great Expectations."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 ERROR = "error"
-"""Severity of a fault of structure or of a share above its limit: it shuts the gate."""
+"""Severity of a structural fault, or of a share above its limit: it closes the gate."""
 WARNING = "warning"
-"""Severity of a fault that stops less than the gate would, such as of single rules or rows, which are rejected or
-quarantined one by one: the gate stays open."""
+"""Severity of a fault that does not close the gate, such as in single rules or rows, which are rejected or quarantined
+one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One expectation about a frame.
+    """One expectation about measures.
 
-    `kind` is the name of an expectation class of Great Expectations, `arguments` are what it takes.
+    `kind` is the name of an expectation class of Great Expectations, `arguments` are its arguments.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one expectation. `observed` is the value that was judged; `message` is for people."""
+    """The result of one expectation; `observed` is the observed value, `message` is for people."""
 
     expectation: str
     severity: str
@@ -43,9 +43,8 @@ class Finding:
 class GateResult:
     """What one gate found.
 
-    `gate` is the name of the table that was judged. `measures` are the counts and shares behind the findings.
-    `counts` has the matches of each rule id, most first, where a tagged table was judged. `report` is the page
-    of Data Docs, None where no page could be written.
+    gate: the name of the checked table; measures: the counts and shares behind the findings; counts: for a tagged
+    table, the matches of each rule id, most first; report: the page of Data Docs, None if none was written.
     """
 
     gate: str
@@ -61,17 +60,17 @@ class GateResult:
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """The findings that shut the gate."""
+        """The failed expectations that close the gate."""
         return tuple(f for f in self.findings if not f.success and f.severity == ERROR)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """The failed expectations that do not shut the gate."""
+        """The failed expectations that do not close the gate."""
         return tuple(f for f in self.findings if not f.success and f.severity == WARNING)
 
     @property
     def reason(self) -> str | None:
-        """Why the gate is shut, in one paragraph; None where it is open."""
+        """Why the gate is closed, in one paragraph; None if it is open."""
         if self.passed:
             return None
         messages = " ".join(f"{finding.expectation}: {_sentence(finding.message)}" for finding in self.failures)
@@ -88,7 +87,7 @@ class GateResult:
 
 
 def markdown_table(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; `|` and line ends inside of values do not break it."""
+    """A Markdown table; `|` and line ends within values are escaped or replaced."""
     lines = [" | ".join(names), " | ".join("---" for _ in names)]
     lines += [" | ".join(_cell(value) for value in row) for row in rows]
     return "\n".join(f"| {line} |" for line in lines)

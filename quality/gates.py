@@ -1,7 +1,7 @@
-"""The gates between the steps of a run: before compiling, before and after tagging, before and after joining.
+"""The quality gates between the steps of a run: before compiling, before and after tagging, before and after joining.
 
-Each judges its suites by their measures. Great Expectations runs the same suites, and writes their pages, where `docs`
-asks for it, and always where a gate is shut: importing it takes longer than all that an open gate has to do.
+Each gate evaluates its suites over their measures. Great Expectations also runs the suites, and writes their pages, if
+`docs` is set or a gate is closed. Otherwise it is not imported, since that takes longer than everything else in a gate.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _T = TypeVar("_T")
 
 
 def documents_folder(configuration: Configuration) -> Path:
-    """Where Data Docs are written: beside the configuration, `index.html` being the first page."""
+    """The folder of Data Docs, next to the configuration; its first page is `index.html`."""
     return configuration.path.absolute().parent / ".deltatag" / "data_docs"
 
 
 def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
-    """Judge the newest version of the rules table."""
+    """Check the newest version of the rules table."""
     workspace.progress("judging the rules table")
     try:
         judged, measures = _measuring(lambda: rules.suites(workspace))
@@ -45,7 +45,7 @@ def rules_gate(workspace: Workspace, docs: bool = True) -> GateResult:
 
 
 def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateResult:
-    """Judge a stream's source, and the rows in it that were not tagged yet."""
+    """Check a stream's source, and its rows that are not tagged yet."""
     workspace.progress(f"judging the source of {stream}")
     configured = workspace.configuration.stream(stream)
     try:
@@ -56,7 +56,7 @@ def source_gate(workspace: Workspace, stream: str, docs: bool = True) -> GateRes
 
 
 def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool = True) -> GateResult:
-    """Judge what the `newest` last micro-batches of a stream wrote to its tables."""
+    """Check what the last `newest` micro-batches of a stream wrote to its tables."""
     workspace.progress(f"judging the tagged rows of {stream}")
     configured = workspace.configuration.stream(stream)
     name = tagged_table(configured)
@@ -70,7 +70,7 @@ def tagged_gate(workspace: Workspace, stream: str, newest: int = 1, docs: bool =
 
 
 def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = True) -> GateResult:
-    """Judge what the `newest` last micro-batches of a join wrote to its tables."""
+    """Check what the last `newest` micro-batches of a join wrote to its tables."""
     workspace.progress(f"judging the joined rows of {name}")
     join = workspace.configuration.joins[name]
     table = tagged_table(name)
@@ -82,63 +82,63 @@ def joined_gate(workspace: Workspace, name: str, newest: int = 1, docs: bool = T
 
 
 def rules_expectations(configuration: Configuration) -> tuple[Expectation, ...]:
-    """All that `rules_gate` expects."""
+    """The expectations of `rules_gate`."""
     return rules.expectations(configuration)
 
 
 def source_expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """All that `source_gate` expects."""
+    """The expectations of `source_gate`."""
     return sources.expectations(stream)
 
 
 def tagged_expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """All that `tagged_gate` expects."""
+    """The expectations of `tagged_gate`."""
     return tagged.expectations(stream)
 
 
 def joined_expectations(configuration: Configuration, join: Join) -> tuple[Expectation, ...]:
-    """All that `joined_gate` expects."""
+    """The expectations of `joined_gate`."""
     return joined.expectations(configuration, join)
 
 
 class QualityGates:
-    """The gates of one run, as `pipelines.run` asks for them; `results` keeps what they found, in order."""
+    """The gates of one run, with the methods that `pipelines.run` calls; `results` has what they found, in order."""
 
     def __init__(self, docs: bool = True) -> None:
-        """docs: whether there is to be a page of Data Docs for each suite, and not only for one that shuts a gate."""
+        """docs: write a page of Data Docs for each suite, and not only for those of a closed gate."""
         self._docs = docs
         self.results: list[GateResult] = []
         self._batches: dict[str, int] = {}
 
     def before_compile(self, workspace: Workspace) -> str | None:
-        """Judge the rules table; None to pass, else why not."""
+        """Check the rules table; returns None to pass, or why the gate is closed."""
         return self._keep(rules_gate(workspace, self._docs))
 
     def before_tag(self, workspace: Workspace, stream: Stream) -> str | None:
-        """Judge a stream's source; None to pass, else why not."""
+        """Check a stream's source; returns None to pass, or why the gate is closed."""
         self._batches[stream.name] = _last_number(workspace, stream.name)
         return self._keep(source_gate(workspace, stream.name, self._docs))
 
     def after_tag(self, workspace: Workspace, stream: Stream) -> str | None:
-        """Judge what was tagged since `before_tag`; None if it is right, else what is wrong."""
+        """Check what was tagged since `before_tag`; returns None to pass, or why the gate is closed."""
         return self._keep(tagged_gate(workspace, stream.name, self._newest(workspace, stream.name), self._docs))
 
     def before_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Judge the sources of the join's streams that were not judged before; None to pass, else why not."""
+        """Check the sources of the join's streams, each once per run; returns None to pass, or why a gate is closed."""
         self._batches[join.name] = _last_number(workspace, join.name)
-        judged = {result.gate: result.reason for result in self.results}
-        shut = [
-            judged[name] if name in judged else self._keep(source_gate(workspace, name, self._docs))
+        checked = {result.gate: result.reason for result in self.results}
+        reasons = [
+            checked[name] if name in checked else self._keep(source_gate(workspace, name, self._docs))
             for name in join.streams
         ]
-        return " ".join(reason for reason in shut if reason is not None) or None
+        return " ".join(reason for reason in reasons if reason is not None) or None
 
     def after_join(self, workspace: Workspace, join: Join) -> str | None:
-        """Judge what was joined since `before_join`; None if it is right, else what is wrong."""
+        """Check what was joined since `before_join`; returns None to pass, or why the gate is closed."""
         return self._keep(joined_gate(workspace, join.name, self._newest(workspace, join.name), self._docs))
 
     def _newest(self, workspace: Workspace, scope: str) -> int:
-        """How many micro-batches the scope has more than before."""
+        """How many micro-batches the scope has had since the gate before them; at least 1."""
         return max(_last_number(workspace, scope) - self._batches.get(scope, -1), 1)
 
     def _keep(self, result: GateResult) -> str | None:
@@ -154,7 +154,7 @@ def _last_number(workspace: Workspace, scope: str) -> int:
 
 
 def _measuring(measure: Callable[[], _T]) -> _T:
-    """What the function gives; TableError where Spark fails while it reads."""
+    """The result of `measure`; TableError if Spark fails while it reads."""
     with explained("read what is to be judged"):
         return measure()
 
@@ -177,13 +177,13 @@ def _judge(
 
 
 def _unneeded(name: str, expected: Sequence[Expectation]) -> GateResult:
-    """A table that there is no need of: nothing in it can be wrong."""
+    """The result for a table that is not written, since only joins read the stream: everything passes."""
     why = "Only joins need the stream's rows, and none is tagged."
     return GateResult(name, tuple(Finding(e.name, e.severity, True, None, why) for e in expected))
 
 
 def _unjudged(name: str, expected: Sequence[Expectation], error: PipelineError) -> GateResult:
-    """A table that cannot be read at all: every expectation failed, the first one says why."""
+    """The result for a table that cannot be read: every expectation fails, and the first one says why."""
     if isinstance(error, ConfigurationError):
         raise error
     findings = [Finding(expected[0].name, ERROR, False, None, str(error))]

@@ -1,4 +1,4 @@
-"""What is expected of a join's tagged table: that the newest rows belong together and satisfy their rules."""
+"""The suite of a join's tagged table: the newest joined rows belong together and satisfy their rules."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def expectations(configuration: Configuration, join: Join) -> tuple[Expectation, ...]:
-    """What holds for the rows of the newest micro-batches.
+    """The expectations about the rows of the newest micro-batches.
 
-    Rows that come too late are refused one by one, and keys need not be unique, so that both are warnings.
+    Rows that come too late are quarantined one by one, and keys need not be unique, so both are only warnings.
     """
     listed = [
         equal("row_count", "The table runs counts as many joined rows", "tagged_rows", "recorded_rows"),
@@ -48,12 +48,12 @@ def expectations(configuration: Configuration, join: Join) -> tuple[Expectation,
 
 
 def _has_keys(configuration: Configuration, join: Join) -> bool:
-    """True if every stream has a key, so that a joined row has a name."""
+    """True if every stream has a key, so that keys identify a joined row."""
     return all(configuration.stream(name).key for name in join.streams)
 
 
 def suites(workspace: Workspace, join: Join, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
-    """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
+    """The suite over the last `newest` micro-batches, its measures, and the matches by rule."""
     written = NewestBatch.newest(workspace, join.name, newest)
     measures: dict[str, Any] = _nothing_written()
     counts: Counts = ()
@@ -78,7 +78,7 @@ def _nothing_written() -> dict[str, Any]:
 
 
 def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
-    """The measures, and matches by rule, by whoever joins the rows."""
+    """The measures and the matches by rule, by the runner that joins the rows."""
     from pipelines.joining.choice import why_spark
 
     if why_spark(written.workspace, [join]) is None:
@@ -92,7 +92,7 @@ def _measured(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]
 
 
 def _measure_files(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
-    """As `_measure`, without a JVM."""
+    """Like `_measure`, without a JVM."""
     from quality.local_joined import measures_of
 
     measures, pairs, disagreeing = measures_of(written, join)
@@ -137,14 +137,14 @@ def _measure(written: NewestBatch, join: Join) -> tuple[dict[str, Any], Counts]:
 
 
 def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
-    """How many more joined rows there are than combinations of the streams' keys; 0 where a stream has none."""
+    """How many joined rows repeat the keys of another one; 0 if a stream has no key."""
     from pyspark.sql import functions as f
 
     configuration = written.workspace.configuration
     if not _has_keys(configuration, join):
         return 0
     columns = [f.col(_column(name, key)) for name in join.streams for key in configuration.stream(name).key]
-    # a NULL in a key names no row
+    # a key with NULL does not identify a row
     named = tagged.select(*(column.alias(str(number)) for number, column in enumerate(columns))).dropna()
     row = named.select(f.xxhash64("*").alias("row")).agg(f.count("row"), f.count_distinct("row")).first()
     assert row is not None
@@ -152,14 +152,14 @@ def _repeated(written: NewestBatch, join: Join, tagged: DataFrame) -> int:
 
 
 def _column(stream: str, column: str) -> str:
-    """A stream's column within a joined row, as Spark SQL names it."""
+    """The name of a stream's column in a joined row, in Spark SQL."""
     from pipelines.spark.sql_text import quoted
 
     return f"{quoted(stream)}.{quoted(column)}"
 
 
 def _unequal_keys(join: Join) -> Column:
-    """TRUE where a key is NULL, or not the same in all rows."""
+    """TRUE for joined rows whose keys are NULL, or not equal in all streams."""
     from pyspark.sql import functions as f
 
     first, *others = join.streams
@@ -171,7 +171,7 @@ def _unequal_keys(join: Join) -> Column:
 
 
 def _outside_window(join: Join, times: dict[str, str]) -> Column:
-    """TRUE where a row's event time is NULL, or earlier than the window of its stream before the latest one."""
+    """TRUE for joined rows with an event time that is NULL, or before the latest one by more than its window."""
     from pyspark.sql import functions as f
 
     latest = time_of(list(times.values()))

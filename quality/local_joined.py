@@ -1,4 +1,4 @@
-"""What micro-batches wrote to a join's tables, measured without a JVM: the files are read batch by batch."""
+"""Measures what micro-batches wrote to a join's tables, without a JVM, reading the files in batches."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """How the rows of a join's table are judged: its definition, and the time zone of wall times."""
+    """Measures over joined rows: the join's definition, and the time zone of wall times."""
 
     join: Join
     streams: Mapping[str, Stream]
     zone: str
 
     def unequal_keys(self, batch: pa.RecordBatch) -> int:
-        """Rows whose keys are NULL, or not the same in all streams."""
+        """How many rows have keys that are NULL, or not equal in all streams."""
         first, *others = self.join.streams
         equal = np.ones(len(batch), bool)
         for place in range(len(self.join.on[first])):
@@ -44,7 +44,7 @@ class JoinedRows:
         return int((~equal).sum())
 
     def outside_window(self, batch: pa.RecordBatch) -> int:
-        """Rows of which an event time is NULL, or earlier than the window of its stream before the latest one."""
+        """How many rows have an event time that is NULL, or before the latest one by more than its window."""
         times = self._times(batch)
         null = reduce(np.logical_or, [each.is_null().to_numpy(zero_copy_only=False) for each in times.values()])
         known = {name: each.fill_null(0).to_numpy(zero_copy_only=False) for name, each in times.items()}
@@ -53,7 +53,7 @@ class JoinedRows:
         return int((reduce(np.logical_or, late) | null).sum())
 
     def hashes(self, batch: pa.RecordBatch) -> np.ndarray:
-        """A number for each row of the keys of all streams; of a NULL among them 0, for it names no row."""
+        """A hash of the keys of all streams, [rows] uint64; 0 for a row with NULL in a key, which identifies no row."""
         columns = [_field(batch, name, key) for name in self.join.streams for key in self.streams[name].key]
         plain = [column for column in columns if not pa.types.is_nested(column.type)]
         if not plain:
@@ -63,7 +63,7 @@ class JoinedRows:
         return np.where(named, frame.hash_rows(seed=0).to_numpy(), np.uint64(0))
 
     def with_time(self, rows: pa.Table) -> pa.Table:
-        """Joined rows with their event time, as rules see them."""
+        """Joined rows with their event time, under the name that rules use."""
         rows = rows.combine_chunks()
         if not rows.num_rows:
             return rows.append_column(JOINED_TIME, pa.array([], pa.timestamp("us", "UTC")))
@@ -79,9 +79,9 @@ class JoinedRows:
 
 
 def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.DataFrame, list[str]]:
-    """Counts over what the micro-batches wrote, the matches by rule, and the rules that answer otherwise alone.
+    """Counts over what the micro-batches wrote, the matches by rule, and the rules that a scan contradicts.
 
-    NeedsSparkError where only Spark compares keys or times.
+    NeedsSparkError if only Spark compares keys or times.
     """
     configuration = written.workspace.configuration
     rows = JoinedRows(join, configuration.streams, configuration.rules.time_zone)
@@ -89,6 +89,7 @@ def measures_of(written: NewestBatch, join: Join) -> tuple[dict[str, Any], pl.Da
     seen: list[np.ndarray] = []
 
     def further(batch: pa.RecordBatch) -> dict[str, int]:
+        """The join's own counts over a batch; also collects the hashes of keys."""
         if has_keys:
             seen.append(rows.hashes(batch))
         return {"unequal_keys": rows.unequal_keys(batch), "outside_window": rows.outside_window(batch)}
@@ -112,6 +113,6 @@ def _field(batch: pa.RecordBatch, stream: str, column: str) -> pa.Array:
 
 
 def _same(one: pa.Array, other: pa.Array) -> pa.Array:
-    """Where two values are equal, NaN being equal to itself."""
+    """Whether values are equal, [rows] bool or NULL; NaN equals NaN."""
     equal = pc.equal(one, other)
     return pc.or_kleene(equal, pc.and_(pc.is_nan(one), pc.is_nan(other))) if pa.types.is_floating(one.type) else equal

@@ -1,4 +1,4 @@
-"""What micro-batches wrote to a stream's tables, measured without a JVM: the files are read batch by batch."""
+"""Measures what micro-batches wrote to a stream's tables, without a JVM, reading the files in batches."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _CHECKSUM_BITS = (1 << 32) - 1
 
 
 def row_measures(written: NewestBatch, stream: Stream) -> tuple[dict[str, int], pl.DataFrame]:
-    """Counts over the tagged rows, and one row a rule: `rules_version`, `rule_id`, `matches`, and a `checksum` of
-    the rows' keys."""
+    """Counts over the tagged rows, and one row per rule: `rules_version`, `rule_id`, `matches`, and a `checksum` of
+    the keys of matching rows."""
     keys = _keys(stream)
     columns = ["rule_ids", *_VERSIONS, "source_version", *keys]
     return measured_rows(written, tagged_table(stream), columns, lambda batch: _hashes(batch, keys), lambda _: {})
@@ -45,8 +45,11 @@ def measured_rows(
     hashes: Callable[[pa.RecordBatch], np.ndarray],
     further: Callable[[pa.RecordBatch], dict[str, int]],
 ) -> tuple[dict[str, int], pl.DataFrame]:
-    """As `row_measures`, of any tagged table. hashes: a number for each row, of which rules have a checksum; further:
-    counts over a batch that are added up."""
+    """Like `row_measures`, for any tagged table.
+
+    hashes: gives a hash of each row, [rows] uint64, for the checksums; further: gives additional counts over a batch,
+    which are added up.
+    """
     planned = {(batch.rules_version, batch.fingerprint) for batch in written.batches if batch.fingerprint is not None}
     counts = dict.fromkeys(("tagged_rows", "null_rule_ids", "unordered_rule_ids", "wrong_versions", "matched_rows"), 0)
     pairs: list[pl.DataFrame] = []
@@ -68,7 +71,7 @@ def measured_rows(
 
 
 def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
-    """As `row_measures` has it of the tagged rows, of `<stream>_matches`."""
+    """One row per rule like the second result of `row_measures`, but from `<stream>_matches`."""
     keys = _keys(stream)
     pairs = []
     for batch in _rows(written, matches_table(stream), ["rule_id", "rules_version", "source_version", *keys]):
@@ -78,14 +81,14 @@ def matches_by_rule(written: NewestBatch, stream: Stream) -> pl.DataFrame:
 
 
 def quarantined_rows(written: NewestBatch, scope: Stream | str) -> int:
-    """Rows of a stream, or of a join by its name, that the micro-batches put into quarantine."""
+    """How many rows of a stream, or of a join given by name, the micro-batches put into quarantine."""
     name = quarantine_table(scope)
     adds = written.adds(FolderLog(written.workspace.lake.uri(name)), name)
     return rows_of(tuple(adds)) or 0
 
 
 def disagreements(written: NewestBatch, stream: Stream, pairs: pl.DataFrame) -> tuple[list[str], dict[str, int]]:
-    """Rules that one by one, without an index, answer differently on sampled rows, and how large the sample was."""
+    """Rules whose brute-force evaluation contradicts the tags of sampled rows, and the size of the sample."""
     return tried_again(written, tagged_table(stream), stream.event_time, pairs, lambda rows: rows)
 
 
@@ -96,7 +99,7 @@ def tried_again(
     pairs: pl.DataFrame,
     as_rules_see: Callable[[pa.Table], pa.Table],
 ) -> tuple[list[str], dict[str, int]]:
-    """As `disagreements`, of any tagged table. as_rules_see: adds to its rows what rules may name besides."""
+    """Like `disagreements`, for any tagged table. as_rules_see: adds further columns that rules may name."""
     batch = written.batches[-1]
     rules = rules_to_try(written.workspace, written.scope, batch, pairs)
     if rules is None or rules.is_empty():
@@ -120,12 +123,12 @@ def tried_again(
     for alone, tagged in zip(compiled.match(asked).to_pylist(), sample["rule_ids"].to_pylist(), strict=True):
         for rule in set(alone) ^ (set(tagged or ()) & tried):
             faults[rule] = faults.get(rule, 0) + 1
-    told = [f"{rule} ({rows} rows)" for rule, rows in sorted(faults.items())]
-    return told, {"sampled_rows": sample.num_rows, "sampled_rules": len(tried)}
+    listed = [f"{rule} ({rows} rows)" for rule, rows in sorted(faults.items())]
+    return listed, {"sampled_rows": sample.num_rows, "sampled_rules": len(tried)}
 
 
 def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], seed: int) -> pa.Table | None:
-    """The same rows whenever it is called for the same micro-batch: half of them any, half matched by one of `ids`."""
+    """A sample of rows, half of them any rows, half matched by one of `ids`; deterministic for a micro-batch."""
     chance = np.random.default_rng(seed)
     total = max(written.batches[-1].rows or 0, 1)
     found: list[pa.Table] = []
@@ -149,14 +152,14 @@ def _sample(written: NewestBatch, table: str, fingerprint: str, ids: set[Any], s
 
 
 def _rows(written: NewestBatch, table: str, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-    """The rows that the micro-batches wrote to a table, with some of its columns, case aside."""
+    """The rows that the micro-batches wrote to a table, in batches; columns: a selection, case aside."""
     log = FolderLog(written.workspace.lake.uri(table))
     adds: list[Add] = written.adds(log, table)
     schema = arrow_schema_of(json.dumps({"fields": log.latest().fields}))
     spelled = {name.lower(): name for name in schema.names}
     chosen = None if columns is None else [spelled[name.lower()] for name in columns]
     for batch in read_batches(source_files(adds, log.file), schema, chosen):
-        # the reader adds the version of this table behind the table's own columns
+        # the reader appends a column with the version of this table
         yield batch.select(range(batch.num_columns - 1))
 
 
@@ -165,7 +168,7 @@ def _keys(stream: Stream) -> list[str]:
 
 
 def _hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
-    """A number for each row out of its keys and version, the same in both tables."""
+    """A hash of each row's keys and source version, [rows] uint64, which is the same in both tables."""
     named = {name.lower(): name for name in batch.schema.names}
     columns = [batch.column(named[name.lower()]) for name in (*keys, "source_version")]
     plain = [_decoded(column) for column in columns if not pa.types.is_nested(column.type)]
@@ -175,7 +178,7 @@ def _hashes(batch: pa.RecordBatch, keys: Sequence[str]) -> np.ndarray:
 
 
 def _by_rule(rows: pl.DataFrame) -> pl.DataFrame:
-    """rules_version, rule_id, matches and a checksum of (row, rule) pairs."""
+    """(row, rule) pairs aggregated by rule: rules_version, rule_id, matches and a checksum."""
     kind = pl.String if rows.schema["rule_id"] not in (pl.Int64,) else pl.Int64
     rows = rows.with_columns(pl.col("rule_id").cast(kind))
     return rows.group_by(_PAIR).agg(matches=pl.len().cast(pl.Int64), checksum=pl.col("hash").cast(pl.UInt64).sum())
@@ -194,7 +197,7 @@ def _decoded(column: pa.Array) -> pa.Array:
 
 
 def _with_nulls(ids: pa.ListArray) -> int:
-    """Lists that hold a NULL."""
+    """How many lists contain a NULL."""
     flat = pc.list_flatten(ids)
     if not flat.null_count:
         return 0
@@ -203,7 +206,7 @@ def _with_nulls(ids: pa.ListArray) -> int:
 
 
 def _unordered(ids: pa.ListArray) -> int:
-    """Lists whose ids do not ascend."""
+    """How many lists have ids that do not ascend."""
     flat, owner = _decoded(pc.list_flatten(ids)), pc.list_parent_indices(ids).to_numpy()
     if len(flat) < 2:
         return 0

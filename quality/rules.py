@@ -1,4 +1,4 @@
-"""What is expected of the rules table before it is compiled, from the table's own definition."""
+"""The suite of the rules table, checked before compiling; it follows from the table's definition."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _SPARK_NAMES = {"long": "bigint", "integer": "int", "short": "smallint", "byte":
 
 
 def expectations(configuration: Configuration) -> tuple[Expectation, ...]:
-    """What holds for the table as a whole, and what should hold for each enabled rule.
+    """The expectations about the table as a whole, and those about each enabled rule.
 
-    A rule that breaks one of the latter is rejected alone, so they are warnings. So is a scope's share of such rules:
-    it fails the compile of that scope, and says nothing of the others.
+    A rule that violates one of the latter is rejected by itself, so these are warnings. So is the share of such rules
+    in a scope: it fails the compile of that scope, but not of others.
     """
     share = "Largest share of a scope's enabled rules that are refused for a NULL or a repeated id"
     limit = configuration.rules.max_reject_share
@@ -48,7 +48,7 @@ def expectations(configuration: Configuration) -> tuple[Expectation, ...]:
 
 
 def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
-    """The suite over the newest version of the table, and the measures behind it."""
+    """The suite over the newest version of the table, and its measures."""
     configuration, lake = workspace.configuration, workspace.lake
     expected = expectations(configuration)
     measures: dict[str, Any] = {"table": "readable"}
@@ -66,7 +66,7 @@ def suites(workspace: Workspace) -> tuple[list[Suite], dict[str, Any]]:
 
 
 def _row_measures(rules: pl.DataFrame | None, configuration: Configuration) -> dict[str, Any]:
-    """Counts over the enabled rules; None: the table cannot be read, and nothing is counted."""
+    """Counts over the enabled rules; all are 0 for None, which stands for an unreadable table."""
     import polars as pl
 
     if rules is None:
@@ -90,7 +90,7 @@ def _values(column: pl.Series) -> list[str]:
 
 
 def column_types(lake: Lake) -> dict[str, str]:
-    """The table's columns, in lower case, with their types as Spark SQL spells them."""
+    """The table's columns in lower case, with their types in Spark SQL."""
     fields = json.loads(lake.delta(NAME).schema().to_json())["fields"]
     return {field["name"].lower(): _sql_type(field["type"]) for field in fields}
 
@@ -114,14 +114,14 @@ def _type_expectation(column: Column) -> Expectation:
 
 
 def enabled_rules(workspace: Workspace, scope: str, version: int) -> pl.DataFrame:
-    """The enabled rules of a scope at a version of the rules table, all columns, their names in lower case."""
+    """The enabled rules of a scope at a version of the rules table, with all columns, in lower case."""
     import polars as pl
 
     return _enabled(workspace.lake, version).filter(pl.col("scope") == scope)
 
 
 def _enabled(lake: Lake, version: int | None = None) -> pl.DataFrame:
-    """The enabled rules of all scopes."""
+    """The enabled rules of all scopes, with all columns, in lower case."""
     import polars as pl
 
     frame = pl.DataFrame(pl.from_arrow(lake.arrow(NAME, version=version)))

@@ -1,4 +1,4 @@
-"""Tries a sample of tagged rows again: each rule's whole expression by Spark, beside what the index found."""
+"""Checks a sample of tagged rows: Spark evaluates each rule's whole expression, to compare with the tags."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 ROWS = 400
-"""Most rows in a sample: half of them any rows, half of them rows that a rule of the sample matched."""
+"""Maximum rows in a sample: half of them any rows, half rows that a sampled rule matched."""
 RULES = 40
-"""Most rules in a sample: half of them any rules, half of them rules that matched rows."""
+"""Maximum rules in a sample: half of them any rules, half rules that matched rows."""
 _RAISED = 3
 
 
@@ -42,11 +42,10 @@ def disagreements(
     tagged: DataFrame,
     pairs: pl.DataFrame,
 ) -> tuple[list[str], dict[str, int]]:
-    """Rules that Spark's WHERE answers differently on sampled rows, and how large the sample was.
+    """Rules whose evaluation by Spark contradicts the tags of sampled rows, and the size of the sample.
 
-    `event_time` is a row's moment, that bounds of validity are compared with. `tagged` are rows that include those
-    of `batch`; `pairs` has their rule_id, rules_version and matches. A row on which Spark raises an error for a rule
-    says nothing about that rule.
+    event_time: the time that validity bounds are compared with; tagged: rows that include those of `batch`; pairs:
+    their rule_id, rules_version and matches. A row on which Spark raises an error for a rule is ignored for that rule.
     """
     from pyspark.sql import functions as f
 
@@ -60,7 +59,7 @@ def disagreements(
     ]
     if not tried:
         return [], {"sampled_rows": 0, "sampled_rules": 0}
-    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
+    # Spark treats guarded expressions as nondeterministic, which aggregates do not allow: so flags first, then counts
     flagged = sample.select(*(column.alias(str(number)) for number, (_, column) in enumerate(tried)))
     counts = [f.count_if(f.col(name)).alias(name) for name in flagged.columns]
     row = flagged.agg(f.count(f.lit(1)).alias("rows"), *counts).first()
@@ -80,8 +79,10 @@ def _choose(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataF
 
 
 def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.DataFrame) -> pl.DataFrame | None:
-    """Some rules of the index that tagged the micro-batch: only what it holds was found safe to hand to Spark. None
-    where the index is gone."""
+    """A sample of the rules in the index that tagged the micro-batch; None if the index no longer exists.
+
+    Only rules in an index were checked, and so are safe to hand to Spark.
+    """
     import rules_index as ri
     from pipelines.lake.index_store import fetch_index, newest_index
 
@@ -98,7 +99,7 @@ def rules_to_try(workspace: Workspace, scope: str, batch: MicroBatch, pairs: pl.
 
 
 def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
-    """The same rows whenever it is called for the same micro-batch."""
+    """A sample of rows; deterministic for a micro-batch."""
     from pyspark.sql import functions as f
 
     fraction = min(1.0, 2 * ROWS / max(batch.rows or 0, 1))
@@ -108,7 +109,7 @@ def _rows(tagged: DataFrame, batch: MicroBatch, ids: list[Any]) -> DataFrame:
 
 
 def _disagrees(workspace: Workspace, event_time: Column | None, rule: _Rule, sample: DataFrame) -> Column | None:
-    """TRUE on a row that has the rule's id without satisfying it, or the other way; None if Spark cannot say."""
+    """TRUE for a row that has the rule's id without satisfying it, or vice versa; None if Spark refuses the rule."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -125,21 +126,21 @@ def _disagrees(workspace: Workspace, event_time: Column | None, rule: _Rule, sam
 
 
 def time_of(columns: Sequence[str]) -> Column | None:
-    """The latest moment of a row's event times, named as Spark SQL names them; None where it has none."""
+    """The latest of a row's event times; columns: their names in Spark SQL. None without columns."""
     from pyspark.sql import functions as f
 
-    moments = [f.col(column).cast("timestamp") for column in columns]
-    return f.greatest(*moments) if len(moments) > 1 else moments[0] if moments else None
+    times = [f.col(column).cast("timestamp") for column in columns]
+    return f.greatest(*times) if len(times) > 1 else times[0] if times else None
 
 
 def _is_valid(event_time: Column | None, rule: _Rule) -> Column:
-    """TRUE where the row's event time lies within the rule's bounds; never NULL."""
+    """TRUE if the row's event time is within the rule's validity; never NULL."""
     from pyspark.sql import functions as f
 
     bounds = [(rule.valid_from, True), (rule.valid_to, False)]
     valid = f.lit(True)
     for bound, is_start in bounds:
         if bound is not None and event_time is not None:
-            moment = f.lit(bound.replace(tzinfo=bound.tzinfo or UTC))
-            valid = valid & ((event_time >= moment) if is_start else (event_time < moment))
+            instant = f.lit(bound.replace(tzinfo=bound.tzinfo or UTC))
+            valid = valid & ((event_time >= instant) if is_start else (event_time < instant))
     return f.coalesce(valid, f.lit(False))

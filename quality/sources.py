@@ -1,4 +1,4 @@
-"""What is expected of a stream's source, and of the rows in it that were not tagged yet, before they are tagged."""
+"""The suite of a stream's source, checked before tagging: the source, and its rows that are not tagged yet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALL_BYTES = 1 << 62
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """What holds for the source as a whole, and how many of its new rows may fail."""
+    """The expectations about the source as a whole, and about its new rows."""
     keys, checks = list(enumerate(stream.key)), list(enumerate(stream.checks))
     listed = [
         one_of("followed", "The source is a Delta table that only grew since it was tagged last", "followed", [OK]),
@@ -49,7 +49,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 
 def suites(workspace: Workspace, stream: Stream) -> tuple[list[Suite], dict[str, Any]]:
-    """The suite over the source as it is now, and the measures behind it."""
+    """The suite over the source's newest version, and its measures."""
     measures: dict[str, Any] = {"followed": OK, "columns": OK, "checks": OK, "event_time_type": MISSING}
     try:
         schema = source_columns(workspace, stream)
@@ -77,7 +77,7 @@ def _structure(stream: Stream, schema: pa.Schema) -> dict[str, str]:
         if found.get("event_time_type", "date") in _EVENT_TIMES:
             found["columns"] = str(error)
         else:
-            # The event time's type has an expectation of its own; the other columns are judged without it.
+            # the event time's type has its own expectation, so the other columns are checked without it
             found |= _structure(replace(stream, event_time=None), schema)
     return found
 
@@ -95,7 +95,7 @@ def _no_rows(stream: Stream) -> dict[str, Any]:
 
 
 def _new_rows(workspace: Workspace, stream: Stream) -> dict[str, Any]:
-    """Counts over the rows that no micro-batch has taken yet, by the runner that is to tag them."""
+    """Counts over the rows that no micro-batch has taken yet, by the runner that will tag them."""
     from pipelines.runners.choice import going_on_with_spark, runner_of
 
     runner = runner_of(workspace, stream)
@@ -128,7 +128,7 @@ def _counted_by(runner: Runner, workspace: Workspace, stream: Stream) -> dict[st
 
 
 def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
-    """The files behind the last planned micro-batch as one slice (at most as many as a slice holds), or None."""
+    """The files after the last planned micro-batch as one slice, up to a slice's maximum; None if none are new."""
     from pipelines.lake.runs import last_batch
     from pipelines.sources.positions import position_from_plan
 
@@ -139,7 +139,7 @@ def _what_is_new(workspace: Workspace, stream: Stream, source: Any) -> Any:
 
 
 def _distinct(listed: list[Expectation]) -> list[Expectation]:
-    """The expectations with a number behind each name that another one has already."""
+    """The expectations with a number appended to names that are already taken."""
     taken: set[str] = set()
     for number, expectation in enumerate(listed):
         if expectation.name in taken:
@@ -149,5 +149,5 @@ def _distinct(listed: list[Expectation]) -> list[Expectation]:
 
 
 def _word(name: str) -> str:
-    """The name with only letters, digits and underscores, as an expectation's name has them."""
+    """The name with all but ASCII letters, digits and underscores replaced, for the name of an expectation."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)

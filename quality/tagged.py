@@ -1,4 +1,4 @@
-"""What is expected of a tagged table: that its newest micro-batches are complete, and agree with `_matches`."""
+"""The suite of a tagged table: its newest micro-batches are complete, and agree with `_matches`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHECKSUM = "decimal(38,0)"
 
 
 def expectations(stream: Stream) -> tuple[Expectation, ...]:
-    """What holds for the rows of the newest micro-batches."""
+    """The expectations about the rows of the newest micro-batches."""
     if stream.output == "all":
         rows = equal(
             "row_count", "Tagged rows are those of the source less those in quarantine", "tagged_rows", "expected_rows"
@@ -49,7 +49,7 @@ def expectations(stream: Stream) -> tuple[Expectation, ...]:
 
 
 def suites(workspace: Workspace, stream: Stream, newest: int = 1) -> tuple[list[Suite], dict[str, Any], Counts]:
-    """The suite over the rows of the `newest` last micro-batches, the measures behind it, and matches by rule."""
+    """The suite over the last `newest` micro-batches, its measures, and the matches by rule."""
     written = NewestBatch.newest(workspace, stream.name, newest)
     measures: dict[str, Any] = _nothing_written()
     counts: Counts = ()
@@ -97,7 +97,7 @@ def _measure(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Coun
 
 
 def _measure_files(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any], Counts]:
-    """As `_measure`, without a JVM."""
+    """Like `_measure`, without a JVM."""
     from quality import local_written
 
     measures: dict[str, Any] = {}
@@ -120,7 +120,7 @@ def _measure_files(written: NewestBatch, stream: Stream) -> tuple[dict[str, Any]
 
 
 def _source_rows(written: NewestBatch, stream: Stream) -> int:
-    """Rows that the micro-batches took from the source: by the source's own log where it still shows them."""
+    """How many rows the micro-batches took from the source: by the source's log if possible, else by `runs`."""
     from pipelines.runners.choice import runner_of
     from pipelines.sources.slices import rows_of
 
@@ -133,7 +133,7 @@ def _source_rows(written: NewestBatch, stream: Stream) -> int:
 
 
 def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
-    """rules_version, rule_id, matches and a checksum of the rows' keys, one row for each rule."""
+    """One row per rule: rules_version, rule_id, matches and a checksum of the keys of matching rows."""
     from pyspark.sql import functions as f
 
     from pipelines.lake.tables import matches_keys
@@ -141,14 +141,14 @@ def _by_rule(stream: Stream, pairs: DataFrame) -> pl.DataFrame:
 
     keys = matches_keys(stream.key, stream.event_time) if stream.keeps_matches else []
     kinds = {field.name.lower(): field.dataType.simpleString() for field in pairs.schema.fields}
-    # Spark hashes neither maps nor variants; the counts still compare them.
+    # Spark cannot hash maps, variants or intervals; the counts are still compared
     hashed = [key for key in keys if not any(word in kinds[key.lower()] for word in ("map<", "variant", "interval"))]
     checksum = f.sum(f.xxhash64(*(f.col(quoted(key)) for key in hashed), "source_version").cast(_CHECKSUM))
     return by_rule(pairs, checksum.cast("string").alias("checksum"))
 
 
 def _differing(pairs: pl.DataFrame, kept: pl.DataFrame) -> list[str]:
-    """Rules with other rows in `<stream>_matches`, `kept`, than in the tagged table."""
+    """Rules with other rows in `<stream>_matches` (`kept`) than in the tagged table."""
     key = ["rules_version", "rule_id"]
     both = pairs.join(kept, on=key, how="full", suffix="_kept", coalesce=True)
     differs = pl.any_horizontal(pl.col(name).ne_missing(pl.col(f"{name}_kept")) for name in ("matches", "checksum"))

@@ -1,4 +1,4 @@
-"""The expectations of suites, and the suites run through Great Expectations with a page of Data Docs for each."""
+"""Builds the expectations of suites, and runs suites in Great Expectations with a page of Data Docs for each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def frame_of(measures: Mapping[str, Any]) -> pd.DataFrame:
-    """A frame of one row with a column for each measure."""
+    """A DataFrame of one row with a column for each measure."""
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series([value], dtype=_dtype(value)) for name, value in measures.items()})
@@ -60,22 +60,22 @@ def one_of(name: str, description: str, column: str, values: Sequence[str], seve
 
 
 NONE = "none"
-"""What a measure that lists faults says where there are none."""
+"""The value of a measure that lists faults, if there are none."""
 
 
 def listing(faults: Sequence[str]) -> str:
-    """The faults as a measure: NONE, or the first of them by name."""
+    """A list of faults as a measure: the first `EXAMPLES` of them, or NONE."""
     more = f" and {len(faults) - EXAMPLES} more" if len(faults) > EXAMPLES else ""
     return ", ".join(faults[:EXAMPLES]) + more if faults else NONE
 
 
 def nothing(name: str, description: str, measure: str, severity: str = ERROR) -> Expectation:
-    """The measure, a listing of faults, has none."""
+    """The measure, a `listing` of faults, is NONE."""
     return one_of(name, description, measure, [NONE], severity)
 
 
 def validate(folder: Path | None, suites: Sequence[Suite]) -> tuple[tuple[Finding, ...], Path | None]:
-    """The findings of every suite, in order, and a page in Data Docs below `folder`.
+    """The findings of every suite, in order, and the path of a page in Data Docs below `folder`.
 
     The page is that of the first suite with a failed expectation, or else of the last suite.
     """
@@ -99,10 +99,10 @@ _CONNECT = ("pyspark.sql.connect", "pyspark.sql.connect.dataframe", "pyspark.sql
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    """Great Expectations, imported when first needed, for that takes seconds."""
+    """Great Expectations; imported on first use, since that takes seconds."""
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    # It looks for Spark Connect, whose package ends the process where the main module has no file, as in the
-    # processes that a scheduler spawns. A module that is None is one that cannot be imported, which it allows for.
+    # Great Expectations tries to import Spark Connect, which ends the process if the main module has no file, as in
+    # processes that a scheduler spawns. An entry of None in sys.modules makes that import fail, which it handles.
     hidden = [name for name in _CONNECT if name not in sys.modules]
     for name in hidden:
         sys.modules[name] = None  # type: ignore[assignment]
@@ -116,7 +116,7 @@ def _library() -> Any:
 
 @lru_cache(maxsize=1)
 def _context() -> Any:
-    """A context of Great Expectations that keeps nothing on disk and tells nobody."""
+    """A context of Great Expectations that stores nothing on disk and sends no analytics."""
     gx = _library()
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
@@ -126,14 +126,14 @@ def _context() -> Any:
 
 
 def _run(suite: Suite) -> Any:
-    """Great Expectations' result of one suite."""
+    """The result of one suite in Great Expectations."""
     gx, context = _library(), _context()
     asset = context.data_sources.add_or_update_pandas(suite.name).add_dataframe_asset(suite.name)
     batch = asset.add_batch_definition_whole_dataframe("whole").get_batch({"dataframe": frame_of(suite.measures)})
     expectations = [_expectation(expectation) for expectation in suite.expectations]
     result = batch.validate(gx.ExpectationSuite(suite.name, expectations=expectations), result_format="SUMMARY")
     for found in result.results:
-        # Its own pages cannot print the numbers of NumPy that it found.
+        # Great Expectations cannot render NumPy numbers in its pages
         if "observed_value" in found.result:
             found.result["observed_value"] = _plain(found.result["observed_value"])
     return result
@@ -155,17 +155,17 @@ def _expectation(expectation: Expectation) -> Any:
 
 
 def _finding(expectation: Expectation, found: Any) -> Finding:
-    """What people read of one result."""
+    """The finding for one result of Great Expectations."""
     problem = _exception(found.exception_info)
     if problem is not None:
         return unjudged(expectation, problem)
     result = {**found.result}
-    told = expectation.description if found.success else message(expectation, result)
-    return Finding(expectation.name, expectation.severity, bool(found.success), _plain(observed(result)), told)
+    text = expectation.description if found.success else message(expectation, result)
+    return Finding(expectation.name, expectation.severity, bool(found.success), _plain(observed(result)), text)
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
-    """The message of an exception; Great Expectations gives one record, or one for each metric."""
+    """The message of an exception, or None; Great Expectations gives one record, or one per metric."""
     if not info:
         return None
     records = [info] if "raised_exception" in info else [r for r in info.values() if isinstance(r, Mapping)]

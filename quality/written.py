@@ -1,4 +1,4 @@
-"""What consecutive micro-batches of a stream or a join wrote to its tables, and counts over it."""
+"""The rows that consecutive micro-batches of a stream or a join wrote to its tables, and counts over them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class NewestBatch:
 
     @classmethod
     def newest(cls, workspace: Workspace, scope: str, most: int) -> NewestBatch:
-        """At most so many of the last micro-batches that are done and took rows."""
-        # before a restart there were others in the tables
+        """At most `most` of the last finished micro-batches since the last restart."""
+        # a restart has emptied the tables
         since = takewhile(lambda b: not b.plan.get("reset"), newest_first(workspace.lake, scope))
         done = list(islice((b for b in since if b.state == DONE), most))
         return cls(workspace, scope, done[::-1])
@@ -44,13 +44,13 @@ class NewestBatch:
         """The rows that the micro-batches wrote to a table."""
         from pipelines.spark.delta_internals import TableLog
 
-        self.workspace.lake.version(table)  # says what to do where there is no such table
+        self.workspace.lake.version(table)  # its error says how to create a missing table
         log = TableLog(self.workspace.spark, self.workspace.lake.uri(table))
         adds = self.adds(log, table)
         return log.frame(log.latest(), adds).drop("_change_type", "_commit_version", "_commit_timestamp")
 
     def adds(self, log: Log, table: str) -> list[Add]:
-        """The files that the micro-batches put into a table, found by the numbers in its log's commits."""
+        """The files that the micro-batches added to a table, found by the transactions in its log."""
         wanted = {(app_of(batch.plan, table), batch.batch) for batch in self.batches}
         apps, first = {app for app, _ in wanted}, self.batches[0].batch
         adds: list[Add] = []
@@ -64,11 +64,11 @@ class NewestBatch:
         return adds
 
     def total(self, figure: str) -> int:
-        """A figure of `runs` (rows, matches, quarantined), added up."""
+        """The sum of a figure of `runs` (rows, matches, quarantined) over the micro-batches."""
         return sum(getattr(batch, figure) or 0 for batch in self.batches)
 
     def row_measures(self, tagged: DataFrame, further: dict[str, Column]) -> dict[str, int]:
-        """Counts over the tagged rows, and of those for which each further condition is TRUE, in one aggregation."""
+        """Counts over the tagged rows, in one aggregation; further: additional conditions whose rows are counted."""
         from pyspark.sql import functions as f
 
         planned = {(batch.rules_version, batch.fingerprint) for batch in self.batches if batch.fingerprint is not None}
@@ -89,7 +89,7 @@ class NewestBatch:
         return {name: int(count) for name, count in row.asDict().items()}
 
     def unknown_ids(self, pairs: pl.DataFrame) -> list[str]:
-        """Ids in tagged rows that are no enabled rule of the scope in the version that the rows name."""
+        """Ids in tagged rows that are not enabled rules of the scope in the version that the rows name."""
         unknown: list[str] = []
         for (version,), found in pairs.group_by("rules_version"):
             known = enabled_rules(self.workspace, self.scope, int(str(version)))["rule_id"]
@@ -98,7 +98,7 @@ class NewestBatch:
 
 
 def by_rule(pairs: DataFrame, *figures: Column) -> pl.DataFrame:
-    """rules_version, rule_id, matches and further figures of (row, rule) pairs, one row for each rule."""
+    """(row, rule) pairs aggregated by rule: rules_version, rule_id, matches and further figures."""
     from pyspark.sql import functions as f
 
     counted = pairs.groupBy("rules_version", "rule_id").agg(f.count(f.lit(1)).alias("matches"), *figures)
@@ -106,7 +106,7 @@ def by_rule(pairs: DataFrame, *figures: Column) -> pl.DataFrame:
 
 
 def exploded(tagged: DataFrame) -> DataFrame:
-    """The (row, rule) pairs of tagged rows: `rule_id` beside the row's columns."""
+    """The (row, rule) pairs of tagged rows: the row's columns and `rule_id`."""
     from pyspark.sql import functions as f
 
     return tagged.withColumn("rule_id", f.explode("rule_ids"))

@@ -1,6 +1,6 @@
-"""Have a JVM archive the classes of Spark once, after it has done what every run does.
+"""Creates the class data archive of Spark: a JVM writes it after it has done what every run does.
 
-Run by `tools/setup.py` with the environment's Python. Without the archive everything works; each start takes longer.
+Run by `tools/setup.py` with the environment's Python. The archive is optional: without it each start takes longer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipelines.tag import tag_stream
 from pipelines.workspace import Workspace
 
 NEWEST_JAVA = 17
-"""Later ones pass over any archive, because Spark's launcher puts a folder on the class path."""
+"""Later Javas ignore any archive, because Spark's launcher puts a folder on the class path."""
 DUMP_SECONDS = 300
 RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
     ('high', 's', 'x > 50'), ('named', 's', "name LIKE '%7' OR x IN (1, 2)"), ('both', 'j', 's.x > 90 AND other.x > 5')
@@ -32,9 +32,9 @@ RULES = """INSERT INTO rules (rule_id, scope, expression) VALUES
 
 
 def archive() -> None:
-    """Make the archive for the Java that is found, in the place of any other, if it is one that would use it."""
+    """Create the archive for the installed Java, if that Java can use it; all other archives are deleted."""
     java, folder = find_java(), archive_folder()
-    shutil.rmtree(folder, ignore_errors=True)  # a JVM that reads one writes none
+    shutil.rmtree(folder, ignore_errors=True)  # a JVM that uses an archive does not write one
     if java.version > NEWEST_JAVA:
         return
     with tempfile.TemporaryDirectory(prefix="deltatag-") as name:
@@ -45,7 +45,7 @@ def archive() -> None:
 
 
 def run_once(folder: Path, options: str) -> None:
-    """Edit, compile, tag and join in a new lake, then end the JVM and wait until it has written its archive."""
+    """Edit, compile, tag and join in a new lake, then stop the JVM and wait until it has written its archive."""
     streams = {name: {"source": f"lake/{name}", "key": ["id"], "event_time": "t"} for name in ("s", "other")}
     document = {
         "lake": {"root": "lake"},
@@ -73,7 +73,7 @@ def run_once(folder: Path, options: str) -> None:
 
 
 def append(workspace: Workspace) -> None:
-    """A few rows more for both streams."""
+    """Append a few rows to the sources of both streams."""
     rows = 200
     table = pa.table(
         {

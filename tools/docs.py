@@ -1,4 +1,4 @@
-"""Writes the parts of docs/ that follow from the code anew; with --check only tells whether they are current."""
+"""Regenerates the parts of docs/ that follow from the code; with --check it only checks that they are current."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ GROUPS = (
 
 
 def function_table() -> list[str]:
-    """The allowed functions by the type of their result, each with how many arguments it takes."""
+    """The allowed functions by result type, each with its number of arguments; then limits, and refused functions."""
     by_result: dict[str, list[tuple[str, str]]] = {}
     for function in functions.FUNCTIONS.values():
         result = function.result
@@ -104,7 +104,7 @@ def lake_tables() -> list[str]:
 
 
 def stream_tables() -> list[str]:
-    """What deltatag adds to a stream's columns."""
+    """The tables of a stream, with the columns that deltatag adds."""
     ids = "string"
     return [
         "### &lt;stream&gt;_tagged",
@@ -132,7 +132,7 @@ def stream_tables() -> list[str]:
 
 
 def join_tables() -> list[str]:
-    """What deltatag adds to the columns of a join's streams."""
+    """The tables of a join, with the columns that deltatag adds."""
     return [
         "### &lt;join&gt;_tagged",
         "",
@@ -174,7 +174,7 @@ PARTS = {
 
 
 def renewed(text: str, part: str, lines: list[str]) -> str:
-    """The document with the part between its two marks replaced."""
+    """The document with the part between its two marks replaced; SystemExit if the marks are missing."""
     begin, end = f"<!-- {part}: written by make docs -->", f"<!-- {part}: end -->"
     found = re.search(f"{re.escape(begin)}.*?{re.escape(end)}", text, re.DOTALL)
     if found is None:
@@ -184,7 +184,7 @@ def renewed(text: str, part: str, lines: list[str]) -> str:
 
 
 def main() -> int:
-    """0 if all is current now; 1 where it is not and must only be checked."""
+    """Write or check all parts; the exit status is 1 if --check finds an outdated part."""
     outdated = []
     for (name, part), write in PARTS.items():
         path = ROOT / name

@@ -1,4 +1,4 @@
-"""Fetch Delta's two jars once, through Spark's own resolver, into the folder where `find_jars` looks.
+"""Fetches Delta's two jars once, by Spark's own resolver, into the folder where `find_jars` looks.
 
 Run by `tools/setup.py` with the environment's Python. Spark's resolver honours the settings that people have for it:
 `DEFAULT_ARTIFACT_REPOSITORY` for a mirror, and Maven's local repository.
@@ -30,7 +30,7 @@ from pipelines.spark.runtime import (
     jars_folder,
 )
 
-# Delta names these as dependencies, but only Unity Catalog and the Java kernel use them.
+# Delta declares these dependencies, but only Unity Catalog and the Java kernel use them.
 UNUSED = (
     "io.delta:delta-kernel-api",
     "io.delta:delta-kernel-defaults",
@@ -39,18 +39,18 @@ UNUSED = (
     "io.unitycatalog:unitycatalog-hadoop",
 )
 RESOLVE_SECONDS = 600
-STORE_PASSWORD = "changeit"  # what Java itself uses: a store of public certificates has nothing to hide
+STORE_PASSWORD = "changeit"  # Java's own default: a store of public certificates is no secret
 
 
 def main() -> int:
-    """Check Java, then check or fetch the jars; the exit status is 1, with one paragraph, where either is missing."""
+    """Check Java, then check or fetch the jars; the exit status is 1, with a paragraph on stderr, if one is missing."""
     try:
         java = find_java()
         print(f"deltatag: Java {java.version} from {java.origin}", flush=True)
         try:
             find_jars()
         except RuntimeNotFoundError as missing:
-            # A folder that somebody named is theirs to fill.
+            # a folder that the user has named must be filled by the user
             if "DELTATAG_JARS" in os.environ:
                 raise
             fetch(java, missing)
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def fetch(java: JavaHome, missing: RuntimeNotFoundError) -> None:
-    """Put both jars into their folder, or raise `missing` anew with what the resolver said."""
+    """Put both jars into their folder; RuntimeNotFoundError with the resolver's message if that fails."""
     print("deltatag: fetching Delta's jars", flush=True)
     folder = jars_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def fetch(java: JavaHome, missing: RuntimeNotFoundError) -> None:
 
 
 def resolve(java: JavaHome, work: Path, options: str) -> str:
-    """Let Spark resolve the jars into `work/ivy/jars`; the answer is what it said about a failure."""
+    """Have Spark resolve the jars into `work/ivy/jars`; returns what it printed about a failure."""
     spark = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
     nothing = work / "nothing.py"
     nothing.write_text("")
@@ -105,7 +105,7 @@ def keep(fetched: Path, folder: Path) -> bool:
     if not all(source.is_file() for source, _ in jars):
         return False
     for source, target in jars:
-        # Beside the target first, so that a jar is there whole or not at all.
+        # copied next to the target first, so that the rename is atomic
         partial = target.with_suffix(".partial")
         shutil.copyfile(source, partial)
         os.replace(partial, target)
@@ -113,7 +113,7 @@ def keep(fetched: Path, folder: Path) -> bool:
 
 
 def summary(output: str) -> str:
-    """The lines of the resolver's output that say why, without its tables."""
+    """The lines of the resolver's output that give the reason, without its tables."""
     wanted = re.compile(
         r"UnknownHost|Host .+ not found|Server access error|proxy server|SSLHandshake|PKIX|Connection|denied|No space"
     )
@@ -125,8 +125,8 @@ def summary(output: str) -> str:
 def java_options(work: Path) -> Iterator[str]:
     """Java options to try in turn: with the certificates that Python trusts, then with Java's own.
 
-    A Java that trusts only its own certificates cannot fetch anything behind a proxy that inspects TLS, where the
-    machine's bundle has the proxy's certificate; a company's own JDK may be the one that has it.
+    Behind a proxy that inspects TLS, usually only the machine's bundle has the proxy's certificate; sometimes only the
+    JDK of a company has it.
     """
     usual = " ".join([os.environ.get("JDK_JAVA_OPTIONS", ""), *proxy_options()]).strip()
     store = trust_store(work / "trusted.p12")
@@ -137,7 +137,7 @@ def java_options(work: Path) -> Iterator[str]:
 
 
 def trust_store(path: Path) -> Path | None:
-    """Write the certificates that Python trusts as a store for Java; None if there are none, or nothing to write it."""
+    """Write a Java trust store of the certificates that Python trusts; None without any, or without `cryptography`."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
@@ -150,7 +150,7 @@ def trust_store(path: Path) -> Path | None:
                 warnings.simplefilter("ignore")
                 certificate = x509.load_pem_x509_certificate(pem.encode())
         except ValueError:
-            continue  # one odd certificate in a bundle is no reason to lose the others
+            continue  # an invalid certificate in a bundle is skipped
         entries.append(pkcs12.PKCS12Certificate(certificate, b"trusted-%d" % number))
     if not entries:
         return None
@@ -181,7 +181,7 @@ def certifi_bundle() -> str | None:
 
 
 def proxy_options() -> list[str]:
-    """Java's words for the proxies that the environment names, which Java does not read."""
+    """Java options for the proxies in the environment, which Java itself does not read."""
     options = []
     for scheme, address in urllib.request.getproxies().items():
         proxy = urllib.parse.urlsplit(address)

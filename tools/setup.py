@@ -1,7 +1,7 @@
-"""Set the project up in `.venv`: locked packages, the project itself, a Java, Delta's jars.
+"""Sets the project up in `.venv`: locked packages, the project itself, a Java, Delta's jars.
 
-Run by `make` with any Python 3.11 or later; it uses the standard library only. What has been done is noted by the
-hash of what it depends on, so that a second run only looks at that note.
+Run by `make` with any Python 3.11 or later; it uses the standard library only. A note records each finished step with a
+hash of what it depends on, so that a second run only reads the note.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PROGRESS = Progress()
 PACKAGES = ("deltatag", "assets", "quality", "pipelines", "rules_index")
 JARS = ("delta-spark_4.2_2.13-4.4.0.jar", "delta-storage-4.4.0.jar")
 ARCHIVE_SECONDS = 600
-# The lock pins these too; they come first because they build the packages that have no wheel.
+# The lock pins these, too; they are installed first because they build the packages that have no wheel.
 BUILDERS = ("packaging", "pip", "setuptools", "wheel")
 
 
@@ -40,7 +40,7 @@ class SetupError(Exception):
 
 
 def main() -> int:
-    """Bring `.venv` up to date; the exit status is 1, with one paragraph on standard error, where that failed."""
+    """Bring `.venv` up to date; the exit status is 1, with one paragraph on standard error, if that fails."""
     started = time.monotonic()
     try:
         with open(LOCK, "rb") as lock:
@@ -54,10 +54,10 @@ def main() -> int:
 
 
 def set_up() -> bool:
-    """Do the steps that are due, in order; the answer is whether any was."""
+    """Run the steps that are due, in order; returns whether there were any."""
     done = read_note()
     if "packages" not in done:
-        done.pop("environment", None)  # never filled: look again whether it is of the Python that is wanted now
+        done.pop("environment", None)  # an empty environment may be of another Python than is wanted now
     steps: list[tuple[str, Callable[[], str], Callable[[], None]]] = [
         ("environment", environment_state, make_environment),
         ("packages", packages_state, install_packages),
@@ -65,7 +65,7 @@ def set_up() -> bool:
         ("runtime", runtime_state, fetch_runtime),
         ("classes", classes_state, archive_classes),
         ("kernels", kernels_state, compile_kernels),
-        ("bytecode", bytecode_state, compile_modules),  # last: modules are what changes most
+        ("bytecode", bytecode_state, compile_modules),  # last: modules change most often
     ]
     worked = False
     for name, state, action in steps:
@@ -78,22 +78,24 @@ def set_up() -> bool:
 
 
 def environment_state() -> str:
-    """Tells one usable environment from another, and from one that was moved or has lost its Python."""
+    """The identity of a usable environment; "missing" if it was moved or has lost its Python."""
     settings = VENV / "pyvenv.cfg"
     works = settings.is_file() and PYTHON.exists() and os.access(PYTHON, os.X_OK)
     return f"{VENV} {hashlib.sha256(settings.read_bytes()).hexdigest()}" if works else "missing"
 
 
 def packages_state() -> str:
+    """The hash of the lock file."""
     return file_hash(LOCK)
 
 
 def project_state() -> str:
+    """The hash of the project's metadata."""
     return file_hash(ROOT / "pyproject.toml")
 
 
 def runtime_state() -> str:
-    """What the search for Java and jars depends on, as far as it can be seen without running anything."""
+    """A hash of what the search for Java and jars depends on, computed without running anything."""
     folder = Path(os.environ.get("DELTATAG_JARS") or VENV / "share" / "deltatag" / "jars")
     seen = [os.environ.get("JAVA_HOME", ""), shutil.which("java") or "", str(folder)]
     for name in JARS:
@@ -104,7 +106,7 @@ def runtime_state() -> str:
 
 
 def classes_state() -> str:
-    """What the archive of classes was made from, and with."""
+    """A hash of what the class archive depends on."""
     seen = [runtime_state()]
     seen += [file_hash(ROOT / name) for name in ("tools/archive_classes.py", "pipelines/spark/class_archive.py")]
     for java in (Path(os.environ.get("JAVA_HOME", "")) / "bin" / "java", Path(shutil.which("java") or "")):
@@ -113,7 +115,7 @@ def classes_state() -> str:
 
 
 def kernels_state() -> str:
-    """The sources of the kernels: what Numba's cache goes by."""
+    """A hash of the sources of the kernels, on which Numba's cache depends."""
     modules = (ROOT / "rules_index").rglob("*.py")
     sources = [path for path in modules if path.name == "warm_up.py" or "rules_index.kernels" in path.read_text()]
     sources += (ROOT / "rules_index" / "kernels").glob("*.py")
@@ -121,13 +123,13 @@ def kernels_state() -> str:
 
 
 def bytecode_state() -> str:
-    """The sources of the project's packages."""
+    """A hash of the paths and modification times of the project's sources."""
     sources = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
     return hashlib.sha256("".join(f"{path} {path.stat().st_mtime_ns}" for path in sources).encode()).hexdigest()
 
 
 def make_environment() -> None:
-    """Make `.venv` where it is missing, or broken by a move or by a Python that has gone."""
+    """Create `.venv` if it is missing, was moved, or has lost its Python."""
     version = environment_version()
     if version >= (3, 11) and (version == sys.version_info[:2] or "packages" in read_note()):
         return
@@ -143,7 +145,7 @@ def make_environment() -> None:
 
 
 def environment_version() -> tuple[int, ...]:
-    """The version of the environment's Python if it runs and thinks that it lives here, else ()."""
+    """The version of the environment's Python, if it runs and belongs to this folder; else ()."""
     code = "import pip, sys; print(sys.prefix); print(*sys.version_info[:2])"
     try:
         run = subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True, timeout=60)
@@ -151,13 +153,13 @@ def environment_version() -> tuple[int, ...]:
     except (OSError, ValueError, subprocess.SubprocessError):
         return ()
     scripts = VENV / "bin" / "pip"
-    # A copied or moved environment runs, but its scripts still start the Python of the old place.
+    # a copied or moved environment runs, but its scripts start the Python at the old place
     at_home = Path(prefix) == VENV and (not scripts.is_file() or str(VENV) in scripts.read_text(errors="replace"))
     return tuple(int(part) for part in version.split()) if at_home else ()
 
 
 def install_packages() -> None:
-    """Install exactly what the lock names; every file is checked against its hash, also what builds others."""
+    """Install exactly what the lock names; every file, build tools included, is checked against its hash."""
     say("installing the packages of requirements.txt: minutes where nothing is cached")
     builders = NOTE.parent / "builders.txt"
     builders.parent.mkdir(parents=True, exist_ok=True)
@@ -167,13 +169,13 @@ def install_packages() -> None:
 
 
 def locked(names: tuple[str, ...]) -> str:
-    """The lines of the lock, with their hashes, for some packages."""
+    """The lines of the lock for some packages, with their hashes."""
     entries = re.split(r"\n(?=\S)", LOCK.read_text())
     return "\n".join(entry for entry in entries if entry.split("==")[0].split("[")[0] in names) + "\n"
 
 
 def pip_install(*arguments: str) -> None:
-    """Run pip with every hash required. It learns nothing from us about where packages come from."""
+    """Run pip with hashes required; indexes and mirrors are left to the user's own settings of pip."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     command += ["--no-input", "--progress-bar", "off", "--require-hashes", *arguments]
     with PROGRESS.during("installing packages"):
@@ -184,7 +186,7 @@ def pip_install(*arguments: str) -> None:
 
 
 def pip_failure(said: str) -> str:
-    """Why pip failed, and where nothing could be downloaded also how to go on without a network."""
+    """Why pip failed; if downloads failed, also how to go on without a network."""
     lines = [line for line in said.splitlines() if not line.startswith("WARNING: Retrying")]
     reason = "the packages of requirements.txt could not be installed into .venv:\n" + "\n".join(lines)
     if not re.search(r"Retrying|No matching distribution|ConnectionError|timed out|SSLError", said):
@@ -199,13 +201,13 @@ def pip_failure(said: str) -> str:
 
 
 def pip_environment() -> dict[str, str]:
-    """The caller's environment without what would send pip's work to another place than `.venv`."""
+    """The caller's environment without variables that would make pip install elsewhere than in `.venv`."""
     unwanted = ("PIP_REQUIRE_VIRTUALENV", "PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PYTHONPATH", "PYTHONHOME")
     return {name: value for name, value in os.environ.items() if name not in unwanted}
 
 
 def install_project() -> None:
-    """Make the project's packages and its command available in `.venv`, from where their source stands."""
+    """Install the project's packages and its command into `.venv`, as editable."""
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-index", "--no-deps", "--no-build-isolation", "--editable", str(ROOT)]
     with PROGRESS.during("installing the project"):
@@ -216,7 +218,7 @@ def install_project() -> None:
 
 
 def fetch_runtime() -> None:
-    """Find a Java and see that Delta's jars are there."""
+    """Find a Java, and check or fetch Delta's jars."""
     with PROGRESS.during("looking for Java and Delta's jars"):
         run = subprocess.run([str(PYTHON), str(ROOT / "tools" / "fetch_jars.py")])
     if run.returncode != 0:
@@ -224,27 +226,27 @@ def fetch_runtime() -> None:
 
 
 def archive_classes() -> None:
-    """Spare each start of Spark a quarter of its time; what fails here costs nothing but that."""
+    """Create the class archive, which makes each start of Spark a quarter faster; failures are ignored."""
     say("archiving the classes of Spark")
     with contextlib.suppress(subprocess.TimeoutExpired), PROGRESS.during("archiving the classes of Spark"):
         run_with_kernels("from tools.archive_classes import archive; archive()", ARCHIVE_SECONDS)
 
 
 def compile_kernels() -> None:
-    """Spare the first run the minutes in which Numba compiles; what fails here is told by that run."""
+    """Compile the Numba kernels, which would take minutes in the first run; that run reports failures."""
     say("compiling the kernels")
     with PROGRESS.during("compiling the kernels"):
         run_with_kernels("from rules_index.warm_up import warm_up; warm_up()")
 
 
 def compile_modules() -> None:
-    """Spare each command the compiling of its modules, also where Python is told to leave no bytecode."""
+    """Compile the modules to bytecode, even if Python is configured to write none."""
     command = [str(PYTHON), "-m", "compileall", "-q", *(str(ROOT / name) for name in PACKAGES)]
     subprocess.run(command, capture_output=True)
 
 
 def run_with_kernels(code: str, timeout: float | None = None) -> None:
-    """Run Python code where it finds, and leaves, the kernels that Numba has compiled."""
+    """Run Python code with Numba's cache folder set; timeout in seconds."""
     cache = (
         "import os; from pipelines.spark.runtime import numba_cache_folder as folder; "
         "os.environ['NUMBA_CACHE_DIR'] = str(folder()); "
@@ -253,7 +255,7 @@ def run_with_kernels(code: str, timeout: float | None = None) -> None:
 
 
 def read_note() -> dict[str, str]:
-    """What each step depended on when it was last done, by the step's name; empty where nothing is known."""
+    """The recorded state of each step, by name; empty if there is no note."""
     try:
         note = json.loads(NOTE.read_text())
     except (OSError, ValueError):
@@ -262,7 +264,7 @@ def read_note() -> dict[str, str]:
 
 
 def write_note(done: dict[str, str]) -> None:
-    """Keep what each step depended on, all of it or none."""
+    """Record the state of each step, atomically."""
     NOTE.parent.mkdir(parents=True, exist_ok=True)
     partial = NOTE.with_suffix(".partial")
     partial.write_text(json.dumps(done, indent=1))
@@ -270,14 +272,17 @@ def write_note(done: dict[str, str]) -> None:
 
 
 def file_hash(path: Path) -> str:
+    """SHA-256 of a file, in hex."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def last_line(text: str) -> str:
+    """The last line of a text that is not blank."""
     return (text.strip().splitlines() or ["no message"])[-1]
 
 
 def say(text: str) -> None:
+    """Print a line about the progress."""
     print(f"deltatag: {text}", flush=True)
 
 

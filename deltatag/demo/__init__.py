@@ -1,4 +1,4 @@
-"""The demonstration: a lake of real flights, tagged, edited and tagged again, told step by step."""
+"""The demonstration: real flights are tagged, rules are edited, new flights are tagged, with step-by-step output."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 
 def demo(folder: str, verbose: bool = False, force: bool = False) -> int:
-    """Make the demonstration's lake in `folder` and tell on standard output what happens; gives the exit status.
+    """Create the demonstration's lake in `folder` and print what happens; returns the exit status.
 
-    What an earlier demonstration left in the folder is made anew; if it was edited since, only with `force` or where
-    the person at the terminal says so. ConfigurationError where it stays, and for a folder with anything else in it.
+    An earlier demonstration in the folder is replaced; if it was edited since, only with `force`, or if the user at the
+    terminal agrees. ConfigurationError if it must not be replaced, or if the folder contains anything else.
     """
     from deltatag.demo.story import Story
 

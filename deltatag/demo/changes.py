@@ -1,4 +1,4 @@
-"""What an edit did to the rules: two versions of the table `rules`, compared rule by rule."""
+"""The effect of edits on the rules: compares two versions of the table `rules`, rule by rule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RuleChange:
-    """One rule that differs between two versions; `expression` is the newer one's, None where it is gone."""
+    """One rule that differs between two versions; `expression` is the newer one, None if the rule was deleted."""
 
     rule_id: str
     what: str
@@ -19,7 +19,7 @@ class RuleChange:
 
 
 def rule_changes(lake: Lake, before: int, after: int) -> list[RuleChange]:
-    """The rules that differ, by id; `what` also tells which of them the newer version's compile rejected."""
+    """The rules that differ, by id; `what` also says whether the rule is rejected."""
     old, new = _rules(lake, before), _rules(lake, after)
     rejected = {row["rule_id"] for row in lake.arrow("rule_rejects", ["rule_id"]).to_pylist()}
     changes = []

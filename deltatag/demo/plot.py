@@ -1,4 +1,4 @@
-"""The demonstration's picture: how often each rule matched, before and after the rules were edited."""
+"""The demonstration's plot: how often each rule matched, before and after the rules were edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the demonstration speaks: headings, paragraphs, indented SQL, and tables that fit a terminal."""
+"""The demonstration's output: headings, paragraphs, indented SQL, and tables that fit a terminal."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ from deltatag.output import print_table, shown
 from deltatag.progress import Progress
 
 WIDTH = 100
-"""Columns of text where standard output is no terminal, and the most that are used on one."""
+"""Width of the text in characters; on a terminal, the maximum width."""
 
 
 class Narrator:
     """Prints the story and counts its chapters; `progress` shows what is being done."""
 
     def __init__(self) -> None:
-        """The clock starts here."""
+        """Starts the clock."""
         self.progress = Progress()
         self._chapters = 0
         self._started = time.perf_counter()
         self._bold = sys.stdout.isatty()
 
     def title(self, text: str) -> None:
-        """The first line of all."""
+        """Print the first line."""
         print(self._strong(text))
 
     def chapter(self, text: str) -> None:
-        """A numbered heading."""
+        """Print a numbered heading."""
         self.progress.clear()
         self._chapters += 1
         heading = f"{self._chapters}. {text}"
         print(f"\n{self._strong(heading)}\n{'-' * len(heading)}", flush=True)
 
     def say(self, text: str, indent: str = "") -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         self.progress.clear()
         print(textwrap.fill(text, _width(), initial_indent=indent, subsequent_indent=indent), flush=True)
 
     def sql(self, title: str, text: str) -> None:
-        """A statement under what it is for."""
+        """Print a statement under its title."""
         self.progress.clear()
         print(f"\n-- {title}")
         print(f"{textwrap.indent(text, '   ')};", flush=True)
 
     def verbatim(self, lines: Iterable[str]) -> None:
-        """Lines as they are, indented."""
+        """Print lines unchanged, but indented."""
         self.progress.clear()
         for line in lines:
             print(f"  {line}".rstrip(), flush=True)
 
     def line_break(self) -> None:
-        """An empty line."""
+        """Print an empty line."""
         print()
 
     def table(self, names: Sequence[str], rows: Sequence[Sequence[Any]], cut: bool = True) -> None:
-        """A table; where `cut` is set, texts of its widest column that do not fit the width are cut."""
+        """Print a table; cut: cut texts of the widest column that do not fit the width."""
         self.progress.clear()
         print()
         print_table(names, _fitted(names, rows) if cut else rows)
@@ -68,13 +68,13 @@ class Narrator:
 
     @contextmanager
     def timed(self, message: str) -> Iterator[None]:
-        """Says what is being done."""
+        """Show what is being done during the block."""
         with self.progress.during(message):
             yield
 
     @property
     def seconds(self) -> float:
-        """Since the story began."""
+        """Seconds since the beginning."""
         return time.perf_counter() - self._started
 
     def _strong(self, text: str) -> str:
@@ -86,7 +86,7 @@ def _width() -> int:
 
 
 def _fitted(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """The rows with long texts cut so that a row fits the width, as far as cutting the widest column can do it."""
+    """The rows with the widest column cut so that a row fits the width, if that is enough."""
     fitted = [[" ".join(cell.split()) if isinstance(cell, str) else cell for cell in row] for row in rows]
     if not fitted:
         return fitted

@@ -1,4 +1,4 @@
-"""How the demonstration runs deltatag: the Dagster job of the code location, in this process."""
+"""Runs deltatag for the demonstration: the Dagster job of the code location, in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a run: seconds, its checks that passed and all of them, and the assets that it wrote."""
+    """One step of a run: seconds, how many of its checks passed, how many there are, and the assets that it wrote."""
 
     name: str
     seconds: float
@@ -28,7 +28,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """One run: its steps in their order, warnings of checks, and a paragraph for each step that failed."""
+    """One run: its steps in order, warnings of checks, and a paragraph for each failed step."""
 
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
@@ -37,16 +37,16 @@ class RunOutcome:
 
 
 class Runner:
-    """Runs the job over one workspace; its records stay in a folder that `dagster dev` can show."""
+    """Runs the job over one workspace; its records are kept in a folder that `dagster dev` can show."""
 
     def __init__(self, workspace: Workspace, home: Path, verbose: bool) -> None:
-        """`home` is the folder of the records; `verbose` lets Dagster's log through."""
+        """home: the folder of the records; verbose: show Dagster's log."""
         self.workspace = workspace
         self.home = home
         self.verbose = verbose
 
     def run(self) -> RunOutcome:
-        """Judge, compile and tag whatever is due, once."""
+        """Check, compile, tag and join what is due, once."""
         from assets.headless import open_instance, run_once
 
         started = time.perf_counter()
@@ -55,7 +55,7 @@ class Runner:
             return _outcome(result, time.perf_counter() - started)
 
     def report(self) -> Path | None:
-        """The first page of Data Docs."""
+        """The first page of Data Docs; None if there is none."""
         from quality.gates import documents_folder
 
         page = documents_folder(self.workspace.configuration) / "index.html"

@@ -1,4 +1,4 @@
-"""The demonstration's SQL files: statements that end with a semicolon, each under a comment that says what for."""
+"""Reads the demonstration's SQL files: statements that end with a semicolon, each under a comment as its title."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from importlib import resources
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One statement without its semicolon, and the comment above it in one line."""
+    """One statement without its semicolon, and the comment above it as one line."""
 
     title: str
     text: str
 
 
 def read_text(file_name: str) -> str:
-    """A file that lies beside this module."""
+    """The text of a file next to this module."""
     return resources.files(__package__ or "deltatag.demo").joinpath(file_name).read_text(encoding="utf-8")
 
 
 def read_statements(file_name: str) -> list[Statement]:
-    """The statements of one of the demonstration's files, in their order."""
+    """The statements of one of the demonstration's files, in order."""
     statements, lines = [], list[str]()
     for line in read_text(file_name).splitlines():
         lines.append(line)

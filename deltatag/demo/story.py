@@ -1,4 +1,4 @@
-"""What the demonstration does, chapter by chapter; every figure that it shows is read from the lake's tables."""
+"""The chapters of the demonstration; every figure that it shows is read from the lake's tables."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ class Story:
     """One demonstration in one folder."""
 
     def __init__(self, folder: Path, verbose: bool = False, force: bool = False) -> None:
-        """Nothing is done yet; `verbose` lets the logs of Spark and Dagster through, `force` has an edited
-        demonstration made anew."""
+        """verbose: show the logs of Spark and Dagster; force: replace an edited demonstration without asking."""
         self.folder = folder
         self.force = force
         self.verbose = verbose
@@ -53,7 +52,7 @@ class Story:
         self._workspace: Workspace | None = None
 
     def tell(self) -> int:
-        """Do everything; 0 if every step went as it should, 1 if a run failed."""
+        """Run all chapters; returns 0, or 1 if a run failed."""
         from deltatag.demo.running import Runner
 
         narrator = self.narrator
@@ -82,7 +81,7 @@ class Story:
         return 0
 
     def _may_remove(self, edits: list[str]) -> bool:
-        """Whether an edited demonstration may go: where nobody can be asked, only by `force`."""
+        """Whether an edited demonstration may be removed: with `force`, or if the user at the terminal agrees."""
         if self.force or not (sys.stdin.isatty() and sys.stdout.isatty()):
             return self.force
         answer = input(f"{self.folder} was edited ({', '.join(edits)}). Make it anew, edits lost? [y/N] ")
@@ -90,7 +89,7 @@ class Story:
 
     @property
     def workspace(self) -> Workspace:
-        """The demonstration's configuration and lake, with a Spark session on first use."""
+        """The demonstration's workspace; its Spark session starts on first use."""
         if self._workspace is None:
             from pipelines.settings.configuration import FILE_NAME, load_configuration
             from pipelines.workspace import Workspace
@@ -100,7 +99,7 @@ class Story:
         return self._workspace
 
     def _begin(self, sources: Mapping[str, pl.DataFrame]) -> None:
-        """The lake: eleven months of flights and weather, and the rules."""
+        """Create the lake: eleven months of flights and weather, and the rules."""
         import polars as pl
 
         from pipelines.lake.tables import LAKE_TABLES
@@ -171,7 +170,7 @@ class Story:
         return outcome
 
     def _tell_run(self, outcome: RunOutcome) -> None:
-        """What `runs` says of the newest micro-batches, and what the quality checks found."""
+        """Print the steps of a run, warnings of checks, and the newest micro-batches in `runs`."""
         narrator = self.narrator
         rows = [(step.name, f"{step.seconds:.1f}", _what_came_of(step)) for step in outcome.steps]
         narrator.table(("step", "seconds", "outcome"), rows)
@@ -192,7 +191,7 @@ class Story:
         narrator.say(f"The whole run took {outcome.seconds:.0f} s.")
 
     def _newest(self, scope: str) -> list[MicroBatch]:
-        """The newest micro-batch of a stream or a join that is done, if there is one."""
+        """The newest finished micro-batch of a stream or a join, in a list; empty if there is none."""
         from pipelines.lake.runs import DONE, batches
 
         return [batch for batch in batches(self.workspace.lake, scope) if batch.state == DONE][-1:]
@@ -212,7 +211,7 @@ class Story:
             )
 
     def _tell_rejects(self) -> None:
-        """Every rejected rule with its message and a mark under the place."""
+        """Print every rejected rule with its message and a marker under the position."""
         narrator = self.narrator
         texts = dict(self._rules().select("rule_id", "expression").iter_rows())
         rejected = self.workspace.lake.arrow("rule_rejects").sort_by("rule_id").to_pylist()
@@ -250,7 +249,7 @@ class Story:
         self._plot(counts, (first, first_rows), (second, second_rows), changes)
 
     def _joined(self) -> None:
-        """The rules on flights and weather together."""
+        """Print the results of the rules on flights and weather together."""
         narrator = self.narrator
         narrator.chapter("Flights and the weather before them")
         rows, flights = pairs_and_flights(self.workspace, JOIN)
@@ -332,13 +331,13 @@ class Story:
             rows.drop("month").write_delta(self.folder / "lake" / name, mode="append")
 
     def _rules(self) -> pl.DataFrame:
-        """The rules as they are now, read without Spark."""
+        """The current rules, read without Spark."""
         import polars as pl
 
         return pl.DataFrame(pl.from_arrow(self.workspace.lake.arrow("rules")))
 
     def _execute(self, statement: str) -> pa.Table:
-        """The statement's result: of this process where that is exact, else of Spark."""
+        """The statement's result: by this process if it is exact, else by Spark."""
         result = local_result(self.workspace, statement)
         if result is not None:
             return result
@@ -354,7 +353,7 @@ class Story:
 
 
 def _be_silent() -> None:
-    # Both send statistics to their makers unless they are told not to.
+    # both send usage statistics by default
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 
@@ -370,12 +369,12 @@ def _per_thousand(counts: dict[tuple[str, int], int], rule_id: str, version: int
 
 
 def _absolute(path: Path) -> str:
-    """The path for a shell in the working directory, as Dagster wants it."""
+    """The path as an absolute one, in a form for a shell in the working directory; Dagster needs it absolute."""
     return shlex.quote(str(path)) if path.is_absolute() else f'"$PWD/{path}"'
 
 
 def _command(name: str) -> str:
-    """How the reader calls a script of this environment: as short as it works from the working directory."""
+    """The shortest path that calls a script of this environment from the working directory."""
     script = Path(sys.executable).parent / name
     relative = os.path.relpath(script)
     return relative if len(relative) < len(str(script)) else str(script)

@@ -1,4 +1,4 @@
-"""The demonstration's second source: the weather that the airports of New York City saw in 2013, hour by hour."""
+"""The demonstration's second source: hourly weather at the airports of New York City in 2013."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 def read_weather() -> pl.DataFrame:
-    """All observations in the order of their time, one row each, at most one an hour for each `origin`.
+    """All observations in the order of their time, at most one per hour and `origin`.
 
     `observed_at` is in UTC, `temp` and `dewp` in degrees Fahrenheit, `wind_dir` in degrees, `wind_speed` and
-    `wind_gust` in miles an hour, `precip` in inches, `pressure` in millibars, `visib` in miles. `wind_gust` is NULL
-    where there were no gusts. One observation has a `wind_speed` of more than a thousand, as it was published.
+    `wind_gust` in miles per hour, `precip` in inches, `pressure` in millibars, `visib` in miles. `wind_gust` is NULL if
+    there were no gusts. One observation has a `wind_speed` above 1,000, as it was published.
     """
     import polars as pl
 

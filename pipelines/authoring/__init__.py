@@ -1,1 +1,1 @@
-"""Rules outside their table: in files, and in the table's history."""
+"""Rules outside their table: import and export of files, and the table's history."""

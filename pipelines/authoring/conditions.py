@@ -1,8 +1,8 @@
-"""Two-valued conditions of other rule languages as expressions of Spark SQL.
+"""Translates two-valued conditions of other rule languages into Spark SQL expressions.
 
-There a comparison with a missing value is FALSE, and its NOT is TRUE; in SQL both are NULL. So NOT is brought down to
-the comparisons, and says there that the value is NULL or the comparison does not hold: what is TRUE and what is not is
-then the same in both languages, and every part stays one that the index reads itself.
+In those languages a comparison with a missing value is FALSE, and its NOT is TRUE; in SQL both are NULL. So NOT is
+pushed down to the comparisons, where it becomes: the value is NULL, or the comparison does not hold. Then both
+languages agree on what is TRUE, and the index can read every part itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A comparison: `sql` where it holds, `otherwise` where it does not, each TRUE or not TRUE as it should be."""
+    """A comparison: `sql` is TRUE exactly where it holds, `otherwise` exactly where it does not."""
 
     sql: str
     otherwise: str
@@ -21,21 +21,21 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """All of some conditions; TRUE of none."""
+    """AND of some conditions; TRUE without any."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """Any of some conditions; FALSE of none."""
+    """OR of some conditions; FALSE without any."""
 
     parts: tuple[Condition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """Not a condition."""
+    """NOT of a condition."""
 
     part: Condition
 
@@ -45,12 +45,12 @@ TRUE, FALSE = Test("TRUE", "FALSE"), Test("FALSE", "TRUE")
 
 
 def expression(condition: Condition) -> str:
-    """The condition as a rule."""
+    """The condition as the expression of a rule."""
     return _sql(condition, True, "")
 
 
 def _sql(condition: Condition, wanted: bool, around: str) -> str:
-    """A condition, or its opposite, beside others that `around` (AND, OR or nothing) joins."""
+    """A condition, negated unless `wanted`, as an operand of `around`: AND, OR or nothing."""
     if isinstance(condition, Not):
         return _sql(condition.part, not wanted, around)
     if isinstance(condition, Test):
@@ -65,22 +65,22 @@ def _sql(condition: Condition, wanted: bool, around: str) -> str:
 
 
 def comparison(column: str, sql: str, negated: str) -> Test:
-    """A comparison of a column, and what it is to be FALSE for a value that is there."""
+    """A comparison of a column; `negated` is its negation for values that are not NULL."""
     return Test(sql, f"({column} IS NULL OR {negated})")
 
 
 def any_of(parts: Sequence[Condition]) -> Condition:
-    """Any of some conditions."""
+    """OR of at least one condition."""
     return parts[0] if len(parts) == 1 else Any(tuple(parts))
 
 
 def all_of(parts: Sequence[Condition]) -> Condition:
-    """All of some conditions."""
+    """AND of at least one condition."""
     return parts[0] if len(parts) == 1 else All(tuple(parts))
 
 
 def text_literal(text: str) -> str:
-    """A text as a literal: a raw one where backslashes would double, and no quote is in the way."""
+    """A text as a SQL literal; a raw literal if it has backslashes and at most one kind of quote."""
     if "\\" not in text:
         return "'" + text.replace("'", "''") + "'"
     if "'" not in text:
@@ -91,5 +91,5 @@ def text_literal(text: str) -> str:
 
 
 def like_text(text: str) -> str:
-    """A text as LIKE has it, its wildcards taken as letters."""
+    """A text as a pattern of LIKE, with wildcards escaped."""
     return "".join("\\" + each if each in "%_\\" else each for each in text)

@@ -1,4 +1,4 @@
-"""Decision tables of DMN (XML) as rules over a scope's columns: one for each row."""
+"""Reads decision tables of DMN (XML) as rules over a scope's columns: one rule per row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pipelines.authoring.rule_files import MOST_BYTES, RuleFileError
 SUFFIXES = (".dmn",)
 _MOST_DEEP = 500
 MOST_ROWS = 200
-"""Rows of a table of hit policy FIRST, whose rules each leave out all rows before theirs."""
+"""Maximum rows of a table with hit policy FIRST: each rule excludes all rows before its own."""
 _INDEPENDENT = ("UNIQUE", "ANY", "COLLECT", "RULE ORDER")
 _SHORT = {
     "U": "UNIQUE",
@@ -34,9 +34,9 @@ def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) ->
     """The decision tables of a file, or of all below a folder, over the columns `schema` of a scope.
 
     A row's rule has the id `decision/row`, its outputs as labels and its number as priority. With the hit policies
-    UNIQUE, ANY, COLLECT and RULE ORDER a rule is what its row says; with FIRST it leaves out what earlier rows take.
-    Tables of other policies, and rows with a test that is not supported, are refused. `RuleFileError` where a file is
-    no XML, or has a DOCTYPE.
+    UNIQUE, ANY, COLLECT and RULE ORDER a rule is what its row says; with FIRST it excludes what earlier rows match.
+    Tables with other policies, and rows with an unsupported test, are refused. RuleFileError if a file is not XML, or
+    has a DOCTYPE.
     """
     fields = FieldMapping(schema, mapping)
     found = ForeignRules()
@@ -49,7 +49,7 @@ def read_dmn(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) ->
 
 
 def _root(path: Path) -> ElementTree.Element:
-    """The root of an XML file without a DOCTYPE, so that no entity of it can stand for more than there is."""
+    """The root of an XML file. A DOCTYPE is refused, since its entities could expand without limit."""
     try:
         if path.stat().st_size > MOST_BYTES >> 4:
             raise RuleFileError(f"{path} has more than {MOST_BYTES >> 24:,} MiB; split it.")
@@ -61,17 +61,18 @@ def _root(path: Path) -> ElementTree.Element:
     def refuse(*_: object) -> None:
         raise RuleFileError(f"{path} has a DOCTYPE, which a decision table needs not; remove it.")
 
-    def deeper(*_: object) -> None:
+    def descend(*_: object) -> None:
+        """Count a level of nesting; RuleFileError if there are too many."""
         nonlocal depth
         depth += 1
         if depth > _MOST_DEEP:
             raise RuleFileError(f"{path} has elements that are nested more than {_MOST_DEEP} levels deep.")
 
-    def back(*_: object) -> None:
+    def ascend(*_: object) -> None:
         nonlocal depth
         depth -= 1
 
-    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = refuse, deeper, back
+    parser.StartDoctypeDeclHandler, parser.StartElementHandler, parser.EndElementHandler = refuse, descend, ascend
     try:
         parser.Parse(data, True)
         return ElementTree.fromstring(data)
@@ -93,7 +94,7 @@ def _all(element: ElementTree.Element, name: str) -> list[ElementTree.Element]:
 
 
 def _text(element: ElementTree.Element, *path: str) -> str:
-    """The text of the first element down a path; empty where there is none."""
+    """The text of the first element at a path of names; empty if there is none."""
     for name in path:
         found = _children(element, name)
         if not found:
@@ -103,7 +104,7 @@ def _text(element: ElementTree.Element, *path: str) -> str:
 
 
 def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: str, fields: FieldMapping) -> None:
-    """The rules of one table."""
+    """Add the rules of one table."""
     rows = _children(table, "rule")
     try:
         policy = _policy(table, len(rows))
@@ -128,7 +129,7 @@ def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: 
         if policy == "FIRST":
             earlier.append(condition)
         values = [_text(each, "text") for each in _children(row, "outputEntry")]
-        told = _text(row, "description") or ", ".join(map(" = ".join, zip(outputs, values, strict=False)))
+        description = _text(row, "description") or ", ".join(map(" = ".join, zip(outputs, values, strict=False)))
         labels = {name: value.strip('"') for name, value in zip(outputs, values, strict=False)}
         found.add(
             {
@@ -138,7 +139,7 @@ def _add(found: ForeignRules, decision: str, table: ElementTree.Element, scope: 
                 "priority": number,
                 "labels": list(shortened(labels).items()),
                 "owner": None,
-                "description": told or None,
+                "description": description or None,
             }
         )
 
@@ -160,7 +161,7 @@ def _policy(table: ElementTree.Element, rows: int) -> str:
 
 
 def _input(element: ElementTree.Element, fields: FieldMapping) -> Column:
-    """The column of an input: of its expression, or of its label where the mapping file has that."""
+    """The column of an input: by its expression, or by its label if only that is mapped."""
     text, label = _text(element, "inputExpression", "text"), element.get("label") or ""
     return fields.column(label if label and not fields.has(text) and fields.has(label) else text)
 

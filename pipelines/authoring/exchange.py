@@ -1,4 +1,4 @@
-"""Rules from files into the table and back: what would change is known before one commit changes it."""
+"""Imports rules from files into the table, and exports them; an import is planned first, then written in one commit."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ from pipelines.value_lists import read_lists
 from pipelines.workspace import Workspace
 
 READERS = {"sigma": read_sigma, "dmn": read_dmn}
-"""Languages that rules are read from beside the table's own columns."""
+"""Readers of rules in other languages than the table's own columns."""
 _ATTEMPTS = 5
 _REMOVED = "__removed"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """Rules by id that were added, changed and removed, or would be; `rejected` are not written, and why.
+    """The ids of rules that were, or would be, added, changed and removed; `rejected`: rules not written, and why.
 
-    version: of `rules` after the import; None where nothing was written. left_out: rules of a folder that are about
-    something else than the mapping file says.
+    version: the version of `rules` after the import, None if nothing was written; left_out: how many rules were skipped
+    because their logsource is not the mapping file's.
     """
 
     added: tuple[str | int, ...] = ()
@@ -70,13 +70,14 @@ def import_rules(
     language: str | None = None,
     mapping: Path | None = None,
 ) -> ImportResult:
-    """Brings the rules of a file into the table, in one commit; a rule that does not compile is left out and told.
+    """Import the rules of a file into the table, in one commit. Rules that do not compile are left out and reported.
 
     language: "sigma" or "dmn" for a file, or a folder of files, of such rules; mapping: the file that names the column
-    of each of their fields. scope: of rules for which the file names none. replace: removes the rules of the file's
-    scopes, or of `scope`, that the file has not. Columns that the file has not stay as they are. An edit by somebody
-    else meanwhile is neither lost nor undone unseen: the plan is made anew. Spark is started only where it must be
-    asked about a rule.
+    of each of their fields; scope: the scope of rules for which the file names none; replace: remove the rules of the
+    file's scopes, or of `scope`, that are not in the file. Columns that the file lacks are left as they are. After a
+    concurrent edit of the table the import is planned again, so that no edit is lost. Spark is started only if a rule
+    has a derived part. RuleFileError for an unusable file, ConfigurationError for unusable arguments, TableError if the
+    table cannot be read or written.
     """
     lake = workspace.lake
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
@@ -90,7 +91,7 @@ def import_rules(
         table = lake.delta("rules")
         plan = _plan(workspace, table, given, scope, replace, checked)
         if foreign is not None:
-            plan.result = _beside(plan.result, foreign)
+            plan.result = _with_refused(plan.result, foreign)
         if dry_run or not (plan.result.added or plan.result.changed or plan.result.removed):
             return plan.result
         version = _commit(lake, table, plan, last=attempt == _ATTEMPTS - 1)
@@ -103,7 +104,7 @@ def import_rules(
 def _foreign(
     workspace: Workspace, file: Path, scope: str | None, language: str | None, mapping: Path | None
 ) -> ForeignRules | None:
-    """The rules of files in another language; None where the file is one of the table's own columns."""
+    """The rules of files in another language; None if the file has the table's own columns."""
     reader = READERS.get(language or ("dmn" if file.suffix.lower() == ".dmn" else ""))
     if reader is None:
         if mapping is not None:
@@ -116,13 +117,13 @@ def _foreign(
     return reader(file, scope, scope_of(workspace, scope).columns(), mapping)
 
 
-def _beside(result: ImportResult, foreign: ForeignRules) -> ImportResult:
+def _with_refused(result: ImportResult, foreign: ForeignRules) -> ImportResult:
     rejected = (*foreign.rejected, *result.rejected)
     return replace_fields(result, rejected=rejected, left_out=foreign.left_out)
 
 
 def export_rules(workspace: Workspace, file: Path, scope: str | None = None) -> int:
-    """Writes the rules, or those of one scope, into a file; how many they are."""
+    """Write the rules, or those of one scope, into a file; returns how many. RuleFileError if that fails."""
     if scope is not None:
         scope_of(workspace, scope)
     rules = rules_of(workspace.lake, workspace.lake.delta("rules"))
@@ -203,7 +204,7 @@ def _rejected(
     repeated: set[Any],
     checked: dict[tuple[str, Any, str], dict[str, Any] | None],
 ) -> list[dict[str, Any]]:
-    """The edited rules that would not compile; what was asked for an earlier plan is not asked again."""
+    """The edited rules that do not compile; `checked` caches the answers of earlier plans."""
     found = []
     scopes = scopes_of(workspace)
     for name, rules in edited.group_by("scope", maintain_order=True):
@@ -248,7 +249,7 @@ def _unknown(rules: pl.DataFrame, scope: str, scopes: Sequence[str]) -> dict[Any
 
 
 def _commit(lake: Lake, table: Any, plan: _Plan, last: bool) -> int | None:
-    """Writes the plan in one commit; the version, or None where another's edit came first."""
+    """Write the plan in one commit; returns the version, or None if a concurrent edit came first."""
     from deltalake import exceptions
 
     schema = arrow_schema(RULES, lake.rule_id_type())

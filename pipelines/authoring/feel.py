@@ -1,4 +1,4 @@
-"""Unary tests of DMN (FEEL): what a cell of a decision table asks of its input, as a condition over a column.
+"""Unary tests of DMN (FEEL), the cells of a decision table, as conditions over a column.
 
 | cell | |
 |---|---|
@@ -39,8 +39,10 @@ _TIMES = {"date": "DATE", "date and time": "TIMESTAMP"}
 
 
 def unary_tests(text: str, column: Column, columns: Callable[[str], Column | None]) -> Condition:
-    """The condition that a cell asks of a column; `columns` gives other columns by name. `RefusedError` of a cell that
-    asks for more than a comparison of one value."""
+    """The condition that a cell states about a column; `columns` gives other columns by name.
+
+    RefusedError for a cell that is not one of the supported tests.
+    """
     if text.strip() in ("", "-"):
         return TRUE
     found = _Reader(text, column, columns)
@@ -51,7 +53,7 @@ def unary_tests(text: str, column: Column, columns: Callable[[str], Column | Non
 
 
 class _Reader:
-    """A place in the tokens of a cell."""
+    """A recursive-descent parser of a cell: its tokens, and a position among them."""
 
     def __init__(self, text: str, column: Column, columns: Callable[[str], Column | None]) -> None:
         self.text, self.column, self.columns, self.at = text, column, columns, 0
@@ -67,14 +69,14 @@ class _Reader:
             place = token.end()
 
     def kind(self, ahead: int = 0) -> str | None:
-        """The sign that comes next, or the kind of another token; None at the end."""
+        """The next sign, or the kind of the next token if it is no sign; None at the end."""
         if self.at + ahead >= len(self.tokens):
             return None
         kind, spelling = self.tokens[self.at + ahead]
         return spelling if kind == "sign" else kind
 
     def error(self) -> RefusedError:
-        """What cannot be read."""
+        """The error of a test that is not supported."""
         return RefusedError(
             "FEEL",
             f"The test {self.text!r:.120} is none of those that are supported: values, comparisons, intervals, lists "
@@ -82,14 +84,14 @@ class _Reader:
         )
 
     def take(self, *signs: str) -> str:
-        """Steps over one of these signs."""
+        """Consume one of these signs; RefusedError if another token is next."""
         if self.kind() not in signs:
             raise self.error()
         self.at += 1
         return self.tokens[self.at - 1][1]
 
     def tests(self) -> Condition:
-        """Tests with commas between them, or NOT of such."""
+        """Tests separated by commas, or NOT of such a list."""
         if self.kind() == "word" and self.tokens[self.at][1] == "not" and self.kind(1) == "(":
             self.at += 2
             inner = self._listed()
@@ -125,12 +127,12 @@ class _Reader:
                 raise self.error()
             return is_null if operator == "=" else Not(is_null)
         if operator == "<>":
-            # of what is missing FEEL says that it differs
+            # in FEEL a missing value differs from every value
             return Not(self._holds(f"{sql} = {value}", f"{sql} <> {value}"))
         return self._holds(f"{sql} {operator} {value}", f"{sql} {_OPPOSITE[operator]} {value}")
 
     def _holds(self, sql: str, negated: str) -> Test:
-        """A comparison of the column with values, which may be columns that are missing too."""
+        """A comparison of the column with values; it does not hold if the column, or one among the values, is NULL."""
         missing = [f"{each} IS NULL" for each in dict.fromkeys([self.column.sql, *self.others])]
         self.others.clear()
         return Test(sql, f"({' OR '.join([*missing, negated])})")
@@ -222,7 +224,7 @@ class _Reader:
         return self._checked(f"TIMESTAMP'{plain}'", "time")
 
     def _checked(self, literal: str, kind: str) -> str:
-        """A literal that the column can be compared with, which Spark must not have to cast."""
+        """The literal, if it has the kind of the column's type, so that Spark casts neither; else RefusedError."""
         t, data_type = pa.types, self.column.type
         fits = {
             "text": t.is_string(data_type) or t.is_large_string(data_type),

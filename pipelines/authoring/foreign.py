@@ -1,4 +1,4 @@
-"""Rules in other languages: where their fields are found among a scope's columns, and what is refused of them."""
+"""Rules in other languages: the columns of their fields, and the rules that are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOREIGN_COLUMNS = ("rule_id", "scope", "expression", "priority", "labels", "owne
 
 
 class RefusedError(Exception):
-    """A part of a rule that has no counterpart: a code and a sentence."""
+    """A part of a rule has no counterpart here: a code, and a sentence for people."""
 
     def __init__(self, error: str, message: str) -> None:
         super().__init__(message)
@@ -31,8 +31,10 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class ForeignRules:
-    """The rules of files in another language: rows of `rules`, those that are refused and why, and how many were left
-    out because they are about something else."""
+    """The rules of files in another language.
+
+    rows: rows of `rules`; rejected: refused rules, and why; left_out: how many have another logsource than is wanted.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
@@ -45,7 +47,7 @@ class ForeignRules:
         return pl.DataFrame(pl.from_arrow(pa.Table.from_pylist(self.rows, kept)))
 
     def add(self, row: dict[str, Any]) -> None:
-        """A rule, unless its id is there already."""
+        """Add a rule; one whose id is already there is refused."""
         if any(each["rule_id"] == row["rule_id"] for each in self.rows):
             message = f"Another rule of the files has the id {row['rule_id']}; every rule needs its own."
             self.refuse(row["rule_id"], RefusedError("DUPLICATE_ID", message))
@@ -53,7 +55,7 @@ class ForeignRules:
             self.rows.append(row)
 
     def refuse(self, rule_id: str, error: RefusedError) -> None:
-        """A rule that is refused."""
+        """Record a refused rule."""
         self.rejected.append({"rule_id": rule_id, "error": error.error, "message": error.message, "position": None})
 
 
@@ -66,9 +68,10 @@ class Column:
 
 
 class FieldMapping:
-    """A mapping file: a YAML mapping with `fields`, the column of each field, and `logsource`, what rules are about.
+    """A mapping file: a YAML mapping with `fields`, the column of each field, and `logsource`, which selects rules.
 
-    A field that it does not name is the column of its own name, where there is one.
+    A field that the file does not name maps to the column of the same name, if there is one. RuleFileError for an
+    unusable file.
     """
 
     def __init__(self, schema: pa.Schema, path: Path | None = None) -> None:
@@ -84,7 +87,7 @@ class FieldMapping:
         self._columns = {str(name): self._column(str(name), value) for name, value in fields.items()}
 
     def column(self, name: str) -> Column:
-        """The column of a field; `RefusedError` where there is none."""
+        """The column of a field; RefusedError if there is none."""
         if name in self._columns:
             return self._columns[name]
         found = _find(self.schema, name)
@@ -108,7 +111,7 @@ class FieldMapping:
 
 
 def _find(schema: pa.Schema, name: str) -> Column | None:
-    """A column, or a field of one by its path."""
+    """A column by its name, or a field of a struct by its path; None if there is none, or several."""
     whole = [each for each in schema if column_key(each.name) == column_key(name)]
     if len(whole) == 1:
         return Column(name_of(path_of([whole[0].name])), whole[0].type)
@@ -127,7 +130,7 @@ def _find(schema: pa.Schema, name: str) -> Column | None:
 
 
 def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    """A file, or those below a folder that have such a suffix, in their order; `RuleFileError` where there is none."""
+    """A file, or the files below a folder with one of the suffixes, sorted; RuleFileError if there is none."""
     if not path.is_dir():
         yield path
         return
@@ -138,5 +141,5 @@ def files_in(path: Path, suffixes: tuple[str, ...]) -> Iterator[Path]:
 
 
 def shortened(values: Mapping[str, Any]) -> dict[str, str]:
-    """Labels: those that have a value, as texts."""
+    """Labels as texts; those without a value are left out."""
     return {key: str(value) for key, value in values.items() if value not in (None, "", [], {})}

@@ -1,7 +1,7 @@
-"""Rules in files: CSV, YAML and JSON lines, read into and written from one frame of the columns of `rules`.
+"""Reads and writes rules in files: CSV, YAML and JSON lines, as one DataFrame with the columns of `rules`.
 
 In CSV an empty cell is NULL, and labels are JSON. In YAML and JSON lines a rule is a mapping. Timestamps are ISO 8601;
-one without an offset is on the clocks of the configured zone.
+one without an offset is in the configured time zone.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class RuleFileError(PipelineError):
 
 
 def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
-    """The rules of a file, with those of the columns of `rules` that it has; `RuleFileError` names the rule at fault.
+    """The rules of a file, with the columns of `rules` that it has. RuleFileError names the rule at fault.
 
-    id_type: "string" or "bigint".
+    id_type: "string" or "bigint"; zone: of timestamps without an offset.
     """
     reader = _by_suffix(path, {".csv": _from_csv, ".yaml": _from_yaml, ".yml": _from_yaml, ".jsonl": _from_lines})
     text = read_text(path)
@@ -57,7 +57,7 @@ def read_rules_file(path: Path, id_type: str, zone: ZoneInfo) -> pl.DataFrame:
 
 
 def read_text(path: Path) -> str:
-    """A file's text; `RuleFileError` where it cannot be read."""
+    """A file's text; RuleFileError if it cannot be read, is not UTF-8, or exceeds `MOST_BYTES`."""
     try:
         if path.stat().st_size > MOST_BYTES:
             raise RuleFileError(f"{path} has more than {MOST_BYTES >> 20:,} MiB; split it.")
@@ -69,7 +69,7 @@ def read_text(path: Path) -> str:
 
 
 def write_rules_file(path: Path, rules: pa.Table) -> None:
-    """Writes rules with all their columns, ordered by scope and id; `RuleFileError` where the file cannot be."""
+    """Write rules with all their columns, in the given order; RuleFileError if the file cannot be written."""
     writer = _by_suffix(path, {".csv": _to_csv, ".yaml": _to_yaml, ".yml": _to_yaml, ".jsonl": _to_lines})
     rows = [{name: _plain(value) for name, value in row.items()} for row in rules.to_pylist()]
     written = path.with_name(f".{path.name}.part")
@@ -95,7 +95,7 @@ def _column(path: Path, number: int, name: object) -> str:
 
 
 def _typed(path: Path, number: int, name: str, value: Any, schema: pa.Schema, zone: ZoneInfo) -> Any:
-    """A value as its column has it, whether the file gave it as text or typed."""
+    """A value in the type of its column, whether the file gives it as text or typed."""
     kind = schema.field(name).type
     try:
         if value is None:
@@ -108,8 +108,8 @@ def _typed(path: Path, number: int, name: str, value: Any, schema: pa.Schema, zo
             whole = int(str(value).strip()) if not isinstance(value, (bool, float)) else _refuse()
             return whole if -(1 << kind.bit_width - 1) <= whole < 1 << kind.bit_width - 1 else _refuse()
         if pa.types.is_timestamp(kind):
-            moment = datetime.fromisoformat(str(value).strip())
-            return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+            time = datetime.fromisoformat(str(value).strip())
+            return (time if time.tzinfo else time.replace(tzinfo=zone)).astimezone(UTC)
         labels = json.loads(value) if isinstance(value, str) else value
         return [(_text(key), None if each is None else _text(each)) for key, each in labels.items()]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -130,7 +130,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as files have it."""
+    """A value as it is written to files."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return dict(value) if isinstance(value, list) else value
@@ -177,7 +177,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML in which only true, false, null and nothing are no texts: `no`, 012 and 2026-01-01 stay as written."""
+    """A loader that reads every scalar but null as text, so that `no`, 012 and 2026-01-01 stay as written."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012
         first: [(tag, pattern) for tag, pattern in found if tag == "tag:yaml.org,2002:null"]
@@ -185,13 +185,13 @@ class _Loader(yaml.SafeLoader):
     }
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """As always, without aliases: a few lines of them stand for more than memory holds."""
+        """As in the base class, but aliases are refused: a few lines of them can expand beyond all memory."""
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not allowed")
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        """As always; a name that is given twice is an error."""
+        """As in the base class, but a name that is given twice is an error."""
         names = [each.value for each, _ in node.value]
         if len(set(map(str, names))) < len(names):
             raise yaml.YAMLError(f"a name is given twice, line {node.start_mark.line + 1}")
@@ -199,7 +199,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_yaml_documents(path: Path, text: str) -> list[Any]:
-    """The documents of a YAML text, but empty ones; all but null is text. `RuleFileError` names the line at fault."""
+    """The non-empty documents of a YAML text; all scalars but null are text. RuleFileError names the line at fault."""
     try:
         return [each for each in yaml.load_all(text, _Loader) if each is not None]
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
@@ -210,7 +210,7 @@ def read_yaml_documents(path: Path, text: str) -> list[Any]:
 
 
 def read_yaml(path: Path, text: str) -> Any:
-    """The one document of a YAML text; None where there is none."""
+    """The only document of a YAML text; None if there is none, RuleFileError if there are several."""
     found = read_yaml_documents(path, text)
     if len(found) > 1:
         raise RuleFileError(f"{path} has {len(found)} YAML documents; one is expected.")
@@ -235,14 +235,14 @@ def _to_yaml(rows: list[dict[str, Any]]) -> str:
 
 
 class _Quoted(str):
-    """A text that YAML is to quote, whatever it looks like."""
+    """A text that is written in quotes."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts in double quotes, so that every reader takes them for texts."""
+    """Writes texts in double quotes, so that no reader takes them for another type."""
 
     def ignore_aliases(self, data: Any) -> bool:
-        """Never an alias, which reading refuses."""
+        """Always True: reading refuses aliases."""
         return True
 
 

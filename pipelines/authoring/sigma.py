@@ -1,4 +1,4 @@
-"""Sigma rules (YAML, as SigmaHQ writes them) as rules over a scope's columns."""
+"""Reads Sigma rules (YAML, as SigmaHQ writes them) as rules over a scope's columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_sigma(path: Path, scope: str, schema: pa.Schema, mapping: Path | None) 
     """The Sigma rules of a file, or of all below a folder, over the columns `schema` of a scope.
 
     A rule's id is Sigma's own, or its title; its level becomes the priority (1 for critical to 5) and a label. Rules
-    whose logsource is not that of the mapping file are left out. `RuleFileError` where a file cannot be read.
+    with another logsource than the mapping file's are left out. RuleFileError if a file cannot be read.
     """
     fields = FieldMapping(schema, mapping)
     found = ForeignRules()

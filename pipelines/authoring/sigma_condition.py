@@ -1,4 +1,4 @@
-"""The condition of a Sigma rule: `selection and not 1 of filter_*`, over the conditions of its searches."""
+"""Parses the condition of a Sigma rule, such as `selection and not 1 of filter_*`, over its searches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST_DEEP = 50
 
 
 def condition_of(text: str, searches: Mapping[str, Condition]) -> Condition:
-    """The condition that a text is; `RefusedError` where it is none, or has an aggregation."""
+    """The condition that a text states; RefusedError if it cannot be parsed, or has an aggregation."""
     found = _Reader(text, searches)
     condition = found.alternatives()
     if found.ahead() is not None:
@@ -24,7 +24,7 @@ def condition_of(text: str, searches: Mapping[str, Condition]) -> Condition:
 
 
 class _Reader:
-    """A place in the words of a condition."""
+    """A recursive-descent parser of a condition: its words, and a position among them."""
 
     def __init__(self, text: str, searches: Mapping[str, Condition]) -> None:
         self.text, self.searches, self.at, self.depth = text, searches, 0, 0
@@ -41,23 +41,23 @@ class _Reader:
             place = token.end()
 
     def ahead(self) -> str | None:
-        """The next word, in small letters."""
+        """The next word in lower case; None at the end."""
         return self.words[self.at].lower() if self.at < len(self.words) else None
 
     def error(self) -> RefusedError:
-        """What cannot be read."""
+        """The error of a condition that cannot be parsed at the current word."""
         word = self.words[self.at] if self.at < len(self.words) else "its end"
         return RefusedError("CONDITION", f"The condition {self.text!r:.120} cannot be read at {word}.")
 
     def alternatives(self) -> Condition:
-        """What OR joins."""
-        parts = [self._together()]
+        """Operands joined by OR."""
+        parts = [self._conjunction()]
         while self.ahead() == "or":
             self.at += 1
-            parts.append(self._together())
+            parts.append(self._conjunction())
         return any_of(parts)
 
-    def _together(self) -> Condition:
+    def _conjunction(self) -> Condition:
         parts = [self._negated()]
         while self.ahead() == "and":
             self.at += 1

@@ -1,7 +1,7 @@
-"""The searches of a Sigma rule: fields with modifiers and values, as conditions over columns.
+"""Translates the searches of a Sigma rule (fields with modifiers and values) into conditions over columns.
 
-Texts are compared without regard to case, as Sigma has it, unless `cased` is said. A value's wildcards are `*` and `?`,
-which a backslash makes letters.
+Texts are compared case-insensitively, as Sigma defines it, unless the modifier `cased` is given. `*` and `?` in a value
+are wildcards; a backslash escapes them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MOST_NETWORKS = 256
 
 
 def search(found: Any, fields: FieldMapping) -> Condition:
-    """The condition of one search: a mapping of fields to values, or a list of such; `RefusedError` of keywords."""
+    """The condition of one search: a mapping of fields to values, or a list of such. RefusedError for keywords."""
     if isinstance(found, dict) and found:
         return all_of([_field(str(name), value, fields) for name, value in found.items()])
     if isinstance(found, list) and found and all(isinstance(each, dict) for each in found):
@@ -76,35 +76,35 @@ def _field(key: str, value: Any, fields: FieldMapping) -> Condition:
 def _values(
     name: str, column: Column, values: Sequence[Any], modifiers: frozenset[str], fields: FieldMapping
 ) -> Condition:
-    together = all_of if "all" in modifiers else any_of
+    combine = all_of if "all" in modifiers else any_of
     sql = column.sql
     if "exists" in modifiers:
         (value,) = [str(each).lower() for each in values[:1]]
         is_there = Test(f"{sql} IS NOT NULL", f"{sql} IS NULL")
         return is_there if value == "true" else Not(is_there)
     if "fieldref" in modifiers:
-        return together([_reference(column, fields.column(str(each)), modifiers) for each in values])
+        return combine([_reference(column, fields.column(str(each)), modifiers) for each in values])
     if "cidr" in modifiers:
-        return together([_network(name, column, str(each)) for each in values])
+        return combine([_network(name, column, str(each)) for each in values])
     if "re" in modifiers:
         flags = "".join(sorted(modifiers & _FLAGS))
-        return together([_regular(name, column, str(each), flags) for each in values])
+        return combine([_regular(name, column, str(each), flags) for each in values])
     operator = next((_COMPARED[each] for each in modifiers if each in _COMPARED), None)
     if operator is not None:
-        return together([_number(name, column, operator, each) for each in values])
+        return combine([_number(name, column, operator, each) for each in values])
     nulls = [Test(f"{sql} IS NULL", f"{sql} IS NOT NULL") for each in values if each is None]
     texts = [str(each) for each in values if each is not None]
     if not texts:
-        return together(nulls)
+        return combine(nulls)
     if not _is_text(column.type):
         if modifiers & _WHERE or any(_pattern_of(each, frozenset())[1] for each in texts):
             raise RefusedError("VALUE", f"{name} is no text here, and {texts[0]!r:.80} is a pattern of texts.")
-        return together([*nulls, *(_number(name, column, "=", each) for each in texts)])
+        return combine([*nulls, *(_number(name, column, "=", each) for each in texts)])
     spelled = list(dict.fromkeys(each for text in texts for each in _spellings(text, "windash" in modifiers)))
     if "windash" in modifiers and "all" in modifiers:
         groups = [_patterns(column, _spellings(text, True), modifiers, any_of) for text in texts]
         return all_of([*nulls, *groups])
-    return together([*nulls, _patterns(column, spelled, modifiers, together)])
+    return combine([*nulls, _patterns(column, spelled, modifiers, combine)])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -112,26 +112,26 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _spellings(text: str, windash: bool) -> list[str]:
-    """A value, and with `windash` each that has another dash before its options."""
+    """The value and, with `windash`, its variants with other dashes before options."""
     if not windash:
         return [text]
     return list(dict.fromkeys([text, *(_AT_A_WORD.sub(dash, text) for dash in _DASHES)]))
 
 
-def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], together: Any) -> Condition:
-    """A column that is like any, or all, of some values."""
+def _patterns(column: Column, texts: Sequence[str], modifiers: frozenset[str], combine: Any) -> Condition:
+    """A comparison of a column with patterns, of which any or all (`combine`) must match."""
     word = "LIKE" if "cased" in modifiers else "ILIKE"
     patterns = [text_literal(_pattern_of(each, modifiers)[0]) for each in texts]
     sql = column.sql
     if len(patterns) == 1:
         return comparison(sql, f"{sql} {word} {patterns[0]}", f"{sql} NOT {word} {patterns[0]}")
     listed = f"({', '.join(patterns)})"
-    one, other = ("ALL", "ANY") if together is all_of else ("ANY", "ALL")
+    one, other = ("ALL", "ANY") if combine is all_of else ("ANY", "ALL")
     return comparison(sql, f"{sql} {word} {one} {listed}", f"{sql} NOT {word} {other} {listed}")
 
 
 def _pattern_of(text: str, modifiers: frozenset[str]) -> tuple[str, bool]:
-    """A value as a pattern of LIKE, and whether it has wildcards of its own."""
+    """A value as a pattern of LIKE, and whether the value itself has wildcards."""
     parts: list[str] = []
     escaped = has_wildcard = False
     for character in text:
@@ -190,7 +190,7 @@ def _reference(column: Column, other: Column, modifiers: frozenset[str]) -> Cond
 
 
 def _network(name: str, column: Column, text: str) -> Condition:
-    """Addresses of a network, by the texts that they begin with."""
+    """A comparison of an address as text with a network, as a regular expression over its octets."""
     try:
         network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Versions of the table `rules`: all columns of one, what differs between two, and what became of one rule."""
+"""Versions of the table `rules`: the rules of one, the changes between two, and the history of one rule."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pipelines.workspace import Workspace
 
 COLUMNS = tuple(column.name for column in RULES.columns)
 MOST_VERSIONS = 1_000
-"""Versions that a rule's history looks at, the newest first."""
+"""Maximum number of versions that a rule's history looks at, the newest first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Rules, each with all columns, by what became of them; `changed` has each column before, too: `NAME_before`."""
+    """Added, changed and removed rules with all columns; `changed` also has each old value, as `NAME_before`."""
 
     added: pl.DataFrame
     changed: pl.DataFrame
@@ -30,7 +30,7 @@ class Changes:
 
     def differing(self, row: Mapping[str, Any]) -> list[str]:
         """The columns in which a row of `changed` differs."""
-        return [name for name in COLUMNS[1:] if _told(row[name]) != _told(row[f"{name}_before"])]
+        return [name for name in COLUMNS[1:] if _comparable(row[name]) != _comparable(row[f"{name}_before"])]
 
 
 def names_of(columns: Iterable[str]) -> dict[str, str]:
@@ -39,7 +39,10 @@ def names_of(columns: Iterable[str]) -> dict[str, str]:
 
 
 def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
-    """The rows of a version of `rules`, with every column that a rule may have, NULL where the table has not it."""
+    """The rows of a version of `rules` with all of `COLUMNS`; columns that the table lacks are NULL.
+
+    TableError if the version can no longer be read.
+    """
     from deltalake import exceptions
 
     try:
@@ -57,14 +60,14 @@ def rules_of(lake: Lake, table: Any) -> pl.DataFrame:
 
 
 def as_text(name: str) -> pl.Expr:
-    """A column as text, by which it is compared: Polars compares no maps."""
+    """A column as text for comparisons, since Polars cannot compare maps."""
     if name.removesuffix("_stored").removesuffix("_before") != "labels":
         return pl.col(name).cast(pl.String)
-    return pl.col(name).map_elements(_told, pl.String)
+    return pl.col(name).map_elements(_comparable, pl.String)
 
 
 def changes_between(before: pl.DataFrame, after: pl.DataFrame) -> Changes:
-    """What differs between two versions of rules, by id; of an id that stands there several times, its first row."""
+    """The changes between two versions of rules, by id; of a repeated id only the first row counts."""
     before, after = (each.unique("rule_id", keep="first", maintain_order=True) for each in (before, after))
     both = after.join(before, on="rule_id", suffix="_before", nulls_equal=True)
     differs = pl.any_horizontal(as_text(name).ne_missing(as_text(f"{name}_before")) for name in COLUMNS[1:])
@@ -76,17 +79,18 @@ def changes_between(before: pl.DataFrame, after: pl.DataFrame) -> Changes:
 
 
 def diff(workspace: Workspace, first: int, second: int) -> Changes:
-    """What the edits from one version of `rules` to another changed; TableError where one is not to be had."""
+    """The changes from one version of `rules` to another; TableError if one of them cannot be read."""
     lake = workspace.lake
     before, after = (rules_of(lake, lake.delta("rules", version)) for version in (first, second))
     return changes_between(before, after)
 
 
 def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
-    """What became of one rule, the newest first: version, time, operation and user of each edit, the rule's columns
-    after it (`expression` None where it was removed), and how many rows it matched as it stood then.
+    """The edits of one rule, newest first.
 
-    A version whose files VACUUM has removed ends the list. TableError where no version has the rule.
+    Each has version, time, operation and user, the rule's columns after the edit (`expression` is None if the rule was
+    removed), and how many rows it matched until the next edit. The list ends at a version whose files VACUUM has
+    removed. TableError if no version has the rule.
     """
     lake = workspace.lake
     wanted: str | int = int(rule_id) if lake.rule_id_type() == "bigint" and _is_whole(rule_id) else rule_id
@@ -105,7 +109,7 @@ def history(workspace: Workspace, rule_id: str) -> list[dict[str, Any]]:
 
 
 def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
-    """Each version's commit and the rule's row in it, None where there is none, the newest first."""
+    """Each version's commit and the rule's row in it (None without one), newest first."""
     for commit in sorted(lake.delta("rules").history(MOST_VERSIONS), key=lambda each: -each["version"]):
         try:
             table = lake.delta("rules", commit["version"])
@@ -116,15 +120,15 @@ def _versions(lake: Lake, rule_id: str | int) -> Iterator[tuple[dict[str, Any], 
 
 
 def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> list[dict[str, Any]]:
-    """The entries as they are told; a rule stands as an edit left it until the next one."""
-    told: list[dict[str, Any]] = []
+    """The entries with their counts: an edit counts the matches of all versions up to the next edit."""
+    found: list[dict[str, Any]] = []
     until: float = float("inf")
     for entry in entries:
         commit, row = entry["commit"], entry["row"]
         version = commit["version"]
         counted = sum(count for tagged, count in matches.items() if version <= tagged < until)
         columns = {name: row[name] if row is not None else None for name in COLUMNS[1:]}
-        told.append(
+        found.append(
             {
                 "version": version,
                 "at": datetime.fromtimestamp(commit["timestamp"] / 1_000, UTC),
@@ -135,7 +139,7 @@ def _with_matches(entries: list[dict[str, Any]], matches: Mapping[int, int]) -> 
             }
         )
         until = version
-    return told
+    return found
 
 
 def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> dict[int, int]:
@@ -154,8 +158,8 @@ def _matches(workspace: Workspace, rule_id: str | int, scopes: set[str]) -> dict
     return found
 
 
-def _told(value: Any) -> str:
-    """A value as it is compared; labels whatever their order."""
+def _comparable(value: Any) -> str:
+    """A value as text for comparisons; the order of labels does not matter."""
     if value is None or isinstance(value, (str, int, bool, datetime)):
         return str(value)
     return repr(sorted(value.items()))

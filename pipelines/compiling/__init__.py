@@ -1,1 +1,1 @@
-"""What the verb compile is made of: what changed in the rules, how it is compiled, and where it goes."""
+"""The parts of the verb compile: which rules changed, how they are compiled, and where the results are stored."""

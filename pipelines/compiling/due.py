@@ -1,4 +1,4 @@
-"""Whether a scope's rules are to be compiled: whether its index is what compiling them again would give."""
+"""Decides whether a scope's rules must be compiled: whether compiling again would give another index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipelines.workspace import Workspace
 def compile_is_due(workspace: Workspace, name: str) -> bool:
     """True if the scope has no index, or its rules, its columns' types or the index format have changed since.
 
-    So it is where too many of its rules are rejected, as long as they are: compiling it says so.
+    Also true while too many of its rules are rejected, so that each run reports it.
     """
     scope, engine = scope_of(workspace, name), workspace.configuration.engine_of(name)
     known = known_rules(workspace, {name: engine})
@@ -39,33 +39,36 @@ def compile_is_due(workspace: Workspace, name: str) -> bool:
 
 
 def refusals_are_due(workspace: Workspace) -> bool:
-    """True if other rules are refused for their row alone, which no scope's index tells, than `rule_rejects` says."""
+    """True if `rule_rejects` does not list the rules that are now rejected for their row alone.
+
+    No index tells of these, so `compile_is_due` does not notice them.
+    """
     keys = ["scope", "rule_id", "error"]
-    told = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)
+    listed = stored_rejects(workspace.lake).filter(is_of_row()).select(keys)
     known = known_rules(workspace, {})
     found = read_rules(workspace.lake, scopes_of(workspace)).rejects if known is None else known.of_row
-    return not found.select(keys).sort(keys).equals(told.sort(keys))
+    return not found.select(keys).sort(keys).equals(listed.sort(keys))
 
 
 def counts_of(rules: RuleSet, name: str, rejected: int) -> Counts:
-    """Of a scope; rejected: how many of its sound rules the library rejected."""
+    """The counts of a scope; rejected: how many of its sound rules the library rejected."""
     return Counts(rules.version, rules.enabled(name), rules.refused(name) + rejected)
 
 
 def versions_of(scope: Scope, rules: RuleSet) -> Versions:
-    """What the values of the lists depend on that the scope's rules name."""
+    """The current versions of the value lists that the scope's rules name."""
     configuration = scope.workspace.configuration
     return list_versions(configuration, lists_named(configuration, rules.of_scope(scope.name)["expression"]))
 
 
 def rules_hash(scope: Scope, rules: RuleSet, engine: str, lists: Versions) -> str:
-    """SHA-256 of all that a compile takes in, the source's columns aside."""
+    """SHA-256, in hex, of all inputs of a compile except the source's columns."""
     mine = rules.of_scope(scope.name)
     if not scope.workspace.configuration.annotations_of(scope.name):
         mine = mine.drop(ANNOTATED_BY, strict=False)
     sink = _Digest()
     with pa.ipc.new_stream(pa.PythonFile(sink, "w"), mine.clear().to_arrow().schema) as writer:
-        # part by part, since a copy of all texts takes memory; however they lie, the parts are the same
+        # in slices, since a copy of all texts takes memory; the slices do not depend on how the frame is chunked
         for part in mine.iter_slices(_HASHED_RULES):
             writer.write_table(part.to_arrow().combine_chunks())
     sink.write(repr(settings_of(scope, engine)).encode())
@@ -78,7 +81,7 @@ _HASHED_RULES = 1 << 16
 
 
 class _Digest(io.RawIOBase):
-    """A file of which only the SHA-256 is kept."""
+    """A writable file that only computes the SHA-256 of its bytes."""
 
     def __init__(self) -> None:
         self.digest = hashlib.sha256()
@@ -88,7 +91,7 @@ class _Digest(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Adds bytes to the digest."""
+        """Add bytes to the digest."""
         self.digest.update(data)
         return len(data)
 
@@ -96,7 +99,7 @@ class _Digest(io.RawIOBase):
 def still_holds(stored: StoredIndex, content: str, schema: pa.Schema, rejects: int) -> bool:
     """True if compiling again would give the stored index.
 
-    A new column changes nothing for rules that were understood without it, but may cure one that was refused.
+    A new column does not affect rules that compiled without it, but a rejected rule may compile with it.
     """
     if stored.statistics.get("rules_sha256") != content or stored.statistics.get("rejected") != rejects:
         return False

@@ -1,6 +1,6 @@
-"""Compiling what has changed: the stored indexes are updated, and only changed rules are read.
+"""Compiles only changed rules, and updates the stored indexes with them.
 
-What has changed `known_rules` tells.
+Module `known_rules` finds out what has changed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rules_index.index.artifact import FORMAT_VERSION
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """One result each scope, all rejects of all scopes, and the mark that goes with them."""
+    """One result per scope, the rejects of all scopes, and the mark to store with them."""
 
     results: list[ScopeResult]
     rejects: list[pl.DataFrame]
@@ -46,7 +46,7 @@ class Compiled:
 
 
 def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRules) -> Compiled:
-    """Brings the scopes that are due, all of which are known, up to date."""
+    """Bring the scopes in `due` up to date; `known` must have the index of each."""
     results, rejects = [], [known.of_row]
     holds = dict(known.mark.holds)
     for scope in due:
@@ -62,7 +62,7 @@ def compile_changes(workspace: Workspace, due: Sequence[Scope], known: KnownRule
 
 
 def _compile_scope(scope: Scope, known: KnownRules) -> tuple[ScopeResult, pl.DataFrame, StoredIndex | None]:
-    """The scope's result, what the library refused of its rules, and the index of them where there is one."""
+    """The scope's result, the library's rejects among its rules, and their index; None if no index has these rules."""
     started = time.perf_counter()
     stored: StoredIndex | None = None
     rejected = known.of_library({scope.name})
@@ -112,21 +112,20 @@ def _bring_up_to_date(
 def _updated(
     scope: Scope, stored: StoredIndex, path: Path, changes: RuleChanges
 ) -> tuple[ri.CompiledRules, pl.DataFrame, Versions]:
-    """The index of a file with what has changed, the rejects among that, and the versions of the lists that its rules
-    name."""
+    """The index of a file updated with the changes, the new rejects, and the versions of the lists that rules name."""
     compiled, configuration = ri.load(path), scope.workspace.configuration
     mine = changes.rules.of_scope(scope.name).select(RULE_COLUMNS)
     ids = pl.Series("rule_id", changes.ids)
     gone = pl.DataFrame({"rule_id": ids.filter(~ids.is_in(mine["rule_id"].implode()))})
-    told = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
+    edits = pl.concat([mine.cast({"rule_id": ids.dtype}), gone], how="diagonal_relaxed")
     before: Versions = stored.statistics.get(LISTS, {})
     texts = pl.Series([f"LIST('{name}')" for name in before], dtype=pl.String)
     held = Held(compiled.lists, before)
     lists, versions = read_lists(configuration, pl.concat([texts, mine["expression"]]), held)
     sample = scope.sample(scope.columns())
-    updated = compiled.update(told.to_arrow(), spark_analyser(scope), sample, lists)
+    updated = compiled.update(edits.to_arrow(), spark_analyser(scope), sample, lists)
     rejected, now = library_rejects(compiled, scope.name), library_rejects(updated, scope.name)
-    # a list that has changed may have had rules rejected that have not
+    # a changed list may cause rejects among rules that have not changed
     named = now.filter(pl.col("rule_id").is_in(changes.names.implode()))
     new = now.join(rejected, on="rule_id", how="anti").filter(~pl.col("rule_id").is_in(named["rule_id"].implode()))
     return updated, pl.concat([named, new]), versions

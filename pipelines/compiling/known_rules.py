@@ -1,7 +1,8 @@
-"""What is known of the rules without reading them all.
+"""Finds out what has changed in the rules without reading them all.
 
-It takes a mark in `rule_rejects` that says for which version of `rules` each index holds, the change feed of `rules`
-since then, and nothing else that has changed. Whatever is missing, all rules are read and compiled instead.
+This needs a mark in `rule_rejects`, which says for which version of `rules` each index is up to date, and the change
+data feed of `rules` since then. If something else than rules has changed, or anything is missing, all rules are read
+and compiled instead.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ from pipelines.workspace import Workspace
 
 @dataclass(frozen=True, slots=True)
 class KnownRules:
-    """What is known of the rules without reading them all; `told` is all of `rule_rejects` as it stands;
-    `of_lists` are the scopes whose rules name lists that hold other values than when they were compiled."""
+    """What is known of the rules without reading them all.
+
+    mark: the newest mark; changes: the changes since then; indexes: the stored index of each scope; told: all rows of
+    `rule_rejects`; of_lists: scopes whose rules name lists that have changed since they were compiled.
+    """
 
     mark: Mark
     changes: RuleChanges
@@ -37,18 +41,18 @@ class KnownRules:
 
     @property
     def of_row(self) -> pl.DataFrame:
-        """The rules of the newest version that are refused for their row alone."""
+        """The rules of the newest version that are rejected for their row alone."""
         return pl.concat([self.changes.unchanged(self.told.filter(is_of_row())), self.changes.rules.rejects])
 
     def of_library(self, scopes: set[str]) -> pl.DataFrame:
-        """What the library refused of scopes' rules that are still there."""
+        """The library's rejects among the current rules of some scopes."""
         mine = self.told.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row())
         unchanged = self.changes.unchanged(mine)
         others = mine.join(unchanged, on=["scope", "rule_id"], how="anti")
         return pl.concat([unchanged, compile_rejects_of(others, scopes, self.changes.rules)])
 
     def counts(self, name: str, rules: int, rejected: int) -> Counts:
-        """Of a scope with so many rules in its index, and so many that the library rejected."""
+        """The counts of a scope. rules: those in its index; rejected: those that the library rejected."""
         refused = rejected + self.of_row.filter(pl.col("scope") == name).height
         return Counts(self.changes.version, rules + refused, refused)
 
@@ -66,8 +70,10 @@ class KnownRules:
 
 
 def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules | None:
-    """What is known of the rules of some scopes (by name, the engine that is asked for); None where they must all be
-    read: they are few, or much has changed, or something else than rules."""
+    """What is known of the rules of some scopes. engines: the wanted engine of each, by name.
+
+    None if all rules must be read: they are few, too many have changed, or something else than rules has.
+    """
     lake, names = workspace.lake, scopes_of(workspace)
     try:
         table = RulesTable.of(lake)
@@ -90,7 +96,7 @@ def known_rules(workspace: Workspace, engines: Mapping[str, str]) -> KnownRules 
             return None
         of_lists = {name for name, stored in indexes.items() if _has_other_lists(workspace, stored)}
         known = KnownRules(mark, changes, indexes, stored_rejects(lake), of_lists)
-        # a rule that changed, or was refused, may read a column that has come since, or name a list that has changed
+        # a changed or rejected rule may read a new column, or name a list that has changed
         again = known.of_library(widened | of_lists)
         return known if widened.isdisjoint(changes.scopes) and again.is_empty() else None
     except (PipelineError, OSError):
@@ -103,8 +109,11 @@ def _has_other_lists(workspace: Workspace, stored: StoredIndex) -> bool:
 
 
 def _is_as_before(scope: Scope, stored: StoredIndex, engine: str) -> bool:
-    """True if all but the scope's rules, and columns that have come, is as when its index was compiled, and no other
-    index has a say. Annotations are compiled with all rules alone."""
+    """True if, apart from rules and new columns, nothing has changed since the scope's index was compiled.
+
+    False also if the index depends on more than its own rules (kept rules, an origin), or has annotations, which are
+    only compiled together with all rules.
+    """
     found = stored.statistics
     columns: Mapping[str, str] = found.get("columns", {})
     return (

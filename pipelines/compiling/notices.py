@@ -1,4 +1,4 @@
-"""What people should know of rules whose row alone refuses them, in a sentence or two."""
+"""Sentences for people on rules that are rejected for their row alone."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pipelines.workspace import Workspace
 
 
 def refusals_notice(workspace: Workspace) -> str:
-    """What people should know of rules that no stream and no join has, and of ids that clash; "" where there are none,
-    or none can be read."""
+    """Sentences on rules of unknown scopes and on clashing ids; "" if there are none, or rules cannot be read."""
     try:
         known = known_rules(workspace, {})
         rejects = current_rules(workspace).rejects if known is None else known.of_row
@@ -24,9 +23,9 @@ def refusals_notice(workspace: Workspace) -> str:
 
 
 def _rules_of_no_scope(rejects: pl.DataFrame) -> str:
-    lost = rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
-    if lost.is_empty():
+    found = rejects.filter((pl.col("error") == UNKNOWN_SCOPE) | pl.col("scope").is_null())
+    if found.is_empty():
         return ""
-    first = lost.row(0, named=True)
-    count = "1 rule is" if lost.height == 1 else f"{lost.height:,} rules are"
+    first = found.row(0, named=True)
+    count = "1 rule is" if found.height == 1 else f"{found.height:,} rules are"
     return f"{count} of no stream or join (see the table rule_rejects); {first['rule_id']}: {first['message']}"

@@ -1,4 +1,4 @@
-"""The table `rule_rejects`, and the mark that says which rules it is about."""
+"""The table `rule_rejects`, and the mark in its commits that says which rules it describes."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from pipelines.lake.tables import RULE_REJECTS
 from pipelines.rule_set import REJECT_SCHEMA, ROW_ERRORS, RuleSet, as_rejects
 
 _MARK = "deltatag.rules"
-"""Where the mark stands in a commit."""
+"""Key of the mark in a commit's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Which rules the newest commit to `rule_rejects` is about: of the table `rules` of this id, this version, and of
-    these scopes. `holds` has, by scope, the SHA-256 of an index and a version of `rules` that it holds for."""
+    """Which rules a commit to `rule_rejects` describes.
+
+    table, version: id and version of the table `rules`; scopes: all scopes; holds: by scope, the SHA-256 of its index
+    and a version of `rules` for which that index is up to date.
+    """
 
     table: str
     version: int
@@ -29,7 +32,7 @@ class Mark:
 
 
 def newest_mark(lake: Lake) -> Mark | None:
-    """The mark of the newest commit; None where another than `compile` wrote it, or its entry in the log is gone."""
+    """The mark of the newest commit; None if something else than `compile` wrote it, or its log entry is gone."""
     from deltalake import exceptions
 
     try:
@@ -47,13 +50,15 @@ def stored_rejects(lake: Lake) -> pl.DataFrame:
 
 
 def is_of_row() -> pl.Expr:
-    """True for rules that are refused for their row alone."""
+    """An expression that is TRUE for rules rejected for their row alone."""
     return pl.col("error").is_in(ROW_ERRORS)
 
 
 def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -> pl.DataFrame:
-    """Of the stored rejects those that the library gave for rules of `scopes` which are still there; a rule that goes
-    on only while its id clashes is told as that."""
+    """The library's stored rejects of current rules of `scopes`.
+
+    Rules that are kept while their id clashes are left out: they are listed as clashes.
+    """
     mine, keys = stored.filter(pl.col("scope").is_in(list(scopes)) & ~is_of_row()), ["scope", "rule_id"]
     if mine.is_empty():
         return mine
@@ -62,7 +67,7 @@ def compile_rejects_of(stored: pl.DataFrame, scopes: set[str], rules: RuleSet) -
 
 
 def write_rejects(lake: Lake, rejects: Sequence[pl.DataFrame], version: int, mark: Mark | None) -> None:
-    """Make `rule_rejects` these rows, in one commit with a mark; nothing is written where nothing changes."""
+    """Replace the rows of `rule_rejects` in one commit with a mark; nothing is written if nothing changes."""
     from deltalake import CommitProperties, exceptions, write_deltalake
 
     columns = ["scope", "rule_id", "rules_version", "error", "message", "position"]

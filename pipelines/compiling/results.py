@@ -1,4 +1,4 @@
-"""What compiling a scope comes to."""
+"""The result of compiling a scope, and what its index is compiled from besides rules."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rules_index.index.artifact import FORMAT_VERSION
 
 @dataclass(frozen=True, slots=True)
 class ScopeResult:
-    """What compiling one scope came to.
+    """The result of compiling one scope.
 
-    `state` is "compiled" (a new index was written), "unchanged" (the stored one still holds), "held" (some
-    rule was rejected and `on_reject` is "hold": the last good index stays) or "failed" (`error` says why).
-    `rules` counts the enabled rules of the scope, `rejects` those of them that are not in the index.
+    `state` is "compiled" (a new index was written), "unchanged" (the stored index is still right), "held" (a rule was
+    rejected and `on_reject` is "hold": the last good index stays) or "failed" (`error` says why). `rules` counts the
+    enabled rules of the scope, `rejects` those of them that are not in the index; `bytes` is the size of the index.
     """
 
     scope: str
@@ -40,7 +40,7 @@ class ScopeResult:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of a scope at one version of `rules`: how many rules are enabled, and how many of them are rejected."""
+    """How many rules of a scope are enabled at a version of `rules`, and how many of those are rejected."""
 
     version: int
     enabled: int
@@ -48,7 +48,7 @@ class Counts:
 
 
 def too_many(scope: Scope, counts: Counts) -> ScopeResult | None:
-    """How the compile fails where the scope's share of rejected rules is above the limit; None where it is not."""
+    """The failure of a compile if the scope's share of rejected rules exceeds the limit; None if it does not."""
     name, limit = scope.name, scope.workspace.configuration.rules.max_reject_share
     if not counts.enabled or counts.rejected / counts.enabled <= limit:
         return None
@@ -61,12 +61,12 @@ def too_many(scope: Scope, counts: Counts) -> ScopeResult | None:
 
 
 def held(name: str, counts: Counts, stored: StoredIndex | None) -> ScopeResult:
-    """The result where the last good index, if there is one, stays."""
+    """The result if rules are rejected and the last good index, if any, is held."""
     return _of("held", name, counts, stored)
 
 
 def indexed(state: str, stored: StoredIndex, counts: Counts) -> ScopeResult:
-    """The result where there is an index of the rules."""
+    """The result with an index that is up to date."""
     return _of(state, stored.scope, counts, stored)
 
 
@@ -76,13 +76,13 @@ def _of(state: str, name: str, counts: Counts, stored: StoredIndex | None) -> Sc
 
 
 def library_rejects(compiled: ri.CompiledRules, scope: str) -> pl.DataFrame:
-    """The rules that the library refused."""
+    """The rules that the library rejected."""
     found = pl.DataFrame(pl.from_arrow(compiled.rejects))
     return as_rejects(found.with_columns(scope=pl.lit(scope)))
 
 
 def settings_of(scope: Scope, engine: str) -> list[Any]:
-    """What decides an index beside the rules and the source's columns; engine: the one that is asked for."""
+    """What decides an index besides the rules and the source's columns; engine: the wanted one."""
     configuration = scope.workspace.configuration
     annotate = annotate_of(configuration, scope.name)
     others = [annotate.settings] if annotate is not None else []
@@ -90,5 +90,5 @@ def settings_of(scope: Scope, engine: str) -> list[Any]:
 
 
 def columns_of(schema: pa.Schema) -> Mapping[str, str]:
-    """The source's columns as an index's statistics have them."""
+    """The source's columns in the form of an index's statistics: type by name."""
     return {field.name: str(field.type) for field in schema}

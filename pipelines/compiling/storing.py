@@ -1,4 +1,4 @@
-"""An index that was compiled, into its file and into `rule_index`."""
+"""Stores a compiled index in its file and in `rule_index`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from pipelines.lake.lake import Lake
 from pipelines.scratch import indexes_folder
 
 _CHECKED_BYTES = 64 << 20
-"""Indexes up to this size are read from the table and checked whenever the scope is compiled."""
+"""Size in bytes up to which a stored index is read from the table and checked on each compile."""
 
 
 def sound_index(lake: Lake, name: str) -> StoredIndex | None:
-    """The scope's newest index, if its bytes are whole; a damaged one must be compiled anew by force."""
+    """The scope's newest index, after checking its bytes; None if there is none. IndexDamagedError if it is damaged."""
     stored = newest_index(lake, name)
     if stored is not None:
         fetch_index(lake, stored) if stored.bytes > _CHECKED_BYTES else read_index(lake, stored)
@@ -33,7 +33,7 @@ def sound_index(lake: Lake, name: str) -> StoredIndex | None:
 
 
 def saved(compiled: ri.CompiledRules) -> Path:
-    """A file of the index, for `store`."""
+    """Write the index to a temporary file, for `store`."""
     handle, temporary = tempfile.mkstemp(dir=indexes_folder())
     os.close(handle)
     path = Path(temporary)
@@ -55,7 +55,7 @@ def store(
     statistics: Mapping[str, Any],
     force: bool,
 ) -> StoredIndex:
-    """Write the index, and keep its file under the name by which `tag` looks for it."""
+    """Store the index in `rule_index`, and rename its file so that `fetch_index` finds it."""
     try:
         stored = store_index(lake, name, version, fingerprint, engine, path, statistics, force)
         if file_sha256(path) == stored.sha256:

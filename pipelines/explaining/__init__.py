@@ -1,1 +1,1 @@
-"""What the verb explain needs: rows by a condition, the index that tagged them, and what only Spark evaluates."""
+"""The parts of the verb explain: rows by a condition, the index that tagged them, and derived columns."""

@@ -1,4 +1,4 @@
-"""What only Spark evaluates of rules, on a few rows that are at hand."""
+"""Evaluates the derived columns of rules, by Spark, on a few rows in memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _PLACE = "_deltatag_place"
 
 
 class RaisedError(Exception):
-    """Evaluating a part of a rule raised: to a match that part is NULL."""
+    """Evaluating a part of a rule raised an error: for matching, that part is NULL."""
 
 
 def needs_of(compiled: ri.CompiledRules, rules: Iterable[Any]) -> tuple[list[Leaf], set[str]]:
-    """What Spark has to evaluate of some rules, and the columns that it reads; both empty where that is nothing."""
+    """The leaves of some rules that Spark must evaluate, and the columns that these read; both may be empty."""
     if not compiled.derived:
         return [], set()
     leaves: dict[str, Leaf] = {}
@@ -40,10 +40,9 @@ def needs_of(compiled: ri.CompiledRules, rules: Iterable[Any]) -> tuple[list[Lea
 
 
 def derived_values(scope: Scope, rows: pa.Table, leaves: Collection[Leaf], columns: set[str]) -> list[dict[str, Any]]:
-    """For each row the values of `leaves` by name, an exception where evaluating one raised; SourceError where Spark
-    cannot.
+    """For each row the values of `leaves` by name; a RaisedError instead of a value if evaluating it raised.
 
-    rows: with at least `columns`, those that the texts of the leaves read.
+    rows: with at least `columns`, which the texts of the leaves read. SourceError if Spark refuses a leaf.
     """
     if not leaves or not rows.num_rows:
         return [{} for _ in range(rows.num_rows)]
@@ -62,7 +61,7 @@ def derived_values(scope: Scope, rows: pa.Table, leaves: Collection[Leaf], colum
             given = [pa.array(np.arange(rows.num_rows)), *(rows.column(field.name) for field in fields)]
             frame = spark.createDataFrame(pa.table(given, [_PLACE, *(field.name for field in fields)]), schema)
             tried = [tested_column(spark, str(leaf.text), leaf.type).alias(f"c{i}") for i, leaf in enumerate(leaves)]
-            # unlike toArrow() this takes a struct for what it is, NULL or not
+            # unlike toArrow(), this gets structs right, NULL ones included
             chosen: Any = frame.select(_PLACE, *tried)
             found = pa.Table.from_batches(chosen._collect_as_arrow())
     except (PySparkException, Py4JJavaError, pa.ArrowException, TypeError) as error:
@@ -81,7 +80,7 @@ def _nullable(field: Any) -> Any:
 
 
 def _values(column: pa.ChunkedArray, leaf: Leaf) -> list[Any]:
-    """A derived column as `catalyst.derived_column` gives it, as rows have it."""
+    """The values of a derived column, decoded from the form that `catalyst.derived_column` gives."""
     listed = column.to_pylist(maps_as_pydicts="lossy")
     if pa.types.is_boolean(leaf.type):
         return [RaisedError() if code == 3 else (False, True, None)[code] for code in listed]

@@ -1,4 +1,4 @@
-"""The index that tagged a row, or that of a version of the rules, with the texts of its rules."""
+"""Finds the index that tagged a row, or that of a version of the rules, with the texts of its rules."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 class Indexes:
-    """The indexes of a scope, each opened once."""
+    """The indexes of a scope; each is opened once."""
 
     def __init__(self, workspace: Workspace, scope: Scope, columns: pa.Schema) -> None:
-        """columns: those of the scope."""
+        """columns: the scope's columns."""
         self._workspace, self._scope, self._columns = workspace, scope, columns
         self._opened: dict[tuple[int | None, str | None], ri.CompiledRules] = {}
 
     def of(self, version: int | None, fingerprint: str | None = None) -> ri.CompiledRules:
-        """The stored index of a fingerprint or of a version of the rules, by default the newest; where it is not kept,
-        or was made by another version of deltatag, one that is compiled of these rules now.
+        """The stored index of a fingerprint or of a version of the rules, by default the newest.
 
-        Raises what reading that version of the rules raises.
+        If it is no longer stored, or this version of deltatag cannot read it, those rules are compiled now. Raises what
+        reading that version of the rules raises.
         """
         key = (version, fingerprint)
         if key not in self._opened:
@@ -55,7 +55,7 @@ class Indexes:
             return None
 
     def _with_texts(self, compiled: ri.CompiledRules, stored: StoredIndex) -> ri.CompiledRules | None:
-        """An index that keeps no texts, with those of the version of `rules` that it was compiled from."""
+        """An index without texts, completed with those of its version of `rules`; None if they cannot be read."""
         try:
             rules = rules_of_index(self._workspace, stored)
         except PipelineError:

@@ -1,4 +1,4 @@
-"""The rows that satisfy a condition: of a tagged table or a source, without a JVM where delta-rs reads it."""
+"""Finds rows that satisfy a condition in a tagged table or a source; without a JVM if delta-rs can read it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 BATCH_ROWS = 1 << 16
 TAGGED_WITH = ("rules_version", "index_fingerprint")
-"""What a tagged row says of the rules that tagged it."""
+"""The columns by which a tagged row names the rules that tagged it."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """Rows [rows] with the columns of a scope and, of tagged ones, `TAGGED_WITH`; `more` where others satisfy too."""
+    """Rows with the columns of a scope and, if tagged, of `TAGGED_WITH`; `more`: further rows satisfy the condition."""
 
     rows: pa.Table
     is_tagged: bool
@@ -41,10 +41,10 @@ class Found:
 
 
 def rows_where(workspace: Workspace, scope: Scope, columns: pa.Schema, condition: str, limit: int) -> Found:
-    """At most `limit` rows that satisfy a condition: those that are tagged or, where none of them does, of the source.
+    """At most `limit` rows that satisfy a condition: tagged rows or, if none of them does, rows of the source.
 
-    columns: those of the scope. ConfigurationError for a condition that is none; SourceError where neither delta-rs
-    nor Spark can read the rows.
+    columns: the scope's columns. ConfigurationError for an invalid condition; SourceError if neither delta-rs nor Spark
+    can read the rows, or a join has no joined rows yet.
     """
     schema = pa.schema([field for field in columns if field.name != JOINED_TIME])
     zone, (lists, _) = (
@@ -81,7 +81,7 @@ class _Place:
     in_catalog: bool
 
     def dataset(self) -> Any:
-        """The table as delta-rs reads it; None where only Spark can."""
+        """The table as an Arrow dataset; None if only Spark can read it."""
         if self.in_catalog:
             return None
         table = open_delta(self.uri, None, self.what, "Write it first.")
@@ -91,6 +91,7 @@ class _Place:
             return None
 
     def frame(self) -> DataFrame:
+        """The table as a Spark DataFrame."""
         reader = self.workspace.spark.read.format("delta")
         return reader.table(self.uri) if self.in_catalog else reader.load(self.uri)
 
@@ -101,7 +102,7 @@ def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: 
         rows = _through_spark(place, schema, compiled, limit + 1)
     else:
         try:
-            # a table that was tagged before a column was added lacks it
+            # a tagged table lacks columns that were added to the source since
             parts = [schema.empty_table(), *_scanned(dataset, schema, compiled, limit + 1)]
         except (OSError, pa.ArrowException) as error:
             raise SourceError(f"{place.what} cannot be read: {first_line(error)}") from error
@@ -110,8 +111,10 @@ def _found(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, limit: 
 
 
 def _scanned(dataset: Any, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> Iterator[pa.Table]:
-    """The rows that satisfy the condition, at most so many: its own columns are read first, of the others only these
-    rows."""
+    """At most `wanted` rows that satisfy the condition.
+
+    Late materialisation: the columns of the condition are read first, all others only for the matching rows.
+    """
     read = [name for name in _read(compiled, schema) if name in dataset.schema.names]
     read = read or dataset.schema.names[:1]
     present = [name for name in schema.names if name in dataset.schema.names]
@@ -137,7 +140,7 @@ def _read(compiled: ri.CompiledRules, schema: pa.Schema) -> list[str]:
 
 
 def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The columns of a schema in its types, those that the table lacks NULL."""
+    """The table with the columns and types of a schema; columns that it lacks are NULL."""
     columns = [
         table.column(field.name).cast(field.type)
         if field.name in table.column_names
@@ -148,7 +151,7 @@ def _completed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _through_spark(place: _Place, schema: pa.Schema, compiled: ri.CompiledRules, wanted: int) -> pa.Table:
-    """The rows that satisfy the condition, matched as a tag matches them."""
+    """At most `wanted` rows that satisfy the condition, matched in Spark in the way that tag does."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions
 

@@ -1,1 +1,1 @@
-"""The micro-batches of a join: which rows each reads, how they come together, and how they are written."""
+"""The micro-batches of a join: which rows each reads, how rows are joined, and how the results are written."""

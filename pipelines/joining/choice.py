@@ -1,4 +1,4 @@
-"""Which runner joins streams: this process, where that is exact and the rows are in folders, else Spark."""
+"""Chooses the runner of joins: this process if it is exact and the tables are in folders, else Spark."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 
 def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
-    """The runner of joins over the same streams and keys. NeedsSparkError where the configuration asks for the local
-    one, and it cannot serve."""
+    """The runner of joins over the same streams and keys.
+
+    NeedsSparkError if the configuration demands the local runner and it cannot serve.
+    """
     reason = why_spark(workspace, joins)
     if reason is None:
         from pipelines.joining.local_joins import LocalJoins
@@ -28,7 +30,7 @@ def joins_runner(workspace: Workspace, joins: Sequence[Join]) -> JoinRunner:
 
 
 def going_on_with_spark(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> JoinRunner:
-    """The runner that goes on where the local one cannot; it says why."""
+    """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
     if workspace.configuration.lake.runner == LOCAL:
         raise told(workspace, names, reason)
     from pipelines.joining.spark_joins import SparkJoins
@@ -39,7 +41,7 @@ def going_on_with_spark(workspace: Workspace, names: Sequence[str], reason: Need
 
 
 def told(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) -> NeedsSparkError:
-    """The error of joins that need Spark where the configuration rules it out."""
+    """The error of joins that need Spark while the configuration rules it out."""
     return NeedsSparkError(
         f'{", ".join(names)} needs Spark because {reason}; and [lake] runner is "local" in '
         f'{workspace.configuration.path}. Take runner = "auto".'
@@ -47,7 +49,7 @@ def told(workspace: Workspace, names: Sequence[str], reason: NeedsSparkError) ->
 
 
 def why_spark(workspace: Workspace, joins: Sequence[Join]) -> str | None:
-    """Why Spark takes joins over the same streams, for the middle of a sentence; None where this process does."""
+    """Why joins over the same streams need Spark, as a clause; None if this process can run them."""
     if (reason := why_spark_works(workspace)) is not None:
         return reason
     for name in joins[0].streams:

@@ -1,4 +1,4 @@
-"""What of the configuration decides which rows a join brings together."""
+"""The definition of a join: the part of the configuration that decides which rows join."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipelines.settings.model import Join, Stream
 
 
 def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
-    """What of the configuration decides which rows join, as JSON values."""
+    """The definition of a join, as JSON values."""
     return {
         "streams": list(join.streams),
         "on": {name: list(columns) for name, columns in join.on.items()},
@@ -19,6 +19,6 @@ def definition_of(join: Join, streams: Mapping[str, Stream]) -> dict[str, Any]:
 
 
 def definition_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What of a definition is no longer as it was, "" for nothing."""
+    """The differences between two definitions, for people; "" if there are none."""
     changed = [name for name in now if before.get(name) != now[name]]
     return "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)

@@ -1,7 +1,7 @@
 """One join's micro-batches: planned in `runs` before their first write, written exactly once, recorded as done.
 
-A micro-batch takes a slice of every source. A joined row is found in the micro-batch in which the last of its rows is
-taken, whatever arrived when, so that after any sequence of runs the table is as if all rows had been taken in one.
+A micro-batch takes a slice of every source. A joined row is found by the micro-batch that takes the last of its rows.
+So after any sequence of runs the table is the same as if one micro-batch had taken all rows.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Joiner:
         sources: Mapping[str, Source],
         ended: bool = False,
     ) -> None:
-        """widest: the streams, keys and the longest windows of all joins of the run; sources: of each stream; ended: an
+        """widest: the streams, the keys and the longest windows of all joins of the run; sources: by stream; ended: an
         attempt at the join's last micro-batch has just ended Spark."""
         self.workspace, self.join, self.widest, self.sources = workspace, join, widest, sources
         self.runner, self.lake = runner, workspace.lake
@@ -71,7 +71,7 @@ class Joiner:
         self._last = last_batch(self.lake, join.name)
 
     def reset(self, restart: bool) -> MicroBatch | None:
-        """Empty the join's tables, if `restart` asks for it or an earlier run has planned it and has not got there."""
+        """Empty the join's tables if `restart` is set, or if an earlier run planned it but did not finish."""
         if restart and self._last is not None:
             self._last = plan_reset(self.lake, self._last)
         if self._last is None or self._last.state != RESET:
@@ -84,10 +84,10 @@ class Joiner:
         return self._last
 
     def plan(self, skip_changes: bool) -> Planned | None:
-        """The unfinished micro-batch, or what to take next of each source; None where nothing is due.
+        """The unfinished micro-batch, or a newly planned one; None if nothing is due.
 
-        All that could stop a new one is checked before it is written. Raises JoinChangedError if the join was defined
-        otherwise when its earlier rows were joined.
+        Everything that could stop a new micro-batch is checked before its plan is written. Raises JoinChangedError if
+        the join's definition has changed since its earlier rows were joined.
         """
         last = None if self._last is None or self._last.plan.get("reset") else self._last
         unfinished = last is not None and last.state == PLANNED
@@ -131,7 +131,7 @@ class Joiner:
         return self._recorded(plan, stored, files)
 
     def _go_on(self, batch: MicroBatch) -> Planned:
-        """An unfinished micro-batch, with the newest index where nothing of it is written yet."""
+        """A planned micro-batch; with the newest index if nothing of it is written yet."""
         files = self._files(batch.plan["sides"], least_time(batch.plan))
         newest = self._newer_index(batch)
         if newest is not None or "given_up" in batch.plan:
@@ -151,8 +151,11 @@ class Joiner:
         return self._planned(batch, files, resumed=True)
 
     def _newer_index(self, batch: MicroBatch) -> StoredIndex | None:
-        """The index that an unfinished micro-batch can be matched with in place of its own, if there is one: the
-        newest, where nothing is written yet, the sources have the columns it reads, and it means the same times."""
+        """The newest index, if a planned micro-batch can be matched with it instead of its own; else None.
+
+        It can if nothing is written yet, the sources have the columns that the newest index reads, and event times are
+        the same instants in its time zone.
+        """
         newest = newest_index(self.lake, self.join.name)
         if newest is None or newest.fingerprint == batch.fingerprint:
             return None
@@ -183,13 +186,13 @@ class Joiner:
         return True
 
     def _match(self, files: list[SideFiles], without: frozenset[str]) -> None:
-        """Join what the micro-batch reads, without some of what only Spark evaluates, and write nothing."""
+        """Join the micro-batch's rows and write nothing; the derived columns in `without` are left out."""
         assert self._attempts is not None
         self.runner.match(self.widest, self._planned(self._attempts.batch, files, without=without))
 
     @contextmanager
     def _telling_lost_files(self, planned: Planned) -> Iterator[None]:
-        """While inside, an error where some of the files are gone is told as such."""
+        """Turn an error that is due to deleted source files into one that says so."""
         way_out = f"Join everything that the sources hold now anew with: deltatag join {self.join.name} --restart"
         with ExitStack() as stack:
             for side in planned.sides:
@@ -215,20 +218,20 @@ class Joiner:
     def _planned(
         self, batch: MicroBatch, files: list[SideFiles], resumed: bool = False, without: frozenset[str] | None = None
     ) -> Planned:
-        """`without`: the inputs that are left out, by default those that the plan leaves out."""
+        """The micro-batch as runners take it. without: the inputs to leave out, by default those of the plan."""
         stored, index, path = self._index(str(batch.fingerprint))
         without = left_out(batch.plan) if without is None else without
         return Planned(self.join, batch, files, stored, index, path, resumed, without)
 
     def _definition(self) -> dict[str, Any]:
-        """What decides which rows join, as JSON values."""
+        """The definition of the join with the time zone of its event times, as JSON values."""
         return {
             **definition_of(self.join, self.streams),
             "time_zone": self._zone,
         }
 
     def _wall_zone(self, fingerprint: str | None) -> str | None:
-        """The time zone of an index's rules (by default the newest one's), where event times need it to be instants."""
+        """The time zone of an index's rules, by default the newest; None if all event times are instants anyway."""
         if self._instants:
             return None
         fingerprint = fingerprint or index_to_tag_with(self.lake, self.join.name).fingerprint
@@ -236,7 +239,7 @@ class Joiner:
 
     @cached_property
     def _instants(self) -> bool:
-        """True if the event times of all sources are TIMESTAMP; dates and wall times are instants in a zone only."""
+        """True if the event times of all sources are TIMESTAMP; dates and wall times need a zone to be instants."""
         kinds = []
         for name, source in self.sources.items():
             time = str(self.streams[name].event_time).lower()
@@ -263,7 +266,7 @@ class Joiner:
         }
 
     def _follow_columns(self, sides: dict[str, Any], before: Mapping[str, Any]) -> None:
-        """Put into the sides which stored columns the table's are of; SourceChangedError where that has changed."""
+        """Add the sources' stored column names to the sides; SourceChangedError if they have changed."""
         for name, side in sides.items():
             side |= self.runner.followed(self.sources[name], side["schema_version"], before.get(name), self.join, name)
 
@@ -272,7 +275,7 @@ class Joiner:
         return side_files(self.widest, self.streams, self.sources, sides, zone, least)
 
     def execute(self, planned: Planned, placed: Placed) -> MicroBatch:
-        """Write what the plan says and record it as done."""
+        """Write the micro-batch as planned, and record it as done."""
         started = time.perf_counter()
         batch, plan = planned.batch, planned.batch.plan
         files = sum(len(side.new.files) for side in planned.sides if side.new is not None)

@@ -1,7 +1,7 @@
-"""This process joins rows, without a JVM: threads match the parts of them and write what they find.
+"""The local runner of joins: threads of this process join the rows and write the results, without a JVM.
 
-It makes the same tables and transactions as Spark does, by the same code of workers. What it does not know for certain
-to read, compare, evaluate or write as Spark does it leaves to Spark (NeedsSparkError).
+It writes the same tables and transactions as the runner on Spark, and runs the same code as Spark's workers. What it
+cannot read, compare, evaluate or write exactly as Spark does is left to Spark (NeedsSparkError).
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ _ID_TYPES = {"string": pa.string(), "bigint": pa.int64()}
 
 
 class LocalJoins:
-    """The work on the rows of joins, in this process."""
+    """The runner of joins in this process."""
 
     name = "local"
 
     def __init__(self, workspace: Workspace) -> None:
-        """The sources and the lake are in folders."""
+        """The sources and the lake must be in folders."""
         self.workspace, self.lake = workspace, workspace.lake
         self._prepared: dict[str, tuple[list[list[dict[str, Any]]], str]] = {}
 
     def session(self) -> AbstractContextManager[None]:
-        """Nothing needs to hold."""
+        """A context that does nothing: no session is needed."""
         return nullcontext()
 
     def open_source(self, stream: Stream, command: str) -> Source:
-        """The source, through delta-rs."""
+        """The source, read by delta-rs; NeedsSparkError if only Spark can read it."""
         source = Source(stream.name, FolderLog(stream.source, bounds=True), command, stream.source_stream)
         snapshot = source.snapshot(source.version)
         if foreign := sorted(snapshot.features - READABLE):
@@ -74,11 +74,11 @@ class LocalJoins:
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, join: Join, name: str
     ) -> dict[str, Any]:
-        """Nothing: a source with column mapping is left to Spark."""
+        """Empty: sources with column mapping are left to Spark."""
         return {}
 
     def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Make the tables that are missing; what must be changed about those that are there is left to Spark."""
+        """Create missing tables, or empty existing ones if `anew`; changes to existing tables are left to Spark."""
         fields = [side.fields for side in sides]
         if self._prepared.get(join.name) == (fields, id_type) and not anew:
             return
@@ -105,7 +105,7 @@ class LocalJoins:
         self._prepared[join.name] = fields, id_type
 
     def place(self, widest: Join, together: Sequence[Planned]) -> LocalRows:
-        """The rows of micro-batches that read the same ones."""
+        """The rows of micro-batches that read the same rows; NeedsSparkError if only Spark can read or match them."""
         for planned in together:
             if reason := of_derived(planned.index.compiled):
                 raise NeedsSparkError(reason)
@@ -115,11 +115,11 @@ class LocalJoins:
         return LocalRows(self.workspace, widest, together)
 
     def match(self, widest: Join, planned: Planned) -> None:
-        """Never asked for: nothing that this runner evaluates ends its process."""
+        """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
         raise NeedsSparkError("predicates are looked for that ended Spark")
 
     def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
-        """Write the micro-batch's tables."""
+        """Write the micro-batch's tables; returns its figures."""
         rows, batch, plan = cast("LocalRows", placed), planned.batch, planned.batch.plan
         self.prepare(planned.join, planned.sides, plan["id_type"])
         quarantined, latest = self._write_late(planned, rows)
@@ -129,7 +129,7 @@ class LocalJoins:
         if not (planned.resumed and is_done(self.lake, name, app, batch.batch)):
             found = self._write_joined(planned, rows, name)
         if found is None:
-            # an earlier run, or another one at the same time, has written it
+            # an earlier run, or a concurrent one, has written it
             found = _written(log, app, batch.batch)
         joined, matches = found
         return {
@@ -141,7 +141,7 @@ class LocalJoins:
         }
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return [
             name
             for name in filter(self.lake.exists, names)
@@ -149,7 +149,7 @@ class LocalJoins:
         ]
 
     def _write_joined(self, planned: Planned, rows: LocalRows, name: str) -> tuple[int, int] | None:
-        """Joined rows and matches that were written; None where another run was first."""
+        """How many joined rows and matches were written; None if a concurrent run was first."""
         join, batch, names = planned.join, planned.batch, names_of(rows.readers)
         task = JoinTask(
             join.streams,
@@ -168,6 +168,7 @@ class LocalJoins:
         annotations = annotations_of(planned.index.compiled, join.annotations)
 
         def joined(part: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            """The joined rows of a part, with all columns of the table."""
             for found in join_partition(planned.index, task, part):
                 made = plain(annotations.of_ids(found.column("rule_ids"))) if annotations is not None else {}
                 arrays = [*found.columns, *made.values()]
@@ -196,11 +197,12 @@ class LocalJoins:
         joined: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]],
         written: _Written,
     ) -> None:
-        """Join the parts, which threads take in turn, each of which writes a file."""
+        """Join all parts: each thread takes the next part until none is left, and writes one file."""
         threads = min(len(parts), os.cpu_count() or 1)
         waiting, lock, done = iter(parts), threading.Lock(), 0
 
         def work(_: int) -> None:
+            """Join parts until none is left."""
             nonlocal done
             file = written.opened()
             while True:
@@ -223,7 +225,7 @@ class LocalJoins:
             list(pool.map(work, range(threads)))
 
     def _write_late(self, planned: Planned, rows: LocalRows) -> tuple[int, int | None]:
-        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
+        """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch, plan = planned.batch, planned.batch.plan
         if plan["lateness"] is None:
             return 0, None
@@ -264,7 +266,7 @@ class LocalJoins:
 
 
 class _Written:
-    """The files of a table that threads write, made when the first row comes."""
+    """The files that threads write to a table; each is created when its first rows come."""
 
     def __init__(self, folder: str, layout: Layout, codec: str) -> None:
         self._folder, self._layout, self._codec = folder, layout, codec
@@ -273,10 +275,11 @@ class _Written:
         self.rows = self.matches = 0
 
     def opened(self) -> Callable[[pa.RecordBatch], None]:
-        """What writes rows to a file of its own."""
+        """A function that writes rows to a new file; one for each thread."""
         mine: list[DeltaFile] = []
 
         def write(rows: pa.RecordBatch) -> None:
+            """Add rows to the file, and count them."""
             if not mine:
                 mine.append(DeltaFile(self._folder, rows.schema, self._codec, {}, self._layout))
                 with self._lock:
@@ -290,7 +293,7 @@ class _Written:
         return write
 
     def close(self) -> list[str]:
-        """Finish the files; their entries for the table's log."""
+        """Finish the files; returns their `add` actions as JSON."""
         return [json.dumps({"add": file.close()}) for file in self._files]
 
     def abandon(self) -> None:
@@ -300,7 +303,7 @@ class _Written:
 
 
 def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
-    """Joined rows and matches that a micro-batch put into a table; none where the log no longer holds its commit."""
+    """How many joined rows and matches a micro-batch has written; 0 if the log no longer holds its commit."""
     for version in reversed(log.commits()):
         actions = log.commit(version) or []
         if not any("txn" in a and (a["txn"]["appId"], a["txn"]["version"]) == (app, number) for a in actions):
@@ -316,6 +319,6 @@ def _written(log: FolderLog, app: str, number: int) -> tuple[int, int]:
 
 
 def _struct_field(side: SideFiles) -> dict[str, Any]:
-    """The column of a stream in the tables, as logs write it."""
+    """The STRUCT column of a stream in the join's tables, in the log's form."""
     kind = {"type": "struct", "fields": plain_fields(side.fields)}
     return {"name": side.stream.name, "type": kind, "nullable": True, "metadata": {}}

@@ -1,4 +1,4 @@
-"""Keys and event times of a join as arrays: equal where Spark's `=` finds them equal, and instants as Spark's casts."""
+"""Keys and event times of a join as Arrow arrays, with the equality and the instants that Spark gives them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rules_index.language.evaluation.times import DAY, start_of_day, to_instant,
 
 _INTEGER_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _MOST_DIGITS = 38
-_LOOKS = 8
-"""Times of a day at which a zone's clock is looked at, to find the days on which it is set."""
+_PROBES = 8
+"""How many times of a day are probed to find the days on which a zone's offset changes."""
 
 
 def common_type(kinds: Sequence[pa.DataType], what: str) -> pa.DataType:
-    """The type in which a column of the key is compared, by the types that the streams have. `what` names it.
+    """The type as which a column of the key is compared. kinds: its types in the streams; what: its name in errors.
 
-    NeedsSparkError where only Spark compares them: a decimal with a floating-point number, an instant with a date or a
-    wall time, texts that are padded or have a collation.
+    NeedsSparkError for types that only Spark compares: a decimal with a floating-point number, an instant with a date
+    or a wall time, CHAR or collated strings.
     """
     t = pa.types
     floating, decimal = any(map(t.is_floating, kinds)), any(map(t.is_decimal, kinds))
@@ -48,12 +48,12 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 
 def comparable(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A column of the key in the type in which it is compared: values are the same where `=` finds them equal."""
+    """A column of the key in its common type, normalised so that values are identical exactly if `=` is TRUE."""
     try:
         if pa.types.is_floating(kind):
-            # beyond 2 ** 53 not every integer is a double: rounded, as Spark rounds it
+            # integers beyond 2 ** 53 are rounded to doubles, as Spark rounds them
             column = pc.cast(column, kind, safe=False)
-            # equal in SQL, other bits: NaN of any kind, and the two zeros
+            # NaNs, and the two zeros, are equal in SQL although their bits differ
             return pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), kind), pc.add(column, pa.scalar(0.0, kind)))
         return column if column.type == kind else pc.cast(column, kind)
     except pa.ArrowInvalid as error:
@@ -61,9 +61,9 @@ def comparable(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def instants(column: pa.Array, zone: str) -> pa.Array:
-    """Microseconds since 1970 of event times: an instant's own, a date's midnight and a wall time's instant in a zone.
+    """Event times as microseconds since 1970, int64; a date is its midnight in the zone, a wall time its instant there.
 
-    NeedsSparkError for a time whose instant only Spark knows, such as one before 1970 in a region.
+    NeedsSparkError for a time whose instant only Spark knows, such as one before 1970 in a named zone.
     """
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         return column.cast(pa.int64())
@@ -85,14 +85,14 @@ def _midnights(days: np.ndarray, zone: str) -> np.ndarray:
 
 
 def _walls(times: np.ndarray, zone: str) -> np.ndarray:
-    """Instants of distinct wall times. On days without a change of clocks all times are as far from UTC."""
+    """The instants of distinct wall times. The offset is looked up once a day, except on days when it changes."""
     offset = zone_offset(zone)
     if offset is not None and (np.abs(times) < 1 << 62).all():
         return times - offset
     days, of = np.unique(times // DAY, return_inverse=True)
-    ahead = np.array([_ahead(day, zone) for day in days.tolist()], np.float64)
-    found = times - np.nan_to_num(ahead).astype(np.int64)[of.reshape(-1)]
-    for at in np.flatnonzero(np.isnan(ahead)[of.reshape(-1)]).tolist():
+    offsets = np.array([_offset(day, zone) for day in days.tolist()], np.float64)
+    found = times - np.nan_to_num(offsets).astype(np.int64)[of.reshape(-1)]
+    for at in np.flatnonzero(np.isnan(offsets)[of.reshape(-1)]).tolist():
         instant = to_instant(int(times[at]), zone)
         if instant is None:
             raise NeedsSparkError(f"event times are wall times whose instants in {zone} only Spark knows")
@@ -100,10 +100,10 @@ def _walls(times: np.ndarray, zone: str) -> np.ndarray:
     return found
 
 
-def _ahead(day: int, zone: str) -> float:
-    """Microseconds that a zone is ahead of UTC on a day; NaN where that changes, or is not known."""
-    looks = [day * DAY + DAY * number // _LOOKS for number in range(_LOOKS + 1)]
-    seen = [to_instant(local, zone) for local in looks]
-    aheads = {None if instant is None else local - instant for local, instant in zip(looks, seen, strict=True)}
-    (ahead,) = aheads if len(aheads) == 1 else (None,)
-    return float("nan") if ahead is None else float(ahead)
+def _offset(day: int, zone: str) -> float:
+    """A zone's offset from UTC on a day, in microseconds; NaN if it changes on that day, or is unknown."""
+    times = [day * DAY + DAY * number // _PROBES for number in range(_PROBES + 1)]
+    instants_of = [to_instant(local, zone) for local in times]
+    offsets = {None if instant is None else local - instant for local, instant in zip(times, instants_of, strict=True)}
+    (offset,) = offsets if len(offsets) == 1 else (None,)
+    return float("nan") if offset is None else float(offset)

@@ -1,6 +1,6 @@
-"""The rows of a join's micro-batch, read in this process and brought to the parts in which they can be joined.
+"""Reads the rows of a join's micro-batch in this process, and partitions them by key so that each part can be joined.
 
-What is left out, and where rows go, is as `rows` and `placed_rows` have it for Spark.
+Filters and partitioning are the same as those of `rows` and `placed_rows` for Spark.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 FEW_ROWS, ROWS, BYTES = 1 << 14, 1 << 18, 64 << 20
-"""Rows that are not worth a part of their own; rows and bytes, before compression, that a part has at most, about."""
+"""Rows below which a part of their own does not pay; about how many rows, and uncompressed bytes, a part may have."""
 WORTH = 0.5
-"""Share of a stream's rows that a filter leaves, above which it costs more than it saves."""
+"""Share of a stream's rows that pass a filter above which the filter costs more than it saves."""
 COPIES = 4
-"""Copies of a row that slices of time may cost, about: a slice is at least so small a part of the longest window."""
+"""About how many copies of a row slices may cost: a slice lasts at least 1 / COPIES of the longest window."""
 _BATCH_ROWS = 1 << 16
 
 
 class LocalRows:
-    """The rows of micro-batches that read the same ones, read when they are first asked for."""
+    """The rows of micro-batches that all read the same rows; they are read on first use."""
 
     def __init__(self, workspace: Workspace, widest: Join, together: Sequence[Planned]) -> None:
-        """widest: the streams, the keys and the longest windows of all joins."""
+        """widest: the streams, the keys and the longest windows of all joins; together: their micro-batches."""
         first = together[0]
         self.workspace, self.join, self.sides = workspace, widest, first.sides
         self.indexes = [planned.index for planned in together]
@@ -60,14 +60,15 @@ class LocalRows:
         self._loaded: dict[int, tuple[pa.Table, int]] = {}
 
     def new_count(self) -> int:
-        """New rows, those in quarantine included."""
+        """How many new rows there are, those for quarantine included."""
         files = [each for reader in self.readers for each in reader.files(new_files(reader.side))]
         return sum(int(pq.read_metadata(file.path).num_rows) for file in files)
 
     def latest_and_late(self) -> tuple[int | None, int]:
-        """The latest event time of the new rows that can join, and how many of them come too late."""
+        """The latest event time (microseconds) among new rows with time and key, and how many of them come too late."""
 
         def look(reader: SideReader, piece: list[SourceFile]) -> tuple[int | None, int]:
+            """The same for some files of one side."""
             latest, late = None, 0
             for times in reader.times(piece):
                 if len(times):
@@ -80,14 +81,14 @@ class LocalRows:
         return max(latest, default=None), sum(late for _, late in found)
 
     def late_rows(self) -> Iterator[tuple[SideReader, pa.RecordBatch]]:
-        """The rows that come too late, with the stream that they are of."""
+        """The rows that come too late, in batches, each with the reader of its stream."""
         for reader in self.readers:
             with reading(reader):
                 files = reader.files(new_files(reader.side))
                 yield from ((reader, batch) for batch in reader.rows(files, True, self.least, late=True))
 
     def tasks(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
-        """What gives the rows of each part, or of each slice of time of a large one, as the worker takes them."""
+        """A function for each part, or each time slice of a large part, that gives its rows for the worker."""
         parts = self._placed()
         found: list[Callable[[], Iterator[pa.RecordBatch]]] = []
         for part in range(parts.count):
@@ -98,13 +99,14 @@ class LocalRows:
         return found
 
     def release(self) -> None:
-        """Give up what is kept of the rows."""
+        """Free the rows."""
         if self._parts is not None:
             self._parts.close()
             self._parts, self._loaded = None, {}
 
     def _task(self, part: int, number: int, slices: int) -> Callable[[], Iterator[pa.RecordBatch]]:
         def rows() -> Iterator[pa.RecordBatch]:
+            """The rows of the part or slice, by event time."""
             table = self._part(part, slices)
             if slices == 1:
                 yield from _ordered(table, np.arange(table.num_rows), np.ones(table.num_rows, bool))
@@ -114,14 +116,13 @@ class LocalRows:
         return rows
 
     def _slice(self, table: pa.Table, number: int, slices: int) -> Iterator[pa.RecordBatch]:
-        """Of a part the rows of one slice of time, which it owns, and those before it that a window reaches from
-        there."""
+        """The rows of one time slice of a part: those that it owns, and earlier ones that a window reaches."""
         times, stream = table[TIME].to_numpy(), table[STREAM].to_numpy()
         even = np.sort(times)[np.arange(1, slices) * len(times) // slices]
         bounds = [-FARTHEST]
-        least = max(self.join.window.values()) // COPIES
+        shortest = max(self.join.window.values()) // COPIES
         for bound in even.tolist():
-            if bound > times.min() and (len(bounds) == 1 or bound - bounds[-1] >= max(least, 1)):
+            if bound > times.min() and (len(bounds) == 1 or bound - bounds[-1] >= max(shortest, 1)):
                 bounds.append(bound)
         if number >= len(bounds):
             return
@@ -131,7 +132,7 @@ class LocalRows:
         yield from _ordered(table, chosen, times[chosen] >= low)
 
     def _part(self, part: int, slices: int) -> pa.Table:
-        """The rows of a part; kept as long as slices of it are left."""
+        """The rows of a part; cached until its last slice has been taken."""
         assert self._parts is not None
         if slices == 1:
             return self._united(part)
@@ -143,7 +144,7 @@ class LocalRows:
         return table
 
     def _united(self, part: int) -> pa.Table:
-        """The rows of all sides, NULL where a side has no such column."""
+        """The rows of all sides of a part; columns that a side lacks are NULL."""
         assert self._parts is not None
         schema = self._schema()
         tables = []
@@ -164,7 +165,7 @@ class LocalRows:
         return pa.schema([pa.field(STREAM, pa.int8()), *shared, *own])
 
     def _placed(self) -> Parts:
-        """The parts, filled at the first call: with the new rows, then with the earlier ones that can join some."""
+        """The parts, filled on the first call: with new rows first, then with earlier rows that may join them."""
         if self._parts is not None:
             return self._parts
         total, size = self._sizes()
@@ -174,9 +175,10 @@ class LocalRows:
         if total <= FEW_ROWS:
             for reader in self.readers:
                 reader.filters = False
-        wanted = {r.number: _Wanted() for r in self.readers if r.side.earlier and has_few_new(r.side, self.sides)}
+        wanted = {r.number: _NewKeys() for r in self.readers if r.side.earlier and has_few_new(r.side, self.sides)}
 
         def take(reader: SideReader, piece: list[SourceFile], new: bool) -> None:
+            """Filter the rows of some files, and add them to the parts."""
             for batch in reader.rows(piece, new, self.least if new else None, late=False):
                 if new:
                     for number, keys in wanted.items():
@@ -196,7 +198,7 @@ class LocalRows:
         return parts
 
     def _put(self, parts: Parts, reader: SideReader, batch: pa.RecordBatch) -> None:
-        """Rows to their parts, by a hash of their key."""
+        """Add rows to the parts given by a hash of their key."""
         if not len(batch):
             return
         if parts.count == 1:
@@ -213,7 +215,7 @@ class LocalRows:
                 parts.add(number, reader.number, rows.slice(start, end - start))
 
     def _useful(self, reader: SideReader, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that some rule can want; all of them where the first batch shows that most are."""
+        """The rows that may satisfy a rule; no row is filtered any more if most of the first batch pass."""
         name = reader.side.stream.name
         if reader.filters is None:
             reader.filters = all(index.filters(name) for index in self.indexes)
@@ -231,7 +233,7 @@ class LocalRows:
         return found
 
     def _sizes(self) -> tuple[int, int]:
-        """Rows and bytes, before compression, of all files."""
+        """Rows and uncompressed bytes of all files."""
         rows = size = 0
         for reader in self.readers:
             for file in reader.files(reader.side.files):
@@ -246,8 +248,10 @@ class LocalRows:
         files: Sequence[tuple[SideReader, Sequence[Add]]],
         work: Callable[[SideReader, list[SourceFile]], _T],
     ) -> list[_T]:
-        """What `work` gives for files of the sides, which threads take. NeedsSparkError for a file that only Spark
-        reads; the first failure ends all."""
+        """The results of `work` for pieces of the sides' files, run by threads.
+
+        NeedsSparkError for a file that only Spark can read. The first error is raised.
+        """
         pieces = [(r, piece) for r, adds in files for piece in pieces_of(r.files(adds)) if adds]
 
         def do(each: tuple[SideReader, list[SourceFile]]) -> _T:
@@ -261,22 +265,22 @@ class LocalRows:
             return list(pool.map(do, pieces))
 
 
-class _Wanted:
-    """The keys of new rows, each column for itself: no row that they leave out has the key of one of them."""
+class _NewKeys:
+    """The distinct values of each key column among new rows, as a semi-join filter without false negatives."""
 
     def __init__(self) -> None:
         self._keys: list[list[pa.Array]] = []
         self._lock = threading.Lock()
 
     def add(self, batch: pa.RecordBatch, keys: int) -> None:
-        """Take the keys of rows."""
+        """Add the keys of rows; `keys`: how many columns a key has."""
         with self._lock:
             self._keys = self._keys or [[] for _ in range(keys)]
             for place in range(keys):
                 self._keys[place].append(pc.unique(batch.column(f"{KEY}{place}")))
 
     def filtered(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that can have the key of one of the new ones."""
+        """The rows that may have the key of a new row."""
         if not self._keys:
             return batch.slice(0, 0)
         masks = []
@@ -287,7 +291,7 @@ class _Wanted:
 
 
 def _ordered(table: pa.Table, chosen: np.ndarray, owned: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """Rows by their event time, each with whether it is owned."""
+    """The chosen rows by event time, each with whether it is owned, in batches."""
     order = np.argsort(table[TIME].to_numpy()[chosen], kind="stable")
     chosen, owned = chosen[order], owned[order]
     for start in range(0, len(chosen), _BATCH_ROWS):
@@ -297,7 +301,7 @@ def _ordered(table: pa.Table, chosen: np.ndarray, owned: np.ndarray) -> Iterator
 
 
 def _read_by(index: JoinIndex, reader: SideReader, batch: pa.RecordBatch) -> pa.Table:
-    """The columns that rules read of a stream, under their own names."""
+    """The columns of a stream that rules read, under the stream's own names."""
     stream, named = reader.side.stream.name, {}
     for leaf in index.inputs(stream):
         for name in path_parts(leaf.name)[1:2] or reader.names:

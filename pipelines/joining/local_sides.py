@@ -1,4 +1,4 @@
-"""The rows of one stream of a join, read in this process: their event time, their key, and the stream's columns."""
+"""Reads the rows of one stream of a join in this process: event time, key, and the stream's columns."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Join
 
 PIECE_BYTES = 16 << 20
-"""Bytes of row groups, before compression, from which it pays to have another thread."""
+"""Uncompressed bytes of row groups from which another thread pays."""
 
 
 @dataclass
 class SideReader:
-    """Reads the rows of one stream that can join: with their event time, whether they are new, their key, and the
-    stream's columns."""
+    """Reads the rows of one stream that can join: event time, whether the row is new, key, and the stream's columns.
+
+    number: the stream's place in the join; types: the common types of the key's columns; filters: whether rows are
+    filtered by the rules, None until the first batch decides it.
+    """
 
     side: SideFiles
     number: int
@@ -52,23 +55,23 @@ class SideReader:
 
     @property
     def made(self) -> pa.Schema:
-        """The columns of the rows that are read."""
+        """The columns of the batches that `rows` gives."""
         keys = [pa.field(f"{KEY}{place}", kind) for place, kind in enumerate(self.types)]
         own = [pa.field(own_column(self.side.stream.name, each.name), each.type) for each in self.schema]
         return pa.schema([pa.field(TIME, pa.int64()), pa.field(NEW, pa.bool_()), *keys, *own])
 
     def files(self, adds: Sequence[Add]) -> list[SourceFile]:
-        """Files of the source."""
+        """Files of the source, by their `add` actions."""
         assert isinstance(self.side.source.log, FolderLog)
         return source_files(adds, self.side.source.log.file)
 
     def times(self, files: Sequence[SourceFile]) -> Iterator[np.ndarray]:
-        """The event times of the rows of files that can join, without anything else being read."""
+        """Event times (microseconds) of rows that have time and key; only these columns are read."""
         for batch in read_batches(files, self.schema, [self.time, *self.keys]):
             yield self._joining(batch)[0].to_numpy()
 
     def rows(self, files: Sequence[SourceFile], new: bool, least: int | None, late: bool) -> Iterator[pa.RecordBatch]:
-        """The rows of files that can join: those whose time is not before `least`, or, with `late`, these alone."""
+        """The rows of files that have time and key: those not before `least` or, with `late`, only those before."""
         for batch in read_batches(files, self.schema):
             times, keys, present = self._joining(batch)
             if least is not None:
@@ -83,7 +86,7 @@ class SideReader:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self.made)
 
     def _joining(self, batch: pa.RecordBatch) -> tuple[pa.Array, list[pa.Array], np.ndarray]:
-        """Times and keys of the rows that have both, and which of all rows [rows] bool these are."""
+        """Times and keys of the rows that have both, and a mask of these rows, [rows] bool."""
         times = instants(batch.column(self.time), self.zone)
         keys = [comparable(_plain(batch.column(n)), kind) for n, kind in zip(self.keys, self.types, strict=True)]
         valid = [column.is_valid().to_numpy(zero_copy_only=False) for column in (times, *keys)]
@@ -95,7 +98,7 @@ class SideReader:
 
 
 def side_readers(join: Join, sides: Sequence[SideFiles], zone: str) -> list[SideReader]:
-    """What reads each stream. NeedsSparkError where only Spark compares the keys or reads the columns."""
+    """A reader for each stream; NeedsSparkError if only Spark can compare the keys or read the columns."""
     schemas = [nullable(arrow_schema_of(json.dumps({"fields": side.fields}))) for side in sides]
     for side, schema in zip(sides, schemas, strict=True):
         for each in schema:
@@ -120,7 +123,7 @@ def side_readers(join: Join, sides: Sequence[SideFiles], zone: str) -> list[Side
 
 @contextmanager
 def reading(reader: SideReader) -> Iterator[None]:
-    """While inside, errors of reading a source are told as such."""
+    """Turn errors of reading a source into NeedsSparkError (a file for Spark alone) or SourceError."""
     try:
         yield
     except UnreadableFileError as error:
@@ -131,7 +134,7 @@ def reading(reader: SideReader) -> Iterator[None]:
 
 
 def pieces_of(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
-    """The row groups of files in their order, as parts of about equal sizes for threads."""
+    """The row groups of files, in order, as pieces of about equal size for threads."""
     groups: list[tuple[SourceFile, int, int]] = []
     for file in files:
         footer = pq.read_metadata(file.path)
@@ -148,7 +151,7 @@ def pieces_of(files: Sequence[SourceFile]) -> list[list[SourceFile]]:
 
 
 def new_files(side: SideFiles) -> Sequence[Add]:
-    """The files of a side that were not taken before."""
+    """The files of a side's new rows."""
     return side.new.files if side.new is not None else ()
 
 
@@ -159,17 +162,17 @@ def _is_opaque(kind: pa.DataType) -> bool:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Texts as such, where a file had them as codes of a dictionary."""
+    """The column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def struct_of(reader: SideReader, batch: pa.RecordBatch) -> pa.StructArray:
-    """The stream's columns of some rows as one column."""
+    """The stream's columns of a batch as one STRUCT column."""
     name = reader.side.stream.name
     fields = [batch.column(own_column(name, column)) for column in reader.names]
     return pa.StructArray.from_arrays(fields, reader.names)
 
 
 def names_of(readers: Sequence[SideReader]) -> Mapping[str, tuple[str, ...]]:
-    """The columns of each stream."""
+    """The column names of each stream."""
     return {reader.side.stream.name: tuple(reader.names) for reader in readers}

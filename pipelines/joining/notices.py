@@ -1,4 +1,4 @@
-"""What people should know of a micro-batch of a join."""
+"""Notices for people about a micro-batch of a join."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _MUCH = 0.5
-"""Share of a side's earlier bytes above which a run that reads them says so."""
+"""Share of a side's earlier bytes above which reading them is reported."""
 
 
 def notices(name: str, sides: Mapping[str, Any]) -> list[str]:
-    """What people should know of a micro-batch: sides that were read for the most part."""
+    """A sentence for each side of which a micro-batch read most of the earlier rows."""
     return [
         f"{name}: a micro-batch read {side['read_share']:.0%} of the earlier rows of {stream}, since their files have "
         "times and keys that new rows could join. Cluster the source by event time or key, or set a lateness."

@@ -1,4 +1,4 @@
-"""Rows of the sides of a join by parts: what can be joined is in one part, and what does not fit memory in a file."""
+"""Rows of a join partitioned by key, in memory up to a limit; beyond it they spill to a file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 from pipelines.scratch import scratch_folder
 
 KEPT_BYTES = 256 << 20
-"""Bytes of rows that are kept in memory before they go to a file."""
+"""Bytes of rows in memory above which all rows spill to the file."""
 
 
 @dataclass
 class _Held:
-    """What there is of one side's rows in one part: batches, and where others lie in the file."""
+    """One side's rows in one part: batches in memory, and (offset, length) of those in the file."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     spilled: list[tuple[int, int]] = field(default_factory=list)
@@ -27,10 +27,10 @@ class _Held:
 
 
 class Parts:
-    """Rows that several threads add; read a part at a time. The file has no name, so that nobody finds it left."""
+    """Rows in parts, which several threads may add to. The file has no name, so that the system always removes it."""
 
     def __init__(self, parts: int, sides: int) -> None:
-        """parts: how many there are."""
+        """parts, sides: how many parts and sides there are."""
         self.count = parts
         self._held = [[_Held() for _ in range(sides)] for _ in range(parts)]
         self._bytes = 0
@@ -53,17 +53,17 @@ class Parts:
 
     @property
     def spilled_bytes(self) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
         return 0 if self._file is None else self._file.seek(0, io.SEEK_END)
 
     def table(self, part: int, side: int) -> pa.Table | None:
-        """The rows of a side in a part; None where there are none."""
+        """The rows of a side in a part; None if there are none."""
         held = self._held[part][side]
         batches = [*self._read(held.spilled), *held.batches]
         return pa.Table.from_batches(batches) if batches else None
 
     def close(self) -> None:
-        """Give up the rows."""
+        """Free the rows, and remove the file."""
         self._held = []
         if self._file is not None:
             self._file.close()

@@ -1,7 +1,7 @@
-"""The rows of a micro-batch in the partitions in which they can be joined, for all joins that read the same rows.
+"""The rows of a micro-batch, shuffled to the partitions in which they join, for all joins that read the same rows.
 
-Before they travel, rows that no rule can want are left out: those on which no conjunction's part on their own stream
-holds. Where several joins read the rows, they are read, filtered and shuffled once and kept until all have matched.
+Before the shuffle, rows that cannot satisfy any rule are filtered out: no conjunction's part on their own stream holds.
+If several joins read the rows, these are read, filtered and shuffled once, and kept until all joins have matched.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
     from rules_index.language.typed import Leaf
 
 WORTH = 0.5
-"""Share of a stream's rows that a filter leaves, above which it costs more than the shuffle of the others."""
+"""Share of a stream's rows that pass a filter above which the filter costs more than it saves in the shuffle."""
 
 
 class PlacedRows:
-    """The rows, read when they are first asked for."""
+    """The shuffled rows; they are read on first use."""
 
     def __init__(
         self, workspace: Workspace, join: Join, rows: JoinRows, indexes: Sequence[tuple[JoinIndex, Matcher]]
     ) -> None:
-        """join: the streams, keys and the longest windows of all joins, whose indexes these are."""
+        """join: the streams, keys and longest windows of all joins; indexes: those of all joins."""
         self.workspace, self.join, self.rows, self.indexes = workspace, join, rows, indexes
 
     @cached_property
     def placed(self) -> tuple[DataFrame, int]:
-        """The rows, each partition's by time, and how many columns their key has."""
+        """The rows, sorted by time within each partition, and how many columns their key has."""
         rows, parts = self.rows, self.rows.parts()
         files = [add for side in rows.sides for add in (*(side.new.files if side.new else ()), *side.earlier)]
         bound_batches(self.workspace, tuple(files))
@@ -67,24 +67,24 @@ class PlacedRows:
         return placed, keys
 
     def release(self) -> None:
-        """Give up what is kept of the rows."""
+        """Free the rows."""
         if "placed" in self.__dict__ and len(self.indexes) > 1:
             self.placed[0].unpersist()
 
     def _frame(self, side: SideFiles, rows: DataFrame, wanted: Column | None) -> DataFrame:
-        """Rows of one side as workers take them."""
+        """The filtered rows of one side, in the form that workers take."""
         rows = rows.select("*", *self._derived(side.stream.name).values())
         return flat(rows if wanted is None else rows.filter(wanted), side)
 
     def _columns(self) -> list[str]:
-        """The columns that travel."""
+        """The columns that are shuffled."""
         keys = [f"{KEY}{place}" for place in range(len(self.rows.types))]
         sides = self.rows.sides
         own = [own_column(side.stream.name, field.name) for side in sides for field in side.schema.fields]
         return [STREAM, TIME, NEW, *keys, *own, *(name for side in sides for name in self._derived(side.stream.name))]
 
     def _derived(self, stream: str) -> dict[str, Column]:
-        """What Spark evaluates from a stream's rows alone, by its name."""
+        """The derived columns over one stream's columns, by name."""
         return {
             leaf.name: matcher.column(leaf).alias(leaf.name)
             for index, matcher in self.indexes
@@ -93,7 +93,7 @@ class PlacedRows:
         }
 
     def _filter(self, side: SideFiles) -> Column | None:
-        """Whether some rule can want a row of a stream; None where too many pass to be worth it."""
+        """Whether a row of a stream may satisfy a rule; None if a filter does not pay, since too many rows pass."""
         name = side.stream.name
         if not all(index.filters(name) for index, _ in self.indexes) or self._share(side) > WORTH:
             return None
@@ -101,7 +101,7 @@ class PlacedRows:
         return reduce(lambda one, other: one | other, conditions)
 
     def _share(self, side: SideFiles) -> float:
-        """The share of some of a stream's rows that a rule can want; 0 where nobody can tell without Spark."""
+        """The share of rows in a sample of a stream that may satisfy a rule; 0 if that needs Spark."""
         name = side.stream.name
         leaves = [leaf for index, _ in self.indexes for leaf in index.inputs(name)]
         if any(leaf.text is not None for leaf in leaves):
@@ -121,7 +121,7 @@ def _useful(index: JoinIndex, matcher: Matcher, stream: str) -> Column:
     names = tuple(leaf.name for leaf in leaves)
     arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
     function = arrow_udf(_filterer(matcher.file, index.owners.streams, stream, names), "boolean")
-    # a deterministic one would be evaluated before earlier rows are reduced to those of new keys
+    # Spark would evaluate a deterministic function before the semi-join that reduces earlier rows
     filtering: Column = function.asNondeterministic()(*(_column(leaf) for leaf in leaves))
     return filtering
 
@@ -134,9 +134,10 @@ def _column(leaf: Leaf) -> Column:
 def _filterer(
     file: Callable[[], str], streams: tuple[str, ...], stream: str, names: tuple[str, ...]
 ) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def wanted(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        """Whether each row may satisfy a rule."""
         import pyarrow as pa
 
         from rules_index.join import worker

@@ -1,4 +1,4 @@
-"""The rows that a join's micro-batch reads: new ones, earlier ones that they can join, and those that come too late."""
+"""The rows of a join's micro-batch in Spark: new rows, earlier rows that they may join, and rows that come too late."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from rules_index.join.worker import NEW, TIME
 
 
 def new_rows(side: SideFiles) -> DataFrame:
-    """The rows of a side that were not taken before, with the source's columns."""
+    """The new rows of a side, with the source's columns."""
     return _frame(side, side.new.files if side.new is not None else ())
 
 
 def earlier_rows(side: SideFiles) -> DataFrame:
-    """The earlier rows of the chosen files."""
+    """The earlier rows of a side that are read, with the source's columns."""
     return _frame(side, side.earlier, side.tracked)
 
 
 def _frame(side: SideFiles, files: Sequence[Add], tracked: int | None = None) -> DataFrame:
     log = side.source.log
     assert isinstance(log, TableLog)
-    # one version for all files: nobody asks when these were added
+    # version 0 for all files, since the commit version is dropped
     rows = log.frame(log.snapshot(side.schema_version), [(0, add) for _, add in files]).drop(COMMIT_VERSION)
     if tracked is None:
         return rows
@@ -45,7 +45,7 @@ class JoinRows:
         self._lateness, self._least = plan["lateness"], least_time(plan)
 
     def new_count(self) -> int:
-        """New rows, those in quarantine included."""
+        """How many new rows there are, those for quarantine included."""
         total = 0
         for side in self.sides:
             files = side.new.files if side.new is not None else ()
@@ -54,7 +54,7 @@ class JoinRows:
         return total
 
     def parts(self) -> list[tuple[SideFiles, DataFrame]]:
-        """Of every side its new rows, and where there are any its earlier ones; `#new` tells them apart."""
+        """The new rows of each side, then the earlier rows of those that have any; the column `#new` marks new rows."""
         new = [self._new(number) for number in range(len(self.sides))]
         found = [(side, rows.withColumn(NEW, functions.lit(True))) for side, rows in zip(self.sides, new, strict=True)]
         for number, side in enumerate(self.sides):
@@ -78,7 +78,7 @@ class JoinRows:
         return side_rows(new_rows(side), number, self.join, side, self.types)
 
     def latest_and_late(self) -> tuple[int | None, int]:
-        """The latest event time of the new rows that can join, and how many of them come too late."""
+        """The latest event time (microseconds) among new rows with time and key, and how many of them come too late."""
         time_column = functions.col(f"`{TIME}`")
         late = functions.lit(False) if self._least is None else time_column < self._least
         times = [self._timed(number).select(time_column, late.alias("late")) for number in range(len(self.sides))]
@@ -90,7 +90,7 @@ class JoinRows:
         return row[0], int(row[1])
 
     def late_rows(self, batch: int) -> DataFrame:
-        """The rows that come too late, as the quarantine has them."""
+        """The rows that come too late, with the columns of the quarantine."""
         frames = []
         for number, side in enumerate(self.sides):
             late = self._timed(number).filter(functions.col(f"`{TIME}`") < functions.lit(self._least))

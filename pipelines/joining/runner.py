@@ -1,4 +1,4 @@
-"""What a join's micro-batches ask of a runner. A plan in `runs` is the same whoever made it, and any runner ends it."""
+"""The interface of a runner of joins. Plans in `runs` do not depend on the runner: any runner can finish them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A micro-batch that `runs` has, the files that it reads, and the rules that it matches them with.
+    """A planned micro-batch, the files that it reads, and the index that it matches them with.
 
     path     the local file of the index
-    resumed  some of it may be written already
-    without  names of inputs of the index that are left out, since they have ended Spark
+    resumed  some of the micro-batch may already be written
+    without  names of inputs of the index that are left out, since they ended Spark
     """
 
     join: Join
@@ -37,43 +37,44 @@ class Planned:
 
 
 class Placed(Protocol):
-    """Rows that several joins read, brought to where they can be joined when they are first asked for."""
+    """Rows that several joins read; they are read and partitioned on first use."""
 
     def release(self) -> None:
-        """Give up what is kept of the rows."""
+        """Free the rows."""
 
 
 class JoinRunner(Protocol):
-    """The work on the rows of joins over the same streams and keys."""
+    """Reads, joins and writes the rows of joins over the same streams and keys."""
 
     name: str
 
     def session(self) -> AbstractContextManager[Any]:
-        """What holds while rows are joined."""
+        """The context in which rows are joined."""
 
     def open_source(self, stream: Stream, command: str) -> Source:
-        """The source of a stream as it is now; SourceError says what is missing."""
+        """The source of a stream at its newest version; SourceError if it cannot be opened."""
 
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, join: Join, name: str
     ) -> dict[str, Any]:
-        """What the side of a plan has to keep of the names of a stream's columns (`sources.source_names`)."""
+        """What a plan's side must record about the names of a stream's columns (`sources.source_names`)."""
 
     def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Make the join's tables that are missing; `anew` empties those that are there. SourceChangedError if a
-        source's columns no longer fit them."""
+        """Create the join's missing tables; `anew` also empties existing ones. SourceChangedError if a source's columns
+        no longer fit them."""
 
     def place(self, widest: Join, together: Sequence[Planned]) -> Placed:
-        """The rows of micro-batches that read the same ones. widest: the streams, the keys and the longest windows."""
+        """The rows of micro-batches that all read the same rows. widest: streams, keys and longest windows."""
 
     def match(self, widest: Join, planned: Planned) -> None:
-        """Join the rows, and write nothing."""
+        """Join the rows and write nothing."""
 
     def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
-        """Write the micro-batch's tables, the late rows first and the joined ones last, each once.
+        """Write the micro-batch's tables idempotently: the late rows first, the joined rows last.
 
-        Gives `rows`, `joined`, `matches`, `quarantined`, and `latest`, the latest event time that was ever taken.
+        Returns `rows`, `joined`, `matches`, `quarantined`, and `latest`, the latest event time ever taken, in
+        microseconds.
         """
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""

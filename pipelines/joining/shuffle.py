@@ -1,7 +1,7 @@
-"""How the rows of a join's sides come to the workers: those that can join in one partition, in the order of time.
+"""Shuffles the rows of a join's sides: rows that can join meet in one partition, in the order of time.
 
-Rows go by their key. The rows of a key that has very many are parted by time besides: each slice of time owns the rows
-within it, and gets copies of those before it that a window reaches from there.
+Rows are partitioned by key. A key with very many rows is also divided by time (`hot_keys`): each slice owns the rows
+within it, and gets copies of earlier rows that a window reaches from there.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Join
 
 ROWS = 1 << 18
-"""Rows of a partition, about, where there are enough."""
+"""About how many rows a partition has, if there are enough."""
 _CHAR = re.compile(r"char\((\d+)\)")
 _INTEGER_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def key_types(join: Join, sides: Sequence[SideFiles]) -> list[DataType]:
-    """The type in which the key's columns are compared, for each of them; SourceError where there is none."""
+    """The type as which each column of the key is compared; SourceError if there is none."""
     return [
         _common_type([_key_type(_field(side.schema, join.on[side.stream.name][place])) for side in sides], join.name)
         for place in range(len(join.on[join.streams[0]]))
@@ -59,7 +59,7 @@ def event_time(column: Column) -> Column:
 
 
 def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: Sequence[DataType]) -> DataFrame:
-    """Rows of a stream with what `rules_index.join.worker` asks for; those that join nothing are left out."""
+    """Rows of a stream in the form of `rules_index.join.worker`; those without event time or key are left out."""
     name = side.stream.name
     names = [field.name for field in side.schema.fields]
     assert side.stream.event_time is not None
@@ -73,13 +73,13 @@ def side_rows(rows: DataFrame, number: int, join: Join, side: SideFiles, types: 
         functions.struct(*(functions.col(quoted(column)) for column in names)).alias(name),
     ]
     needed = [TIME, *(f"{KEY}{place}" for place in range(len(types)))]
-    # not dropna, which takes NaN for NULL
+    # not dropna, which treats NaN as NULL
     present = reduce(Column.__and__, [functions.col(quoted(column)).isNotNull() for column in needed])
     return rows.select(*columns).filter(present)
 
 
 def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
-    """Rows of `side_rows` with the STRUCT taken apart."""
+    """Rows of `side_rows` with the fields of the STRUCT as columns."""
     name = side.stream.name
     own = [
         functions.col(quoted(name)).getField(field.name).alias(own_column(name, field.name))
@@ -90,7 +90,7 @@ def flat(rows: DataFrame, side: SideFiles) -> DataFrame:
 
 
 def joined_schema(sides: Sequence[SideFiles], id_type: str) -> StructType:
-    """One STRUCT a stream, and `rule_ids`."""
+    """The schema of joined rows: one STRUCT per stream, and `rule_ids`."""
     element = {"string": "string", "bigint": "bigint"}[id_type]
     ids = StructType.fromDDL(f"rule_ids array<{element}>")
     assert isinstance(ids, StructType)
@@ -98,7 +98,7 @@ def joined_schema(sides: Sequence[SideFiles], id_type: str) -> StructType:
 
 
 def partitions(spark: SparkSession, rows: int | None) -> int:
-    """How many partitions the rows are worth; None where their number is not known."""
+    """How many partitions to use for `rows` rows; None: their number is unknown."""
     if rows is None:
         return int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     cores = int(spark.sparkContext.defaultParallelism)
@@ -106,8 +106,10 @@ def partitions(spark: SparkSession, rows: int | None) -> int:
 
 
 def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[HotKey] = ()) -> tuple[DataFrame, int]:
-    """The rows in `count` partitions, each by time, where every joined row can be found in just one; and how many
-    columns the key has now: the slice of a row is one more where there are `hot_keys`."""
+    """The rows in `count` partitions, sorted by time within each; and how many columns the key now has.
+
+    Every joined row can be found in exactly one partition. With `hot` keys the slice is one more column of the key.
+    """
     if hot:
         placed, keys = placed_slices(rows, join, keys, count, hot)
     else:
@@ -117,12 +119,12 @@ def shuffled(rows: DataFrame, join: Join, keys: int, count: int, hot: Sequence[H
 
 
 def matched(frame: DataFrame, file: Callable[[], str], task: JoinTask, schema: StructType) -> DataFrame:
-    """The joined rows that satisfy a rule, found by the workers."""
+    """The joined rows that satisfy a rule, computed by Spark's Python workers."""
     return map_batches(frame, _joiner(file, task), schema)
 
 
 def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def join(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         from rules_index.join import worker
@@ -133,13 +135,13 @@ def _joiner(file: Callable[[], str], task: JoinTask) -> Callable[[Iterator[Any]]
 
 
 def united(frames: Sequence[DataFrame], columns: Sequence[str]) -> DataFrame:
-    """All rows with all columns, NULL where a frame has none of that name."""
+    """The union of the frames by name; columns that a frame lacks are NULL."""
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     return rows.select(*(functions.col(quoted(name)) for name in columns))
 
 
 def with_keys_of(earlier: DataFrame, new: Sequence[DataFrame], keys: int) -> DataFrame:
-    """The earlier rows that have the key of some new row."""
+    """The earlier rows that have the key of a new row: a semi-join with a broadcast of the new keys."""
     wanted = reduce(DataFrame.union, [rows.select(*key_columns(keys)) for rows in new])
     names = [f"{KEY}{place}" for place in range(keys)]
     return earlier.join(functions.broadcast(wanted.distinct()), names, "left_semi")
@@ -150,7 +152,7 @@ def _comparable(column: Column, kind: DataType) -> Column:
         return functions.rpad(column, kind.length, " ")
     column = column.cast(kind)
     if isinstance(kind, DoubleType):
-        # equal in SQL, other bits: NaN of any kind, and the two zeros
+        # NaNs, and the two zeros, are equal in SQL although their bits differ
         nan = functions.lit(float("nan"))
         return functions.when(functions.isnan(column), nan).otherwise(column + functions.lit(0.0))
     return column
@@ -174,20 +176,20 @@ def _common_type(kinds: Sequence[DataType], join: str) -> DataType:
     if any(isinstance(kind, (StringType, CharType)) for kind in kinds):
         return StringType()
     if not any(isinstance(kind, TimestampType) for kind in kinds):
-        # a zone has wall times that are no instants, or two
+        # in a zone, some wall times are no instant, and others are two
         return TimestampNTZType()
     return TimestampType()
 
 
 def _digits(kind: DataType) -> tuple[int, int]:
-    """Digits before and behind the point."""
+    """Digits before and after the decimal point."""
     if isinstance(kind, DecimalType):
         return kind.precision - kind.scale, kind.scale
     return _INTEGER_DIGITS[kind.typeName()], 0
 
 
 def _key_type(field: StructField) -> DataType:
-    """The type of a column, CHAR told from other texts."""
+    """The type of a column; CHAR is distinguished from other strings."""
     length = _CHAR.fullmatch(str(field.metadata.get(CHAR_TYPE, "")).lower())
     return CharType(int(length[1])) if length else field.dataType
 

@@ -1,8 +1,8 @@
-"""The sides of a join's micro-batch: of each stream the rows that are new, and the earlier ones that can join them.
+"""The sides of a join's micro-batch: for each stream the new rows, and the earlier rows that may join them.
 
-A join has no state but its tables and the positions up to which it has taken each source. Earlier rows are read again
-from the source as it was at that position, so that they are told apart from new ones whatever has been rewritten since;
-files whose statistics say that none of their rows can join a new one are passed over.
+A join has no state but its tables and the position up to which it has taken each source. Earlier rows are read again
+from the source as it was at that position, so that they can be told from new rows even if files were rewritten since.
+Files are skipped if their statistics show that none of their rows can join a new row.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ ROW_TRACKING = "delta.enableRowTracking"
 
 
 FEW_NEW, MANY_EARLIER = 100_000, 10
-"""Up to so many new rows, and where earlier rows are so many times more, these are first reduced to those with a key of
-a new one."""
+"""Earlier rows are first reduced to the keys of new rows if there are at most FEW_NEW new rows, and at least
+MANY_EARLIER times as many earlier ones."""
 
 
 class JoinedLog(Log, Protocol):
-    """What a join needs of a Delta log beyond what planning a slice does."""
+    """The methods of a Delta log that a join needs beyond those for planning a slice."""
 
     def fields(self, snapshot: Any) -> list[dict[str, Any]]:
-        """The columns of a snapshot, as the log writes them."""
+        """The columns of a snapshot, in the form of the log's `schemaString`."""
 
     def setting(self, snapshot: Any, name: str) -> str | None:
-        """A property of the table as a snapshot has it."""
+        """A table property in a snapshot; None if it is not set."""
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of the table's files, by their names in the log, that are not there any more."""
+        """Those of some files, given by their paths in the log, that no longer exist."""
 
 
 def source_fields(source: Source, version: int) -> list[dict[str, Any]]:
-    """The columns of a source at a version, as its log writes them."""
+    """The columns of a source at a version, in the form of its log's `schemaString`."""
     found = _log(source).fields(source.snapshot(version))
     return [field for field in found if field["name"] not in source.left_out]
 
@@ -59,12 +59,12 @@ def _log(source: Source) -> JoinedLog:
 
 @dataclass(frozen=True)
 class SideFiles:
-    """What a micro-batch takes of one stream.
+    """The files that a micro-batch reads of one stream.
 
-    new      the slice that was not taken before, None where nothing is new
-    earlier  the files of earlier rows that can join a new row of another stream
-    tracked  where the earlier rows are in files that have rows of later versions too: the last version of theirs
-    known    files of all earlier rows, for telling how large a share is read
+    new      the slice of new rows, None if there are none
+    earlier  the files of earlier rows that may join a new row of another stream
+    tracked  the last version of the earlier rows, if their files also hold rows of later versions; else None
+    known    the files of all earlier rows, to compute the share that is read
     """
 
     stream: Stream
@@ -77,12 +77,12 @@ class SideFiles:
 
     @cached_property
     def fields(self) -> list[dict[str, Any]]:
-        """The source's columns as the micro-batch sees them, as logs write them."""
+        """The source's columns at the micro-batch's schema version, in the log's form."""
         return source_fields(self.source, self.schema_version)
 
     @cached_property
     def schema(self) -> StructType:
-        """The same as Spark's type."""
+        """The same columns as Spark's type."""
         from pyspark.sql.types import StructType
 
         return StructType.fromJson({"type": "struct", "fields": self.fields})
@@ -94,31 +94,30 @@ class SideFiles:
 
     @property
     def read_share(self) -> float:
-        """The share of the earlier files' bytes that is read."""
+        """The share, by bytes, of the earlier rows' files that is read."""
         known = sum(int(add["size"]) for _, add in self.known)
         return sum(int(add["size"]) for _, add in self.earlier) / known if known else 0.0
 
     @property
     def rows(self) -> int | None:
-        """New and earlier rows that are read, where statistics tell."""
+        """How many rows are read, new and earlier ones; None if statistics do not say."""
         parts = [rows_of(files) for files in (self.new.files if self.new else (), self.earlier)]
         return None if None in parts else sum(part or 0 for part in parts)
 
 
 def least_time(plan: Mapping[str, Any]) -> int | None:
-    """The event time, in microseconds, before which new rows come too late by a micro-batch's plan."""
+    """The event time, in microseconds, before which new rows come too late by a plan; None if none do."""
     lateness, latest = plan["lateness"], plan["latest"]
     return None if lateness is None or latest is None else int(latest) - int(lateness)
 
 
 def late_reason(lateness: int) -> str:
-    """Why a row that came too late is in quarantine."""
+    """The reason in quarantine of a row that came too late; lateness in microseconds."""
     return f"the row came later than the lateness of {lateness / 1e6:g} s allows"
 
 
 def has_few_new(side: SideFiles, sides: Sequence[SideFiles]) -> bool:
-    """True if the new rows of the other sides are few beside a side's earlier ones, so that it pays to reduce these to
-    the ones with a key of a new row."""
+    """True if reducing a side's earlier rows to the keys of the other sides' new rows pays, since these are few."""
     news = [rows_of(other.new.files) for other in sides if other is not side and other.new is not None]
     earlier = rows_of(side.earlier)
     if earlier is None or None in news:
@@ -135,9 +134,10 @@ def side_files(
     time_zone: str,
     least: int | None = None,
 ) -> list[SideFiles]:
-    """The files of every stream by the sides' plans (`pipelines.joining.joiner`), the same rows whenever it is asked.
+    """The files of every stream by the sides' plans (`pipelines.joining.joiner`); deterministic for a plan.
 
-    least: new rows of an earlier event time, in microseconds, join nothing.
+    least: new rows with an earlier event time (microseconds) join nothing. SourceError if earlier rows are no longer
+    readable.
     """
     new = {name: _retaken(sources[name], plans[name]) for name in join.streams}
     fields = {name: source_fields(sources[name], plans[name]["schema_version"]) for name in join.streams}
@@ -145,6 +145,7 @@ def side_files(
     compared = {name: _compared_keys(join.on[name], fields[name]) for name in join.streams}
 
     def reaches(name: str, files: Iterable[Add]) -> list[Reach]:
+        """The ranges of time and key of a stream's files."""
         time = stored[name][str(streams[name].event_time).lower()]
         keys = [None if key is None else (stored[name][key[0]], key[1]) for key in compared[name]]
         return [reach_of(add, time, keys, time_zone) for _, add in files]
@@ -155,7 +156,7 @@ def side_files(
         source, plan = sources[name], plans[name]
         current = source.current_files
         known, tracked = _earlier_files(source, plan, current)
-        # with t the latest of the times, this row's is in [t - its window, t], and the arriving one's too
+        # with t the latest of both times, each row's time is in [t - the window of its stream, t]
         earlier = tuple(
             file
             for file, reach in zip(known, reaches(name, known), strict=True)
@@ -176,22 +177,24 @@ def _retaken(source: Source, plan: Mapping[str, Any]) -> Slice | None:
 
 
 def _stored_names(fields: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The names of a source's columns in files and statistics, which column mapping may have made others than users
-    see, by the latter in lower case."""
+    """The physical names of a source's columns in files and statistics, by logical name in lower case.
+
+    The two differ under column mapping.
+    """
     return {field["name"].lower(): field["metadata"].get(STORED_NAME, field["name"]) for field in fields}
 
 
 def _compared_keys(keys: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[tuple[str, pa.DataType] | None]:
-    """The key columns, in lower case, with their types, where statistics tell files apart by them; None for others."""
+    """The key columns, in lower case, with their types; None for a type whose statistics are not compared."""
     kinds = {field.name.lower(): field.type for field in arrow_schema_of(json.dumps({"fields": list(fields)}))}
     named = [(key.lower(), kinds[key.lower()]) for key in keys]
     return [each if is_comparable(each[1]) else None for each in named]
 
 
 def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str, Any]) -> tuple[list[Add], int | None]:
-    """The files of the rows that were taken before, and, where these are found by row tracking, their last version.
+    """The files of rows that were taken before and, if these must be found by row tracking, their last version.
 
-    current: the files of the source's newest version by their paths.
+    current: the files of the source's newest version, by path.
     """
     first, position = Position(**plan["first"]), Position(**plan["position"])
     if first == position:
@@ -200,19 +203,18 @@ def _earlier_files(source: Source, plan: Mapping[str, Any], current: Mapping[str
     if position.snapshot or not first.snapshot or position.index:
         return files, None
     if any(add["path"] not in current for _, add in files) and _tracks_rows(source, position.version - 1):
-        # rewritten files may be removed any day; the rows in their successors know their version
+        # VACUUM may remove the rewritten files; in their successors row tracking still knows each row's version
         return [(0, add) for add in current.values()], position.version - 1
     return files, None
 
 
 def _tracks_rows(source: Source, version: int) -> bool:
-    """Whether the source knew each row's version then: rows that are older than row tracking have the version in which
-    it was switched on."""
+    """Whether row tracking was enabled at a version. Otherwise older rows got the version in which it was enabled."""
     return str(_log(source).setting(source.snapshot(version), ROW_TRACKING)).lower() == "true"
 
 
 def _check_files(side: SideFiles, current: Mapping[str, Any]) -> None:
-    """SourceError where earlier rows are in files that are not there any more."""
+    """Raise SourceError if earlier rows are in files that no longer exist."""
     missing = _log(side.source).missing([add["path"] for _, add in side.earlier if add["path"] not in current])
     if missing:
         raise SourceError(

@@ -1,4 +1,4 @@
-"""Spark joins rows: the runner of clusters, and of what only Spark evaluates or reads."""
+"""The runner of joins on Spark: for clusters, and for what only Spark can evaluate or read."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ from rules_index.join.worker import JoinTask
 
 
 class SparkJoins:
-    """The work on the rows of joins, as jobs of the workspace's Spark session."""
+    """The runner of joins on the workspace's Spark session."""
 
     name = "spark"
 
     def __init__(self, workspace: Workspace) -> None:
-        """The session starts when it is first needed."""
+        """The session is started on first use."""
         self.workspace, self.lake = workspace, workspace.lake
         self._prepared: dict[str, StructType] = {}
 
     def session(self) -> AbstractContextManager[Any]:
-        """deltatag's own session is the active one."""
+        """A context in which deltatag's own session is the active one."""
         return self.workspace.active_session()
 
     def open_source(self, stream: Stream, command: str) -> Source:
-        """The source, through Spark's own Delta library and credentials."""
+        """The source, read by Spark's Delta library with Spark's credentials."""
         return open_source(self.workspace.spark, stream, command)
 
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, join: Join, name: str
     ) -> dict[str, Any]:
-        """What the side of a plan has to keep of the names of a stream's columns."""
+        """What a plan's side must record about the names of a stream's columns."""
         tables = [tagged_table(join.name), quarantine_table(join.name)]
         return followed_columns(self.workspace, source, version, before, tables, f"join {join.name}", (name,))
 
     def place(self, widest: Join, together: Sequence[Planned]) -> PlacedRows:
-        """The rows of micro-batches that read the same ones, as frames."""
+        """The rows of micro-batches that all read the same rows, as DataFrames."""
         indexes = [(planned.index, self._matcher(planned)) for planned in together]
         first = together[0]
         return PlacedRows(self.workspace, widest, JoinRows(widest, first.sides, first.batch.plan), indexes)
 
     def match(self, widest: Join, planned: Planned) -> None:
-        """Join the rows, and write nothing."""
+        """Join the rows and write nothing."""
         self.workspace.progress(
             f"{planned.join.name}: micro-batch {planned.batch.batch} ended Spark; matching it without "
             f"{len(planned.without)} predicates"
@@ -76,18 +76,18 @@ class SparkJoins:
             self._joined(planned, placed).write.format("noop").mode("overwrite").save()
 
     def write(self, planned: Planned, placed: Placed) -> dict[str, Any]:
-        """Write the micro-batch's tables."""
+        """Write the micro-batch's tables; returns its figures."""
         self.prepare(planned.join, planned.sides, planned.batch.plan["id_type"])
         with self._bounded(planned):
             return self._write(planned, cast("PlacedRows", placed))
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence(self.workspace, series, names, number)
 
     @contextmanager
     def _bounded(self, planned: Planned) -> Iterator[None]:
-        """While inside, the session has the rules' time zone, and the work may take so long only."""
+        """Set the session to the rules' time zone, and limit how long the work may take."""
         adds = [add for side in planned.sides for add in side.files]
         evaluated = len(planned.index.compiled.derived) - len(planned.without)
         with ExitStack() as stack:
@@ -100,7 +100,7 @@ class SparkJoins:
         return Matcher(spark, planned.index.compiled, planned.path, id_type, planned.without)
 
     def prepare(self, join: Join, sides: Sequence[SideFiles], id_type: str, anew: bool = False) -> None:
-        """Make the tables that are missing; SourceChangedError if a source's columns no longer fit them."""
+        """Create missing tables, or empty existing ones if `anew`; SourceChangedError if a source's columns changed."""
         structs = [StructField(side.stream.name, plain_schema(side.schema)) for side in sides]
         if self._prepared.get(join.name) == StructType(structs) and not anew:
             return
@@ -116,7 +116,7 @@ class SparkJoins:
         self._prepared[join.name] = StructType(structs)
 
     def _write(self, planned: Planned, placed: PlacedRows) -> dict[str, Any]:
-        """The late rows first, the joined ones last."""
+        """Write the late rows first, the joined rows last; returns the figures."""
         batch, stored = planned.batch, planned.stored
         annotations = annotations_of(planned.index.compiled, planned.join.annotations)
         quarantined, latest = self._quarantine(planned, placed.rows)
@@ -131,7 +131,7 @@ class SparkJoins:
         name = tagged_table(planned.join.name)
         app = app_of(batch.plan, name)
         append_once(self.lake, name, joined, app, batch.batch, planned.resumed)
-        # what the table has now: an earlier run, or another one at the same time, may have written it
+        # counted in the table, since an earlier or concurrent run may have written it
         written = written_rows(self.workspace.spark, self.lake, name, app, batch.batch)
         sums = functions.count("*"), functions.sum(functions.size("rule_ids"))
         counted = written.agg(*sums).first() if written is not None else None
@@ -144,7 +144,7 @@ class SparkJoins:
         }
 
     def _joined(self, planned: Planned, placed: PlacedRows) -> DataFrame:
-        """The joined rows that satisfy a rule: one STRUCT a stream, `rule_ids`."""
+        """The joined rows that satisfy a rule: one STRUCT per stream, and `rule_ids`."""
         rows, keys = placed.placed
         id_type = planned.batch.plan["id_type"]
         task = JoinTask(
@@ -160,7 +160,7 @@ class SparkJoins:
         return found if planned.index.exact else self._decided(planned.join, found, matcher)
 
     def _decided(self, join: Join, candidates: DataFrame, matcher: Matcher) -> DataFrame:
-        """Of candidates the joined rows that satisfy a rule, where only Spark can tell."""
+        """The candidates that satisfy a rule, if residual predicates are left that only Spark evaluates."""
         streams = self.workspace.configuration.streams
         times = [
             functions.col(f"{quoted(name)}.{quoted(str(streams[name].event_time))}").cast("timestamp")
@@ -172,7 +172,7 @@ class SparkJoins:
         return matched.filter(functions.size("rule_ids") > 0)
 
     def _quarantine(self, planned: Planned, rows: JoinRows) -> tuple[int, int | None]:
-        """Write the rows that came too late; their number, and the latest event time that was ever taken."""
+        """Write the rows that came too late; returns how many, and the latest event time (microseconds) ever taken."""
         batch = planned.batch
         if batch.plan["lateness"] is None:
             return 0, None

@@ -1,4 +1,4 @@
-"""What Delta's statistics tell about a file's columns: the ranges by which files are passed over."""
+"""Data skipping for joins: ranges of time and key by which a file's statistics show that no row can join."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ _FAR = 1 << 62
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _EXACT_DIGITS, _INEXACT = 15, Decimal("1e-15")
-"""Digits that a double keeps, and how far, beside its size, a longer number may be from what it becomes."""
+"""Digits that a double represents exactly, and the relative rounding error of longer numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a file's rows have: event times [low, high] in microseconds, and of each key column the least and the
-    greatest value. None stands for what is not known."""
+    """The ranges of a file: event times [low, high] in microseconds, and minimum and maximum of each key column.
+
+    None stands for an unknown bound or range.
+    """
 
     low: int | None
     high: int | None
@@ -33,10 +35,10 @@ class Reach:
 
 
 class Reaches:
-    """What the files of new rows have; asked for each of very many files of earlier ones."""
+    """The ranges of the files of new rows, prepared for tests against very many files of earlier rows."""
 
     def __init__(self, reaches: Sequence[Reach], least: int | None = None) -> None:
-        """least: rows of an earlier event time join nothing."""
+        """least: rows with an earlier event time (microseconds) join nothing."""
         reaches = [each for each in reaches if least is None or each.high is None or each.high >= least]
         lows = [-_FAR if each.low is None else each.low for each in reaches]
         self._low = np.maximum(np.array(lows, np.int64), -_FAR if least is None else least)
@@ -44,23 +46,25 @@ class Reaches:
         self._keys = [each.keys for each in reaches]
 
     def meets(self, file: Reach, before: int, after: int) -> bool:
-        """Whether a row of a file can have the keys of one of these rows, and a time from `before` microseconds
-        earlier to `after` later."""
+        """Whether a row of `file` may have the key of a new row, and a time near that row's.
+
+        Its time may be up to `before` microseconds earlier, or up to `after` microseconds later.
+        """
         met = np.ones(len(self._keys), bool)
         if file.low is not None:
             met &= file.low - after <= self._high
         if file.high is not None:
             met &= file.high + before >= self._low
-        # files that were written in the order of time leave few, others are met at once
+        # if files are in the order of time, few are left here; else `any` soon finds one
         return any(all(map(_overlap, file.keys, self._keys[other])) for other in np.flatnonzero(met).tolist())
 
 
 def reach_of(
     add: Mapping[str, Any], time: str, keys: Sequence[tuple[str, pa.DataType] | None], time_zone: str
 ) -> Reach:
-    """The reach of a file by its `add` entry.
+    """The ranges of a file, by its `add` action.
 
-    Columns go by their names in the statistics, case aside, keys with their types. A key that is None is not compared.
+    time, keys: names of columns in the statistics, case aside; keys with their types, None for one not compared.
     """
     stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     least, greatest = (_by_name(stats.get(name) or {}) for name in ("minValues", "maxValues"))
@@ -73,7 +77,7 @@ def reach_of(
 
 
 def is_comparable(data_type: pa.DataType) -> bool:
-    """Whether two files' values of a type can be told apart: integers, decimals, dates and texts."""
+    """Whether bounds of a type are compared: integers, decimals, dates and strings."""
     t = pa.types
     return any(is_kind(data_type) for is_kind in (t.is_integer, t.is_decimal, t.is_date, t.is_string))
 
@@ -85,7 +89,7 @@ def _by_name(values: Mapping[str, Any]) -> dict[str, Any]:
 def _range_of(
     key: tuple[str, pa.DataType], least: Mapping[str, Any], greatest: Mapping[str, Any], partition: Mapping[str, Any]
 ) -> tuple[Any, Any] | None:
-    """The least and greatest value of a key column, as values that compare as Spark compares the column's."""
+    """The minimum and maximum of a key column, as values with the order that Spark gives the column."""
     name, data_type = key[0].lower(), key[1]
     low, high = (_value(each.get(name), data_type, name in partition) for each in (least, greatest))
     if low is None or high is None:
@@ -98,8 +102,7 @@ def _range_of(
 
 
 def _value(value: Any, data_type: pa.DataType, is_text: bool) -> Decimal | date | str | None:
-    """What a log says of a column; `is_text`: as a partition's value, which is a text whatever its type. None for what
-    cannot be read."""
+    """A value from the log; None if it cannot be read. is_text: it is a partition value, a text whatever its type."""
     t = pa.types
     try:
         if t.is_string(data_type):
@@ -116,7 +119,7 @@ def _value(value: Any, data_type: pa.DataType, is_text: bool) -> Decimal | date 
 
 
 def _overlap(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool:
-    """Whether two ranges of values meet; where they are of different kinds nobody knows."""
+    """Whether two ranges may overlap; True if one is unknown, or they are of different types."""
     if one is None or other is None:
         return True
     if type(one[0]) is not type(other[0]):
@@ -125,14 +128,14 @@ def _overlap(one: tuple[Any, Any] | None, other: tuple[Any, Any] | None) -> bool
 
 
 def _microseconds(value: Any, zone: ZoneInfo, side: int) -> int | None:
-    """Since 1970 of a date's or timestamp's text, which lies before (`side` -1) or behind (1) what it stands for."""
+    """Microseconds since 1970 of a date or timestamp as text, widened by a margin: down if `side` is -1, up if 1."""
     if not isinstance(value, str):
         return None
     try:
-        moment = datetime.fromisoformat(value)
-        # a wall time may stand for two instants, and what is finer than a millisecond is left out
-        margin = _MILLISECOND if moment.tzinfo is not None else _DAY
-        moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
-        return (moment - _EPOCH) // timedelta(microseconds=1) + side * margin
+        bound = datetime.fromisoformat(value)
+        # statistics truncate to milliseconds; a wall time may be two instants
+        margin = _MILLISECOND if bound.tzinfo is not None else _DAY
+        bound = bound if bound.tzinfo is not None else bound.replace(tzinfo=zone)
+        return (bound - _EPOCH) // timedelta(microseconds=1) + side * margin
     except (ValueError, OverflowError):
         return None

@@ -1,1 +1,1 @@
-"""The lake: its tables, how they are opened, and the micro-batches that they record."""
+"""The lake: deltatag's own tables, how they are opened, and the micro-batches that they record."""

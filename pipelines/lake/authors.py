@@ -1,4 +1,4 @@
-"""Who edits a table: the user of the operating system, as the table's history has it."""
+"""The author of a commit: the user of the operating system, in the field where a table's history shows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def by_this_user() -> CommitProperties:
-    """What a commit says of its author, as Delta's history calls it; nothing where the system knows no user."""
+    """Commit properties with this user as `userName`; empty if the system has no name for the user."""
     from deltalake import CommitProperties
 
     try:

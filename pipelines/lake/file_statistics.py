@@ -1,4 +1,4 @@
-"""What delta-rs tells of a file's rows, as logs write it."""
+"""File statistics: from the form that delta-rs gives to the form that the log holds."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from typing import Any
 
 
 def statistics_of(action: Mapping[str, Any], bounds: bool) -> dict[str, Any]:
-    """What is known of a file out of what delta-rs tells of it, with values as logs write them."""
+    """The statistics of one file, in the log's form, from an add action that delta-rs gave.
+
+    `numRecords` if it is known; with `bounds` also `minValues` and `maxValues`.
+    """
     found: dict[str, Any] = {} if action["num_records"] is None else {"numRecords": action["num_records"]}
     if bounds:
-        for name, told in (("minValues", "min"), ("maxValues", "max")):
-            values = {column: _told(value) for column, value in (action.get(told) or {}).items()}
+        for name, bound in (("minValues", "min"), ("maxValues", "max")):
+            values = {column: _log_value(value) for column, value in (action.get(bound) or {}).items()}
             found[name] = {column: value for column, value in values.items() if value is not None}
     return found
 
 
-def _told(value: Any) -> Any:
-    """A least or greatest value; None for one that nobody asks for."""
+def _log_value(value: Any) -> Any:
+    """A minimum or maximum as the log writes it; None for a type whose bounds no caller reads."""
     if isinstance(value, (date, datetime)):
         return value.isoformat()
     if isinstance(value, Decimal):

@@ -1,8 +1,8 @@
 """The log of a Delta table in a folder, read and appended to without a JVM.
 
-delta-rs tells the state of a table, and refuses to write to one that is clustered, as `_matches` is. A commit that only
-appends files asks for little: a file of a free number that appears whole, and a look at the commits before it. Delta
-protocol, "Delta Log Entries", "Transaction Identifiers".
+delta-rs reads a table's state, but refuses to write to a clustered table, such as `_matches`. A commit that only
+appends files needs little: a log file with the next free number that appears atomically, and a check of the commits
+before it. Delta protocol, "Delta Log Entries", "Transaction Identifiers".
 """
 
 from __future__ import annotations
@@ -30,51 +30,53 @@ if TYPE_CHECKING:
 _ATTEMPTS = 100
 _CHECKPOINT_INTERVAL = "delta.checkpointInterval"
 _SAFE_BETWEEN = ("commitInfo", "add", "remove", "txn", "cdc", "domainMetadata")
-"""Actions of other commits beside which an append stands: none of them changes what its files must look like."""
+"""Actions of concurrent commits that do not conflict with an append: none changes the table's schema or protocol."""
 
 
 class ChangedTableError(TableError):
-    """Another writer has changed the table's columns or protocol meanwhile."""
+    """A concurrent commit has changed the table's columns or protocol, or removed a file that was to be replaced."""
 
 
 class FolderLog:
     """The log of the table in one folder."""
 
     def __init__(self, uri: str, bounds: bool = False) -> None:
-        """uri: a path, or a `file:` URI; bounds: `files` tells the least and greatest values of columns, too."""
+        """uri: a path, or a `file:` URI; bounds: `files` also gives the minimum and maximum values of columns."""
         self.uri, self._bounds = uri, bounds
         self.folder = Path(local_folder(uri) or uri)
         self._log = self.folder / "_delta_log"
         self._snapshots: dict[int, FolderSnapshot] = {}
 
     def latest(self) -> FolderSnapshot:
-        """The newest snapshot; its number is -1 where there is no table."""
+        """The newest snapshot; its number is -1 if there is no table."""
         try:
             return self._kept(FolderSnapshot(self.uri, open_delta(self.uri, None, "a table", "")))
         except MissingTableError:
             return FolderSnapshot(self.uri, None)
 
     def snapshot(self, version: int) -> FolderSnapshot:
-        """The snapshot of one version; TableError where the log no longer holds it."""
+        """The snapshot of one version; TableError if the log no longer holds it."""
         kept = self._snapshots.get(version)
         return kept or self._kept(FolderSnapshot(self.uri, open_delta(self.uri, version, "a table", "")))
 
     def _kept(self, snapshot: FolderSnapshot) -> FolderSnapshot:
-        """A snapshot, which is kept for whoever asks for its version next: all steps of a micro-batch do."""
+        """Cache a snapshot and return it: all steps of a micro-batch ask for the same version."""
         self._snapshots = {snapshot.number: snapshot}
         return snapshot
 
     def version(self, snapshot: FolderSnapshot) -> int:
-        """The number of a snapshot's version; -1 where there is no table."""
+        """The version of a snapshot; -1 if there is no table."""
         return snapshot.number
 
     def table_id(self, snapshot: FolderSnapshot) -> str:
-        """What tells a snapshot's table from one made later at the same place."""
+        """The table's id, which differs from that of a table created later at the same place."""
         return snapshot.table_id
 
     def files(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
-        """The `add` actions of a snapshot's files; of their statistics only how many rows they have, unless bounds were
-        asked for."""
+        """The `add` actions of a snapshot's files.
+
+        Their statistics hold only `numRecords`, unless the log was opened with `bounds`.
+        """
         actions = as_dicts(files_in(snapshot.table))
         return [
             {
@@ -89,47 +91,48 @@ class FolderLog:
         ]
 
     def fields(self, snapshot: FolderSnapshot) -> list[dict[str, Any]]:
-        """The columns of a snapshot, as the log writes them."""
+        """The columns of a snapshot, in the form of the log's `schemaString`."""
         return snapshot.fields
 
     def setting(self, snapshot: FolderSnapshot, name: str) -> str | None:
-        """A property of the table as a snapshot has it."""
+        """A table property in a snapshot; None if it is not set."""
         return snapshot.properties.get(name)
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
-        """The actions of one commit; None where the log holds (or no longer holds) no such commit."""
+        """The actions of one commit; None if the log does not hold it, or no longer. TableError if it is unreadable."""
         try:
             text = (self._log / f"{version:020d}.json").read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         except OSError as error:
             raise TableError(f"The log of the Delta table at {self.uri} cannot be read: {first_line(error)}") from error
-        # not splitlines(), which also cuts at characters that JSON may have inside of its strings
+        # not splitlines(): it also splits at characters that JSON strings may contain
         return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     def commits(self) -> range:
-        """The versions whose commits the log still holds, up to the newest one."""
+        """The versions from the oldest commit that the log still holds to the newest one."""
         names = os.listdir(self._log) if self._log.is_dir() else []
         versions = sorted(int(name[:20]) for name in names if len(name) == 25 and name.endswith(".json"))
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of the table's files, by their names in the log, that are not there any more."""
+        """Those of some files, given by their paths in the log, that no longer exist."""
         return [path for path in paths if not self.file(path).exists()]
 
     def file(self, path: str) -> Path:
-        """Where a file is, by its name in the log."""
+        """The location of a file that is given by its path in the log."""
         parsed = urlparse(path)
         return Path(unquote(parsed.path)) if parsed.scheme == "file" else self.folder / unquote(path)
 
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
-        """Put written files (`add` entries as JSON) into the log in one commit, as transaction `version` of `app`.
+        """Add written files (`add` entries as JSON) in one commit, as transaction `version` of `app`.
 
-        False if the table holds this or a later one of `app` already. ChangedTableError where another writer has
-        changed what its files must look like.
+        False if the table already holds this or a later transaction of `app`. ChangedTableError if a concurrent commit
+        has changed the table's columns or protocol. TableError if the log cannot be written.
         """
 
         def actions(last: int) -> tuple[bool, list[str]]:
+            """Whether to commit after the transaction `last`, and the actions."""
             mark = {"txn": {"appId": app, "version": version, "lastUpdated": _now()}}
             return last < version, [json.dumps(mark), *entries] if last < version else []
 
@@ -144,18 +147,18 @@ class FolderLog:
         version: int,
         marks: Sequence[str] = (),
     ) -> int | None:
-        """Replace files of the version `base` (their `add` actions) by written ones (`add` entries as JSON), in one
-        commit, as transaction `version` of `app` and of each of `marks`.
+        """Replace files of one version by written ones in one commit, as transaction `version` of `app` and `marks`.
 
-        The number of files that came; None if the table holds the transaction already. ChangedTableError where another
-        writer has removed one of the files since, or changed what files must look like.
+        base: the version that has the files; removed: their `add` actions; entries: the new `add` entries as JSON.
+        Returns how many files were added, or None if the table already holds the transaction. ChangedTableError if a
+        concurrent commit has removed one of the files, or changed the table's columns or protocol.
         """
         snapshot, now = self.snapshot(base), _now()
         last = snapshot.table.transaction_version(app)
         last, number = -1 if last is None else int(last), base
         gone = {str(add["path"]) for add in removed}
-        told = {**_commit_info("UPDATE", {}, {}), "isBlindAppend": False}
-        lines = [{"commitInfo": told}]
+        info = {**_commit_info("UPDATE", {}, {}), "isBlindAppend": False}
+        lines = [{"commitInfo": info}]
         lines += [{"txn": {"appId": each, "version": version, "lastUpdated": now}} for each in (app, *marks)]
         texts = [
             *map(json.dumps, lines),
@@ -178,10 +181,13 @@ class FolderLog:
         raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
 
     def fence(self, app: str, number: int) -> bool:
-        """Have every later transaction of `app` taken for written; True if the table held that of this number by
-        then."""
+        """Fence off `app`: from now on, every transaction of it counts as written.
+
+        True if the table already held transaction `number` of `app` when the fence was committed.
+        """
 
         def actions(last: int) -> tuple[bool, list[str]]:
+            """Whether the transaction `last` is at least `number`, and the actions of the fence."""
             if last >= GIVEN_UP:
                 return last > GIVEN_UP, []
             mark = {"txn": {"appId": app, "version": GIVEN_UP + (last >= number), "lastUpdated": _now()}}
@@ -192,17 +198,17 @@ class FolderLog:
     def replace_files(
         self, snapshot: FolderSnapshot, gone: Sequence[Mapping[str, Any]], entries: Sequence[str]
     ) -> bool:
-        """Put files (entries as JSON) in the place of others of a snapshot that hold the same rows, in one commit that
-        changes no row: readers of changes pass over it.
+        """Replace files of a snapshot by files with the same rows, in one commit.
 
-        False, and nothing is done, where another writer has removed one of them meanwhile, or has changed what the
-        table's files must look like.
+        gone: the `add` actions of the old files; entries: those of the new files, as JSON. The commit changes no data,
+        so readers of changes skip it. False, with nothing committed, if a concurrent commit has removed one of the
+        files, or has changed the table's columns or protocol.
         """
         now, paths = _now(), {add["path"] for add in gone}
         removed = [json.dumps({"remove": _removal(add, now)}) for add in gone]
         metrics = {"numRemovedFiles": str(len(gone)), "numAddedFiles": str(len(entries))}
-        told = _commit_info("OPTIMIZE", {"predicate": "[]"}, metrics) | {"isBlindAppend": False}
-        lines = [json.dumps({"commitInfo": told}), *removed, *entries]
+        info = _commit_info("OPTIMIZE", {"predicate": "[]"}, metrics) | {"isBlindAppend": False}
+        lines = [json.dumps({"commitInfo": info}), *removed, *entries]
         version = snapshot.number
         for _ in range(_ATTEMPTS):
             if self._put(version + 1, lines):
@@ -216,24 +222,24 @@ class FolderLog:
         return False
 
     def note(self, operation: str, metrics: Mapping[str, str]) -> None:
-        """Enter a commit that only tells of an operation."""
-        told = json.dumps({"commitInfo": _commit_info(operation, {}, metrics) | {"isBlindAppend": False}})
+        """Commit a `commitInfo` alone, so that the table's history shows an operation."""
+        info = json.dumps({"commitInfo": _commit_info(operation, {}, metrics) | {"isBlindAppend": False}})
         version = self.latest().number
         for _ in range(_ATTEMPTS):
-            if self._put(version + 1, [told]):
+            if self._put(version + 1, [info]):
                 return
             version += 1
 
     def create(self, definition: Definition) -> bool:
-        """Make the table, as its version 0; False where somebody else has made it first."""
+        """Create the table as version 0; False if another process has created it first."""
         self._log.mkdir(parents=True, exist_ok=True)
-        told = _commit_info("CREATE TABLE", definition.told(), {})
+        info = _commit_info("CREATE TABLE", definition.told(), {})
         return self._put(
-            0, map(json.dumps, [{"commitInfo": told}, *definition.actions(str(uuid.uuid4()), frozenset())])
+            0, map(json.dumps, [{"commitInfo": info}, *definition.actions(str(uuid.uuid4()), frozenset())])
         )
 
     def replace(self, definition: Definition) -> None:
-        """Empty the table and give it these columns; its history keeps what it held."""
+        """Remove all files and set these columns, in one commit; older versions stay readable."""
         for _ in range(_ATTEMPTS):
             snapshot = self.latest()
             now = _now()
@@ -241,15 +247,19 @@ class FolderLog:
                 {"remove": {"path": add["path"], "deletionTimestamp": now, "dataChange": True}}
                 for add in self.files(snapshot)
             ]
-            told = _commit_info("CREATE OR REPLACE TABLE", definition.told(), {})
-            told["isBlindAppend"] = False
-            actions = [{"commitInfo": told}, *definition.actions(snapshot.table_id, snapshot.features), *removed]
+            info = _commit_info("CREATE OR REPLACE TABLE", definition.told(), {})
+            info["isBlindAppend"] = False
+            actions = [{"commitInfo": info}, *definition.actions(snapshot.table_id, snapshot.features), *removed]
             if self._put(snapshot.number + 1, map(json.dumps, actions)):
                 return
         raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
 
     def _commit(self, app: str, actions: Callable[[int], tuple[bool, list[str]]], metrics: Mapping[str, str]) -> bool:
-        """Commit the actions that are right behind the last transaction of `app`; gives what `actions` says of them."""
+        """Commit what `actions` gives for the last transaction of `app`; again after each concurrent commit.
+
+        `actions` maps that transaction to a result and to the actions; without actions nothing is committed. Returns
+        the result.
+        """
         snapshot = self.latest()
         last, version = snapshot.table.transaction_version(app), snapshot.number
         last = -1 if last is None else int(last)
@@ -257,8 +267,8 @@ class FolderLog:
             result, wanted = actions(last)
             if not wanted:
                 return result
-            told = {"mode": "Append", "partitionBy": "[]"}
-            info = json.dumps({"commitInfo": _commit_info("WRITE", told, metrics)})
+            parameters = {"mode": "Append", "partitionBy": "[]"}
+            info = json.dumps({"commitInfo": _commit_info("WRITE", parameters, metrics)})
             if self._put(version + 1, [info, *wanted]):
                 self._checkpoint(version + 1, snapshot.properties)
                 return result
@@ -267,7 +277,7 @@ class FolderLog:
         raise TableError(f"The table at {self.uri} is being written too often by others; try again.")
 
     def _passed(self, version: int, app: str, last: int) -> int:
-        """The last transaction of `app` behind a commit of another writer; ChangedTableError if we must not go on."""
+        """The last transaction of `app` after a concurrent commit; ChangedTableError if that commit conflicts."""
         for action in self.commit(version) or ():
             name = next(iter(action))
             if name not in _SAFE_BETWEEN:
@@ -280,7 +290,7 @@ class FolderLog:
         return last
 
     def _put(self, version: int, lines: Iterable[str]) -> bool:
-        """Write a commit that appears whole or not at all; False where its number is taken."""
+        """Write a commit atomically; False if its version is taken. TableError if the log cannot be written."""
         path = self._log / f"{version:020d}.json"
         temporary = self._log / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
@@ -298,7 +308,7 @@ class FolderLog:
         return True
 
     def _checkpoint(self, version: int, properties: Mapping[str, str]) -> None:
-        """Write a checkpoint where one is due; a failure only puts it off."""
+        """Write a checkpoint if one is due. A failure is ignored: the next due commit tries again."""
         interval = int(properties.get(_CHECKPOINT_INTERVAL, "10"))
         if version and version % interval == 0:
             from deltalake import exceptions
@@ -310,7 +320,7 @@ class FolderLog:
 
 
 def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
-    """The `remove` action of a file whose rows are in another one."""
+    """The `remove` action of a file whose rows another file now holds."""
     return {
         "path": add["path"],
         "deletionTimestamp": now,
@@ -322,7 +332,7 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
 
 
 def local_folder(uri: str) -> str | None:
-    """The folder that a path or a `file:` URI names; None for a place in a store."""
+    """The folder that a path or a `file:` URI names; None for an object store."""
     parsed = urlparse(uri)
     if parsed.scheme not in ("", "file"):
         return None
@@ -330,18 +340,18 @@ def local_folder(uri: str) -> str | None:
 
 
 def _metrics(entries: Sequence[str]) -> dict[str, str]:
-    """What the history of a table tells of a commit, as Spark's writer does."""
+    """The operation metrics of an append, named as Spark's writer names them."""
     adds = [json.loads(entry)["add"] for entry in entries]
     rows = sum(json.loads(add["stats"])["numRecords"] for add in adds)
     size = sum(add["size"] for add in adds)
     return {"numFiles": str(len(adds)), "numOutputRows": str(rows), "numOutputBytes": str(size)}
 
 
-def _commit_info(operation: str, told: Mapping[str, str], metrics: Mapping[str, str]) -> dict[str, Any]:
+def _commit_info(operation: str, parameters: Mapping[str, str], metrics: Mapping[str, str]) -> dict[str, Any]:
     return {
         "timestamp": _now(),
         "operation": operation,
-        "operationParameters": dict(told),
+        "operationParameters": dict(parameters),
         "isBlindAppend": True,
         "operationMetrics": dict(metrics),
         "engineInfo": "deltatag",

@@ -1,4 +1,4 @@
-"""A version of a Delta table in a folder, and what a table that is made there is to be."""
+"""A snapshot of a Delta table in a folder, and the definition of a table that is to be created there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a new table is: its columns, as logs write them, how its rows lie, and its properties."""
+    """The definition of a new table: its columns in the log's form, its partitioning or clustering, its properties."""
 
     fields: Sequence[Mapping[str, Any]]
     partition_by: Sequence[str] = ()
@@ -25,7 +25,7 @@ class Definition:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def actions(self, table_id: str, features: frozenset[str]) -> list[dict[str, Any]]:
-        """The protocol and metadata; `features` are those that the table has already, which it keeps."""
+        """The `protocol`, `metaData` and `domainMetadata` actions; `features` that the table already has are kept."""
         reader = sorted({"timestampNtz"} & {*features, *(["timestampNtz"] if _has_ntz(self.fields) else [])})
         clustered = ["clustering", "domainMetadata"] if self.cluster_by else []
         writer = sorted({*features, "appendOnly", "invariants", *clustered, *reader})
@@ -47,7 +47,7 @@ class Definition:
         return found
 
     def told(self) -> dict[str, str]:
-        """What the history tells of the table's making."""
+        """The operation parameters that the table's history shows of its creation."""
         return {"partitionBy": json.dumps(list(self.partition_by)), "clusterBy": json.dumps(list(self.cluster_by))}
 
 
@@ -55,29 +55,29 @@ class FolderSnapshot:
     """One version of a table."""
 
     def __init__(self, uri: str, table: DeltaTable | None) -> None:
-        """table: None where there is none."""
+        """table: None if there is no table at `uri`."""
         self.uri, self._table = uri, table
 
     @property
     def table(self) -> DeltaTable:
-        """As delta-rs has it; TableError where there is none."""
+        """The table of delta-rs; TableError if there is none."""
         if self._table is None:
             raise TableError(f"There is no Delta table at {self.uri}.")
         return self._table
 
     @cached_property
     def number(self) -> int:
-        """The version; -1 where there is no table."""
+        """The version; -1 if there is no table."""
         return -1 if self._table is None else int(self._table.version())
 
     @property
     def table_id(self) -> str:
-        """What tells the table from one made later at the same place."""
+        """The table's id, which differs from that of a table created later at the same place."""
         return str(self.table.metadata().id)
 
     @cached_property
     def fields(self) -> list[dict[str, Any]]:
-        """The columns, as the log writes them."""
+        """The columns, in the form of the log's `schemaString`."""
         found: list[dict[str, Any]] = json.loads(self.table.schema().to_json())["fields"]
         return found
 
@@ -93,10 +93,10 @@ class FolderSnapshot:
 
     @property
     def features(self) -> frozenset[str]:
-        """What the table asks of those who read and write it, beyond the oldest protocol, by name."""
+        """The names of the table features that readers and writers must support."""
         protocol = self.table.protocol()
         named = {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
-        # older protocols ask for it by a property, and name no features
+        # older protocols name no features: column mapping is only a property there
         mapped = self.properties.get("delta.columnMapping.mode", "none") != "none"
         return frozenset(named | ({"columnMapping"} if mapped else set()))
 

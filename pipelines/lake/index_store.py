@@ -1,4 +1,4 @@
-"""Compiled rules in `rule_index`: one commit per index, chunks of 8 MiB, checked against their SHA-256."""
+"""Indexes in the table `rule_index`: one commit per index, chunks of 8 MiB, checked against their SHA-256."""
 
 from __future__ import annotations
 
@@ -49,8 +49,10 @@ class StoredIndex:
 def newest_index(
     lake: Lake, scope: str, fingerprint: str | None = None, rules_version: int | None = None
 ) -> StoredIndex | None:
-    """The scope's newest index (or the newest of one fingerprint, or of one version of the rules); None if there is
-    none."""
+    """The scope's newest index, of one fingerprint or version of the rules if given; None if there is none.
+
+    IndexDamagedError if the table cannot be read.
+    """
     filters: list[tuple[str, Any]] = [("scope", scope), ("chunk", 0)]
     if fingerprint is not None:
         filters.append(("fingerprint", fingerprint))
@@ -65,7 +67,7 @@ def newest_index(
 
 
 def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) -> StoredIndex:
-    """Like newest_index, but NoIndexError where there is none."""
+    """Like `newest_index`, but NoIndexError if there is none."""
     found = newest_index(lake, scope, fingerprint)
     if found is None:
         which = f" with the fingerprint {fingerprint}" if fingerprint else ""
@@ -77,7 +79,7 @@ def index_to_tag_with(lake: Lake, scope: str, fingerprint: str | None = None) ->
 
 
 def load_planned(lake: Lake, scope: str, fingerprint: str, command: str) -> tuple[StoredIndex, ri.CompiledRules, Path]:
-    """The index of a planned micro-batch, and its file. IndexOutdatedError if it is not to be had, with the way out."""
+    """The index of a planned micro-batch, and its file; IndexOutdatedError, which says what to do, if it is gone."""
     try:
         stored = index_to_tag_with(lake, scope, fingerprint)
         path = fetch_index(lake, stored)
@@ -101,10 +103,11 @@ def store_index(
     statistics: Mapping[str, Any],
     anew: bool = False,
 ) -> StoredIndex:
-    """Write the index file at `path` as the scope's newest, in one commit; gives that of another run that was first.
+    """Write the index file at `path` as the scope's newest, in one commit.
 
-    `anew` drops the scope's older indexes in the same commit, which also works where their files are damaged; the one
-    of an unfinished micro-batch is kept.
+    If a concurrent run has stored the same index first, that one is returned. `anew` drops the scope's older indexes
+    in the same commit, even if their files are damaged; the index of an unfinished micro-batch is kept. TableError if
+    the table cannot be written.
     """
     from deltalake import (
         ColumnProperties,
@@ -120,10 +123,10 @@ def store_index(
         scope, rules_version, fingerprint, engine, format_version_of(statistics), file_sha256(path),
         size, -(-size // CHUNK_BYTES), statistics, datetime.now(UTC),
     )  # fmt: skip
-    # nobody looks for an index by its bytes: the least and the largest would be copies of them
+    # no query filters by the bytes: minimum and maximum would only be copies of them
     plain = ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")
     writer = WriterProperties(compression="ZSTD", compression_level=1, column_properties={"data": plain})
-    # of runs that store the same index at once one commits, and the others see it
+    # if several runs store the same index at once, one of them commits, and the others find its index
     mark = Transaction(f"deltatag/index/{scope}/{fingerprint}", time.time_ns())
     for attempt in range(_ATTEMPTS):
         table = lake.delta("rule_index")
@@ -152,8 +155,10 @@ def store_index(
 
 
 def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | None:
-    """The index, and a file of it, that the scope's unfinished micro-batch is to be repeated with; None where there is
-    no such index but that of a fingerprint, or it is damaged."""
+    """The index of the scope's unfinished micro-batch, and its file.
+
+    None if no micro-batch is unfinished, if its index has the fingerprint `but`, or if the index is missing or damaged.
+    """
     last = last_batch(lake, scope)
     if last is None or last.state != PLANNED or last.fingerprint in (None, but):
         return None
@@ -165,10 +170,10 @@ def _unfinished(lake: Lake, scope: str, but: str) -> tuple[StoredIndex, Path] | 
 
 
 def update_statistics(lake: Lake, stored: StoredIndex, found: Mapping[str, Any]) -> None:
-    """Have the statistics of a stored index say `found`, in one commit; nothing is written where they do already.
+    """Add `found` to the statistics of a stored index, in one commit; nothing is written if they have it already.
 
-    Statistics that another process has changed since `stored` was read stay as that one wrote them. TableError if the
-    table cannot be written.
+    Statistics that another process has changed since `stored` was read are left as they are. TableError if the table
+    cannot be written.
     """
     from deltalake import exceptions
 
@@ -195,7 +200,7 @@ def _not_written(lake: Lake, scope: str, error: Exception) -> TableError:
 
 
 def _literal(text: str) -> str:
-    """The text as a literal of SQL, as delta-rs reads it."""
+    """The text as a SQL literal for delta-rs."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
@@ -205,7 +210,7 @@ def _as_text(statistics: Mapping[str, Any]) -> str:
 
 
 def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
-    """The rows of `rule_index` that hold a file, one at a time, since a file may be large."""
+    """The rows of `rule_index` that hold an index file; one at a time, since the file may be large."""
     schema = arrow_schema(RULE_INDEX)
     shared = {name: getattr(stored, name) for name in StoredIndex.__slots__}
     shared["statistics"] = _as_text(stored.statistics)
@@ -216,7 +221,7 @@ def _chunks(stored: StoredIndex, path: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _binary(data: bytes) -> pa.Array:
-    """An array of one value, which is not copied."""
+    """An array of one value, without copying the bytes."""
     offsets = np.array([0, len(data)], np.int32)
     return pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
@@ -227,9 +232,9 @@ def format_version_of(statistics: Mapping[str, Any]) -> int:
 
 
 def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
-    """A local file of the index, named by its SHA-256, so that a new index is a new file; checked each time.
+    """A local file of the index, which stays as long as this process lives.
 
-    It stays as long as this process lives.
+    It is named by the index's SHA-256, and checked against it on each call. IndexDamagedError as `read_index`.
     """
     path = indexes_folder() / f"{stored.sha256}.index"
     if keep(path) and path.stat().st_size == stored.bytes and file_sha256(path) == stored.sha256:
@@ -248,7 +253,7 @@ def fetch_index(lake: Lake, stored: StoredIndex) -> Path:
 
 
 def read_index(lake: Lake, stored: StoredIndex) -> bytes:
-    """The index's bytes out of the table; IndexDamagedError if they are not those that were written."""
+    """The index's bytes from the table; IndexDamagedError if they do not have the SHA-256 that was stored."""
     filters = [("scope", stored.scope), ("fingerprint", stored.fingerprint)]
     with _damage(stored.scope):
         rows = as_dicts(lake.arrow("rule_index", ["chunk", "data", "created_at"], filters).sort_by("chunk"))

@@ -1,4 +1,4 @@
-"""Where deltatag's tables are, and how they are made, read and written: small ones by delta-rs, without a JVM."""
+"""Where deltatag's tables are, and how they are created, read and written: small ones by delta-rs, without a JVM."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Lake:
     """deltatag's own tables, below a folder or URI or in a catalog."""
 
     def __init__(self, settings: LakeSettings, spark: Callable[[], SparkSession]) -> None:
-        """`spark` gives the session; it is called only where a catalog must be asked, or a frame is wanted."""
+        """`spark` gives the session. It is called only to ask a catalog, or to make a DataFrame."""
         self.settings = settings
         self._spark = spark
         self._locations: dict[str, str] = {}
 
     def uri(self, name: str) -> str:
-        """Path or URI of the table's folder; of a catalog's table MissingTableError if it does not exist."""
+        """Path or URI of the table's folder; MissingTableError if a catalog has no such table."""
         if self.settings.root is not None:
             return self.settings.place(name)
         if name not in self._locations:
@@ -65,7 +65,7 @@ class Lake:
             return False
 
     def delta(self, name: str, version: int | None = None) -> DeltaTable:
-        """The table as delta-rs sees it; MissingTableError says how to make it."""
+        """The table, opened by delta-rs; MissingTableError, which says how to create it, if there is none."""
         return open_delta(self.uri(name), version, f"the table {name}", _how_to_make(name))
 
     def version(self, name: str) -> int:
@@ -79,7 +79,10 @@ class Lake:
         filters: Sequence[tuple[str, Any]] | pc.Expression | None = None,
         version: int | None = None,
     ) -> pa.Table:
-        """Rows of the table, all or those that satisfy an expression, or have each (column, value); in no order."""
+        """Rows of the table, in no particular order; TableError if it cannot be read.
+
+        filters: an Arrow expression, or pairs of column and value that must all be equal.
+        """
         from deltalake import exceptions
 
         table = self.delta(name, version)
@@ -91,7 +94,7 @@ class Lake:
             raise TableError(f"The table {name} at {self.uri(name)} cannot be read: {first_line(error)}") from error
 
     def frame(self, name: str, version: int | None = None) -> DataFrame:
-        """The table (at `version`, or as it is) as a Spark DataFrame."""
+        """The table, at `version` or at its newest one, as a Spark DataFrame; MissingTableError if there is none."""
         if not self.exists(name):
             raise MissingTableError(f"There is no table {name} at {self.uri(name)} yet. {_how_to_make(name)}")
         reader = self._spark().read.format("delta")
@@ -100,7 +103,7 @@ class Lake:
         return reader.load(self.uri(name)) if self.settings.root is not None else reader.table(self.sql_name(name))
 
     def rule_id_type(self) -> str:
-        """ "string" or "bigint": the type of `rules.rule_id`."""
+        """The type of `rules.rule_id`: "string" or "bigint"; TableError if it is another."""
         kind = next(
             (f.type for f in self.delta("rules").schema().fields if f.name == "rule_id"),
             None,
@@ -108,7 +111,7 @@ class Lake:
         return {"string": "string", "long": "bigint"}.get(getattr(kind, "type", ""), "") or _bad_id(kind)
 
     def create(self, name: str, id_type: str = "string") -> bool:
-        """Make a table of every lake, or one that is made when needed; False if it was there, and is left as it is."""
+        """Create one of `LAKE_TABLES` or `MADE_WHEN_NEEDED`; False, with nothing changed, if it exists."""
         if self.settings.root is None:
             return self._create_in_catalog(name, id_type)
         if self.exists(name):
@@ -173,12 +176,12 @@ def _text(value: str) -> str:
 
 
 def delta_rs_uri(uri: str) -> str:
-    """The same place as delta-rs spells it."""
+    """The URI as delta-rs spells it."""
     return re.sub(r"^s3[an]://", "s3://", re.sub(r"^file:/+", "/", uri))
 
 
 def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTable:
-    """The Delta table at `uri` through delta-rs; MissingTableError or TableError, which name `what`, if it fails."""
+    """The Delta table at `uri`, opened by delta-rs; MissingTableError or TableError, which name `what`, on failure."""
     from deltalake import DeltaTable, exceptions
 
     try:
@@ -194,9 +197,9 @@ def open_delta(uri: str, version: int | None, what: str, advice: str) -> DeltaTa
 
 
 def rows_in(table: DeltaTable) -> int | None:
-    """Rows of a table by its log; None where it does not say."""
+    """How many rows a table has, by its log; None if the log does not say."""
     if "deletionVectors" in (table.protocol().reader_features or ()):
-        # the log's counts are of rows before some were deleted
+        # the log counts the rows of files, deleted ones included
         return count_rows(table)
     files = files_in(table)
     rows = files["num_records"] if "num_records" in files.column_names else None
@@ -204,7 +207,7 @@ def rows_in(table: DeltaTable) -> int | None:
 
 
 def _refuse_if_version_is_gone(uri: str, version: int, what: str) -> None:
-    """TableError where the table is there, and only this version of it cannot be read any more, or yet."""
+    """TableError if the table exists and only this version is missing: no longer kept, or not yet written."""
     from deltalake import DeltaTable, exceptions
 
     try:
@@ -216,7 +219,7 @@ def _refuse_if_version_is_gone(uri: str, version: int, what: str) -> None:
 
 
 def catalog_location(spark: SparkSession, sql_name: str) -> str:
-    """The folder of a catalog's Delta table; MissingTableError if there is none of that name."""
+    """The folder of a catalog's Delta table; MissingTableError if the catalog has none of that name."""
     from pyspark.errors import PySparkException
 
     try:
@@ -228,6 +231,6 @@ def catalog_location(spark: SparkSession, sql_name: str) -> str:
 
 
 def first_line(error: object) -> str:
-    """The first line of an error's text that says anything, for a message of one paragraph."""
+    """The first non-empty line of an error's text, for a message of one paragraph."""
     lines: Iterable[str] = (line.strip() for line in str(error).splitlines())
     return next((line for line in lines if line), type(error).__name__)

@@ -1,6 +1,6 @@
-"""The files of a table's version with all that its log says of them, read without a JVM.
+"""The `add` actions of a table's version exactly as its log holds them, read without a JVM.
 
-delta-rs gives statistics as columns; whoever writes a file anew needs them as the log has them. Delta protocol,
+delta-rs gives statistics as columns; code that rewrites a file needs them in the log's own form. Delta protocol,
 "Checkpoints" and "Action Reconciliation".
 """
 
@@ -24,7 +24,10 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
-    """The `add` actions of a version's files in the order in which they came; None where this module cannot tell."""
+    """The `add` actions of a version's files, oldest first.
+
+    None if they cannot be reconstructed here: a checkpoint has sidecars or only parsed statistics, or a commit is gone.
+    """
     folder = log.folder / "_delta_log"
     checkpoints = [int(path.name[:20]) for path in folder.glob("*.checkpoint.parquet") if len(path.name) == 39]
     first = max((number for number in checkpoints if number <= version), default=-1)
@@ -55,7 +58,7 @@ def live_files(log: FolderLog, version: int) -> list[dict[str, Any]] | None:
 
 
 def may_match(add: Mapping[str, Any], conditions: Iterable[Widened]) -> bool:
-    """Whether a file can have a row on which one of the conditions is TRUE, as far as its statistics tell."""
+    """Whether, by its statistics, a file may have a row on which one of the conditions is TRUE."""
     found = json.loads(add.get("stats") or "{}")
     return any(
         all(_may_hold(found, each) for each in conjunction.ranges)
@@ -65,7 +68,7 @@ def may_match(add: Mapping[str, Any], conditions: Iterable[Widened]) -> bool:
 
 
 def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
-    """Whether a file can have a row with a value of a range."""
+    """Whether, by its statistics, a file may have a row with a value in a range."""
     path = path_parts(wanted.column)
     if len(path) > 1:
         return True
@@ -81,10 +84,10 @@ def _may_hold(stats: Mapping[str, Any], wanted: ColumnRange) -> bool:
 
 
 def _is_below(bound: Any, value: Any) -> bool:
-    """True if a file's greatest value, as the log spells it, is certainly less than a value."""
+    """True if a file's maximum, as the log spells it, is certainly less than a value."""
     known = _as(bound, value)
     if isinstance(known, datetime):
-        # the log's times end at the millisecond, and behind the last one that Python has there is none to compare with
+        # the log truncates times to milliseconds; subtracting, unlike adding one, cannot exceed Python's last datetime
         return bool(value - known > _MILLISECOND)
     return known is not None and bool(known < value)
 
@@ -95,8 +98,10 @@ def _is_above(bound: Any, value: Any) -> bool:
 
 
 def _as(bound: Any, value: Any) -> Any:
-    """A bound of the log as a value of another one's type; None for types of which nothing is said here: NaN stands
-    outside of the bounds of floating-point numbers, and texts are ordered by their bytes."""
+    """A bound from the log, converted to the type of `value`; None if the two cannot be compared safely.
+
+    Floating-point bounds leave out NaN, and strings are ordered by their bytes, so only ASCII ones are compared.
+    """
     if isinstance(value, bool) or isinstance(bound, bool):
         return None
     if isinstance(value, int):
@@ -107,10 +112,10 @@ def _as(bound: Any, value: Any) -> Any:
         return None
     try:
         if isinstance(value, datetime):
-            moment = datetime.fromisoformat(bound)
-            if (value.tzinfo is None) != (moment.tzinfo is None):
+            instant = datetime.fromisoformat(bound)
+            if (value.tzinfo is None) != (instant.tzinfo is None):
                 return None
-            return moment
+            return instant
         if isinstance(value, date):
             return date.fromisoformat(bound)
     except ValueError:

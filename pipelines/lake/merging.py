@@ -1,7 +1,7 @@
-"""Small files of a table written anew as one, with the layout and the statistics that the table's writers give.
+"""Compaction: merges small files of a table into one, with the layout and statistics of the table's own writers.
 
-delta-rs would merge them, too, and so would Spark. But the bounds that delta-rs writes of a floating-point column leave
-out NaN, which is Spark's largest number, and Spark's OPTIMIZE keeps no row groups that tell rules apart.
+delta-rs and Spark could compact, too. But the bounds that delta-rs writes for a floating-point column leave out NaN,
+which is Spark's largest number; and Spark's OPTIMIZE does not keep the row groups that separate rules.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rules_index.workers.delta_files import DeltaFile, Layout
 from rules_index.workers.source_files import UnreadableFileError, check_times
 
 _LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-"""What the footer of a file has whose times are in another calendar."""
+"""Keys of the footers of files whose times are in the Julian calendar."""
 _BATCH_ROWS = 1 << 16
 WHOLE_FILE = 128 << 20
-"""Bytes from which a file is left alone."""
+"""Size in bytes from which a file is not compacted."""
 
 
 class NotMergeableError(Exception):
-    """The rows of a file cannot be written anew here as they are."""
+    """A file's rows cannot be copied here without a change."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """How files of one table are written: its folder, its columns without those of partitions, and their layout."""
+    """Writes files of one table: its folder, its columns without partition columns, and the layout of the files."""
 
     folder: str
     schema: pa.Schema
@@ -41,10 +41,10 @@ class FileWriter:
     layout: Layout
 
     def merge(self, adds: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Write the rows of the files of one partition anew; the log's entries, which change no row, as JSON.
+        """Copy the rows of files of one partition into new files; returns their `add` actions as JSON.
 
-        NotMergeableError, and no file is left behind, where a file has what the table's columns do not tell, or fewer
-        or more rows than the log says.
+        The actions have `dataChange` false. NotMergeableError, with no file left behind, if a file has columns, times
+        or deleted rows that cannot be copied here, or another number of rows than the log says.
         """
         entries: list[dict[str, Any]] = []
         file: DeltaFile | None = None
@@ -69,14 +69,14 @@ class FileWriter:
         return [json.dumps({"add": {**entry, "dataChange": False}}) for entry in entries]
 
     def discard(self, entries: Iterator[str] | Sequence[str]) -> None:
-        """Remove files that no log will know."""
+        """Delete written files that will not be committed."""
         for entry in entries:
             path = os.path.join(self.folder, unquote(json.loads(entry)["add"]["path"]))
             if os.path.exists(path):
                 os.unlink(path)
 
     def _copy(self, add: Mapping[str, Any], file: DeltaFile) -> None:
-        told = json.loads(add.get("stats") or "{}").get("numRecords")
+        expected = json.loads(add.get("stats") or "{}").get("numRecords")
         path = os.path.join(self.folder, unquote(add["path"]))
         rows = 0
         try:
@@ -90,8 +90,8 @@ class FileWriter:
             raise NotMergeableError(str(error)) from error
         except pa.ArrowException as error:
             raise NotMergeableError(f"the file {add['path']} has other types than the table: {error}") from error
-        if told is not None and rows != told:
-            raise NotMergeableError(f"the file {add['path']} has {rows} rows, and the log says {told}")
+        if expected is not None and rows != expected:
+            raise NotMergeableError(f"the file {add['path']} has {rows} rows, and the log says {expected}")
 
     def _check(self, parquet: pq.ParquetFile, add: Mapping[str, Any]) -> None:
         unknown = set(parquet.schema_arrow.names) - set(self.schema.names)
@@ -100,7 +100,7 @@ class FileWriter:
             raise NotMergeableError(f"the file {add['path']} has columns, times or deleted rows that only Spark knows")
 
     def _as_table_has_it(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the table's columns; NULL for those that the file is older than."""
+        """The batch with the table's columns; those added after the file was written are NULL."""
         columns = [
             batch.column(field.name).cast(field.type)
             if field.name in batch.schema.names

@@ -1,7 +1,7 @@
-"""Rows, and lists of files, of Delta tables by delta-rs, for tables that are small.
+"""Reads rows and file lists of small Delta tables by delta-rs.
 
-Arrow's datasets, `pyarrow.table` of what is no dictionary, and times in `to_pylist` import Pandas, which takes longer
-than to read a small table: nothing here needs them.
+Nothing here imports Pandas, which takes longer than reading a small table. Arrow's datasets, `pyarrow.table` of
+anything but a dictionary, and `to_pylist` of times would import it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def read_rows(
     table: DeltaTable, columns: Sequence[str] | None = None, equal: Sequence[tuple[str, Any]] = ()
 ) -> pa.Table:
-    """The rows of a table whose columns have these values, in no order. Raises what delta-rs raises."""
+    """The rows of a table whose columns have these values, in no particular order. Raises what delta-rs raises."""
     chosen = ", ".join(map(quoted, columns)) if columns is not None else "*"
     where = " AND ".join(f"{quoted(column)} = {_literal(value)}" for column, value in equal)
-    found = _asked(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
+    found = _query(table, f"SELECT {chosen} FROM rows" + (f" WHERE {where}" if where else ""))
     return found.cast(pa.schema([_plain(field) for field in found.schema]))
 
 
 def count_rows(table: DeltaTable) -> int:
-    """How many rows a table has that are not deleted."""
-    return int(_asked(table, "SELECT count(*) AS n FROM rows")["n"][0].as_py())
+    """How many rows a table has, deleted ones left out."""
+    return int(_query(table, "SELECT count(*) AS n FROM rows")["n"][0].as_py())
 
 
 def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
-    """The rows of one of a table's files, by its path as the log has it; columns that it lacks are NULL."""
+    """The rows of one file, given by its path in the log; columns that the file lacks are NULL."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import PyFileSystem
 
@@ -52,12 +52,12 @@ def read_file(table: DeltaTable, path: str, schema: pa.Schema) -> pa.Table:
 
 
 def files_in(table: DeltaTable, flatten: bool = False) -> pa.Table:
-    """What the log says of a table's files, as `DeltaTable.get_add_actions` has it."""
+    """The add actions of a table's files, as `DeltaTable.get_add_actions` gives them."""
     return pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=flatten)).read_all()
 
 
 def as_dicts(rows: pa.Table) -> list[dict[str, Any]]:
-    """As `rows.to_pylist()`."""
+    """The rows as dicts, like `rows.to_pylist()`, but without importing Pandas."""
     columns = [_values(column) for column in rows.columns]
     return [dict(zip(rows.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -75,15 +75,15 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     return [None if each is None else epoch + timedelta(microseconds=each) for each in times]
 
 
-def _asked(table: DeltaTable, text: str) -> pa.Table:
-    """What a query of the table `rows` gives."""
+def _query(table: DeltaTable, text: str) -> pa.Table:
+    """The result of a query that names the table `rows`."""
     from deltalake import QueryBuilder
 
     return pa.RecordBatchReader.from_stream(QueryBuilder().register("rows", table).execute(text)).read_all()
 
 
 def _plain(field: pa.Field) -> pa.Field:
-    """The column with texts and bytes as such, where delta-rs has views of them, with which Arrow does little."""
+    """The field with plain strings and bytes: delta-rs gives view types, which few functions of Arrow support."""
     kind, t = field.type, pa.types
     if t.is_string_view(kind):
         kind = pa.string()
@@ -99,7 +99,7 @@ def _plain(field: pa.Field) -> pa.Field:
 
 
 def quoted(column: str) -> str:
-    """A column's name as delta-rs reads it in statements and conditions."""
+    """A column's name as a quoted identifier for delta-rs."""
     return '"' + column.replace('"', '""') + '"'
 
 

@@ -1,4 +1,4 @@
-"""The micro-batches of each stream and join: planned before the first write, done after the last."""
+"""The table `runs`: the micro-batches of each stream and join, planned before the first write, done after the last."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ RESET = "reset"
 _ATTEMPTS = 20
 _COMPACT_EVERY = 100
 _COMPACTED_BYTES = 1 << 18
-"""Size from which a file of `runs` is left alone: what a run reads and what it writes anew stay within it."""
+"""Size in bytes from which a file of `runs` is not compacted; it bounds what a run reads and rewrites."""
 FOLDED = "folded"
-"""Key of the plan of a row that stands for several micro-batches: the number of the first of them."""
+"""Key in the plan of a row that stands for several micro-batches; its value is the number of the first one."""
 OF_ATTEMPTS = ("attempts", "search")
-"""What a plan says of attempts that were begun, as long as the micro-batch is not done."""
+"""Keys of a plan about attempts; they are dropped once the micro-batch is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One row of `runs`. `plan` is what the source gave for it; the figures are None until it is done."""
+    """One row of `runs`. `plan` says which part of the source it takes; the figures are None until it is done."""
 
     scope: str
     batch: int
@@ -55,18 +55,20 @@ class MicroBatch:
 
 
 def last_batch(lake: Lake, scope: str) -> MicroBatch | None:
-    """The scope's micro-batch of the highest number, whatever its state; None before the first."""
+    """The scope's micro-batch with the highest number, in any state; None if there is none."""
     return next(newest_first(lake, scope), None)
 
 
 def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
-    """The scope's micro-batches by descending number; of `runs` only the newest files are read that those asked for
-    are in, as the log's statistics tell."""
+    """The scope's micro-batches by descending number.
+
+    Files of `runs` are read lazily, newest first by the log's statistics: only those that the caller's requests need.
+    """
     table = lake.delta("runs")
     waiting: list[dict[str, Any]] = []
     files = sorted(_files_of(table, scope), key=lambda file: file[0])
     while files or waiting:
-        # no file has a higher number than the newest that is left
+        # the last of `files` has the highest number that is still unread
         if not files or (waiting and waiting[-1]["batch"] >= files[-1][0]):
             yield _from_row(waiting.pop())
             continue
@@ -75,13 +77,13 @@ def newest_first(lake: Lake, scope: str) -> Iterator[MicroBatch]:
 
 
 def _files_of(table: Any, scope: str) -> list[tuple[float, str]]:
-    """The files that can have rows of a scope: the highest number in each, and its path."""
+    """The files that may have rows of a scope: the highest batch number in each, and its path."""
     found = []
     for action in as_dicts(files_in(table, flatten=True)):
         low, high = action.get("min.scope"), action.get("max.scope")
         if low is None or high is None or low <= scope <= high:
-            most = action.get("max.batch")
-            found.append((float("inf") if most is None else float(most), action["path"]))
+            newest = action.get("max.batch")
+            found.append((float("inf") if newest is None else float(newest), action["path"]))
     return found
 
 
@@ -90,7 +92,7 @@ def _rows_in(table: Any, path: str, scope: str) -> list[dict[str, Any]]:
 
 
 def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
-    """What is read of `runs`; TableError if it cannot be."""
+    """The result of `read`; TableError if `runs` cannot be read."""
     from deltalake import exceptions
 
     try:
@@ -100,15 +102,15 @@ def _reading(lake: Lake, read: Callable[[], Any]) -> Any:
 
 
 def batches(lake: Lake, scope: str | None = None) -> list[MicroBatch]:
-    """All micro-batches (of one scope), ascending by scope and number."""
+    """All micro-batches, or those of one scope, ascending by scope and number."""
     rows = lake.arrow("runs", None, [("scope", scope)] if scope is not None else ())
     return [_from_row(row) for row in as_dicts(rows.sort_by([("scope", "ascending"), ("batch", "ascending")]))]
 
 
 def record_plan(lake: Lake, batch: MicroBatch) -> MicroBatch:
-    """Write a plan. Where another process has planned the same number first, its plan is returned instead.
+    """Write a plan. If another process has planned the same number first, its plan is returned instead.
 
-    RestartedError if that process empties the tables.
+    RestartedError if that plan is to empty the tables.
     """
     recorded = _record(lake, batch)
     if recorded.plan.get("reset"):
@@ -124,14 +126,14 @@ def _record(lake: Lake, batch: MicroBatch) -> MicroBatch:
 
 
 def _recorded(lake: Lake, batch: MicroBatch) -> MicroBatch:
-    """The micro-batch of this number as `runs` has it."""
+    """The micro-batch of this number as it is in `runs`."""
     return next(each for each in newest_first(lake, batch.scope) if each.batch == batch.batch)
 
 
 def record_done(lake: Lake, batch: MicroBatch) -> None:
-    """Write the state and figures of a micro-batch that has ended; one that `runs` has as ended stays as it is.
+    """Write the state and figures of a finished micro-batch; one that is already done in `runs` is left as it is.
 
-    RestartedError where another process has planned it anew meanwhile.
+    RestartedError if another process has planned it again in the meantime.
     """
     plan = {key: value for key, value in batch.plan.items() if key not in OF_ATTEMPTS}
     done = replace(batch, state=DONE, plan=plan)
@@ -144,7 +146,7 @@ def record_done(lake: Lake, batch: MicroBatch) -> None:
 
 
 def taken_over(batch: MicroBatch) -> RestartedError:
-    """The error of a run whose micro-batch another one has planned anew."""
+    """The error of a run whose micro-batch another run has planned again."""
     return RestartedError(
         f"Another run has planned micro-batch {batch.batch} of {batch.scope} anew meanwhile, and does it; this one "
         "ends here, and has written nothing of it."
@@ -152,10 +154,10 @@ def taken_over(batch: MicroBatch) -> RestartedError:
 
 
 def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: Any) -> MicroBatch:
-    """Give an unfinished micro-batch another plan, in one atomic step; gives it as `runs` has it now.
+    """Replace the plan of an unfinished micro-batch, in one atomic step; returns it as it is now in `runs`.
 
-    `changes` are other columns. `started_at` tells one plan of a micro-batch from the next: what tells of attempts
-    alone leaves it as it is. RestartedError where `runs` has another plan than `planned`, or the micro-batch as done.
+    `changes` are other columns. `started_at` identifies a plan of the micro-batch, so a change that only concerns
+    attempts leaves it as it is. RestartedError if `runs` has another plan than `planned`, or the micro-batch is done.
     """
     revised = replace(planned, plan=plan, **changes)
     if not _merge(lake, revised, planned.started_at, planned.plan):
@@ -164,9 +166,10 @@ def revise(lake: Lake, planned: MicroBatch, plan: Mapping[str, Any], **changes: 
 
 
 def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
-    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is thereby given up.
+    """Plan to empty the tables of the scope whose last micro-batch this is; an unfinished one is abandoned.
 
-    The plan names as `given_up` the series of the micro-batches until now: another run may be writing one of them.
+    `given_up` in the plan names the series of the micro-batches until now, which must be fenced off: another run may
+    still be writing one of them.
     """
     while last.state != RESET:
         if last.state == PLANNED:
@@ -182,13 +185,13 @@ def plan_reset(lake: Lake, last: MicroBatch) -> MicroBatch:
 
 
 def given_up(plan: Mapping[str, Any]) -> list[str]:
-    """The series that a plan gives up: none, one, or those of a plan that had given up another one."""
+    """The abandoned series that a plan names: none, one, or several after repeated restarts."""
     found = plan.get("given_up", [])
     return [found] if isinstance(found, str) else list(found)
 
 
 def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
-    """Write that the tables have been emptied; gives the micro-batch as it is now."""
+    """Record that the tables have been emptied; returns the micro-batch as done."""
     done = replace(batch, state=DONE, rows=0, matches=0, quarantined=0, seconds=0.0)
     record_done(lake, done)
     return done
@@ -197,8 +200,11 @@ def record_reset(lake: Lake, batch: MicroBatch) -> MicroBatch:
 def _merge(
     lake: Lake, batch: MicroBatch, before: datetime | None = None, plan: Mapping[str, Any] | None = None
 ) -> bool:
-    """One atomic step: insert the row if its number is free, or, with `before`, replace the unfinished row of its
-    number that was planned then, and has this `plan`, if one is given. True if a row was written."""
+    """Insert or replace one row of `runs` in one atomic step; True if a row was written.
+
+    Without `before` the row is inserted if its number is free. With `before` the unfinished row of its number is
+    replaced, if it was planned at that time and, where `plan` is given, has that plan.
+    """
     from deltalake import exceptions
 
     predicate = (
@@ -217,7 +223,7 @@ def _merge(
             done = merger.execute()
             return bool(done["num_target_rows_inserted"] or done["num_target_rows_updated"])
         except exceptions.CommitFailedError as error:
-            # Another process committed to `runs` meanwhile: look again, then decide anew.
+            # another process has committed to `runs`: try again on its newest version
             if attempt == _ATTEMPTS - 1:
                 raise TableError(f"The table runs is being written too often by others: {first_line(error)}") from error
             time.sleep(0.05 * (attempt + 1))
@@ -227,16 +233,17 @@ def _merge(
 
 
 def _literal(text: str) -> str:
-    """The text as a literal of SQL, as delta-rs reads it."""
+    """The text as a SQL literal for delta-rs."""
     escaped = text.replace("'", "''")
     return f"'{escaped}'"
 
 
 def compact(lake: Lake) -> tuple[int, int]:
-    """Merge the small files that single rows leave behind; gives how many became how many. A conflict only puts it off,
-    and so does a lake in an object store or a catalog, where it is left to Spark.
+    """Compact the small files that single rows leave behind; returns how many files became how many.
 
-    Not by deltalake: of two of its compactions at once both succeed, and the rows are there twice.
+    Nothing is done after a conflict with another writer, nor for a lake in an object store or a catalog, where
+    compaction is left to Spark. deltalake's own compaction is not used: if two run at once both succeed, and the rows
+    are there twice.
     """
     folder = None if lake.settings.root is None else local_folder(lake.uri("runs"))
     if folder is None:

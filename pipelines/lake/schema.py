@@ -1,4 +1,4 @@
-"""Columns of Delta tables: as Arrow types for the rules, and what changed between a source and its tagged table."""
+"""Columns of Delta tables: their Arrow types for the rules, and the differences between two tables' columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 OPAQUE = pa.run_end_encoded(pa.int32(), pa.null())
-"""Stands for every type whose values only Spark can compare: variants, CHAR, collated strings, ...
+"""Stands for every type whose values only Spark can compare: VARIANT, CHAR, collated strings, ...
 
-No column of a Delta table has it, and the matching library takes a type that it does not know to be Spark's.
+No column of a Delta table has this Arrow type, and the matching library leaves types that it does not know to Spark.
 """
 
 _PRIMITIVES: dict[str, pa.DataType] = {
@@ -34,9 +34,9 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 }
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)\Z")
 CHAR_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
-"""The metadata in which a column of texts keeps that it is a CHAR or VARCHAR."""
+"""The metadata key by which a string column is marked as CHAR or VARCHAR."""
 STORED_NAME = "delta.columnMapping.physicalName"
-"""The metadata in which column mapping keeps a column's name in files, statistics and partitions."""
+"""The metadata key for a column's physical name under column mapping: in files, statistics and partitions."""
 _COLLATIONS = "__COLLATIONS"
 _KEPT_METADATA = ("comment", CHAR_TYPE, _COLLATIONS)
 _ODD_NAME = re.compile(r"[ ,;{}()\n\t=]")
@@ -69,7 +69,7 @@ def _type(kind: Any) -> pa.DataType:
 
 
 def plain_fields(fields: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Columns, as logs write them, as another table can have them: `plain_schema` without Spark's types."""
+    """Columns in the log's form, made fit for another table; like `plain_schema`, but without Spark's types."""
     return [
         {
             "name": field["name"],
@@ -99,7 +99,7 @@ def _nullable_type(kind: Any) -> Any:
 
 
 def same_fields(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str, Any]]) -> bool:
-    """True if nothing but comments, and where NULL is allowed, tells the columns of two tables apart."""
+    """True if the columns of two tables differ at most in comments and nullability."""
 
     def uncommented(fields: Sequence[Mapping[str, Any]]) -> list[Any]:
         plain = plain_fields(fields)
@@ -109,7 +109,7 @@ def same_fields(first: Sequence[Mapping[str, Any]], second: Sequence[Mapping[str
 
 
 def odd_names(fields: Sequence[Mapping[str, Any]]) -> bool:
-    """True if a table can have such columns only with column mapping, for the letters of their names."""
+    """True if a column's name has a character that Delta only allows with column mapping."""
     return any(_ODD_NAME.search(field["name"]) or _odd_within(field["type"]) for field in fields)
 
 
@@ -122,7 +122,7 @@ def _odd_within(kind: Any) -> bool:
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The columns with NULL allowed everywhere, as deltatag's tables have them."""
+    """The columns with NULL allowed at every level, as deltatag's tables have them."""
     return pa.schema([_nullable_field(field) for field in schema])
 
 
@@ -138,7 +138,7 @@ def _nullable_field(field: pa.Field) -> pa.Field:
 
 
 def plain_schema(schema: StructType) -> StructType:
-    """The columns as another table can have them: NULL allowed, and of the metadata only what the type needs."""
+    """The columns made fit for another table: nullable, and with only the metadata that comment and type need."""
     from pyspark.sql.types import StructField, StructType
 
     fields = []
@@ -149,7 +149,7 @@ def plain_schema(schema: StructType) -> StructType:
 
 
 def same_columns(first: StructType, second: StructType) -> bool:
-    """True if nothing but comments, and where NULL is allowed, tells the columns of two tables apart."""
+    """True if the columns of two tables differ at most in comments and nullability."""
     return _uncommented(first) == _uncommented(second)
 
 
@@ -171,7 +171,7 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
-    """Sentences on columns that both have, case aside, with different types; NULL or not does not matter."""
+    """One sentence for each column that both have, case aside, with different types; nullability is ignored."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(old, StructType) and isinstance(new, StructType):
@@ -194,7 +194,7 @@ def changed_types(old: DataType, new: DataType, name: str = "") -> list[str]:
 
 
 def needs_mapping(kind: DataType) -> bool:
-    """True if a Delta table can have such columns only with column mapping, for the letters of their names."""
+    """True if a column's name has a character that Delta only allows with column mapping."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):

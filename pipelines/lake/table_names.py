@@ -1,4 +1,4 @@
-"""The names by which statements know tables."""
+"""The names of tables in SQL statements."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pipelines.settings.model import Configuration
 
 
 def table_names(configuration: Configuration) -> list[str]:
-    """Every name that a statement may use: the lake's tables, the streams' sources, and what is kept for each."""
+    """Every table name that a statement may use: the lake's tables, sources, value lists, and each scope's tables."""
     names = [*LAKE_TABLES, *MADE_WHEN_NEEDED, *configuration.streams]
     names += [*configuration.lists, *(table for name in configuration.streams for table in scope_tables(name))]
     return names + [table for name in configuration.joins for table in scope_tables(name, is_join=True)]
 
 
 def source_of(configuration: Configuration, name: str) -> str | None:
-    """Where the rows of a stream, or the values of a list, come from; None for a name that is neither's."""
+    """The source of a stream's rows or of a value list; None if the name is neither."""
     found = configuration.streams.get(name) or configuration.lists.get(name)
     return found.source if found is not None else None

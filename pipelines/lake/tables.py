@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from pipelines.settings.model import Stream
 
 CHUNK_BYTES = 8 << 20
-"""Most bytes of an index in one row of `rule_index`."""
+"""Maximum bytes of an index in one row of `rule_index`."""
 
 _DELTA_RS = {"delta.enableDeletionVectors": "false"}
 """Every table stays readable by delta-rs, whatever the platform's defaults are."""
 _LONG = "interval 3650 days"
 _BOOKS = {**_DELTA_RS, "delta.logRetentionDuration": "interval 7 days"}
-"""Of what deltatag writes for itself with every run, and nobody asks for as it was a month ago."""
+"""Properties of tables that every run writes and whose older versions no one needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ ID_TYPES = ("string", "bigint")
 
 
 def annotation_columns(names: Sequence[str], id_type: str) -> tuple[Column, ...]:
-    """Those of the columns that tagged rows get where it is asked for, in their order."""
+    """The annotation columns of these names, in the order in which tagged tables have them."""
     found = (
         Column("first_rule_id", id_type, "The rule of the lowest priority, of several the one of the lowest id."),
         Column("labels", "array<string>", "The labels of all of the row's rules, ascending, each once."),
@@ -214,7 +214,7 @@ def annotation_columns(names: Sequence[str], id_type: str) -> tuple[Column, ...]
 
 
 def tagged_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Column, ...]:
-    """What `<stream>_tagged` has beside the source's columns; `id_type` is the type of `rules.rule_id`."""
+    """The columns that `<stream>_tagged` has besides the source's; `id_type` is the type of `rules.rule_id`."""
     return (
         Column(
             "rule_ids",
@@ -241,7 +241,7 @@ def tagged_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Colum
 
 
 def matches_columns(id_type: str) -> tuple[Column, ...]:
-    """What `<stream>_matches` has beside the stream's key and event time: `rule_id` first, the others last."""
+    """The columns of `<stream>_matches` besides the stream's key and event time: `rule_id` first, the others last."""
     return (
         Column("rule_id", id_type, "A rule that the row satisfies.", True),
         Column(
@@ -260,7 +260,7 @@ def matches_columns(id_type: str) -> tuple[Column, ...]:
 
 
 def joined_columns(id_type: str, annotations: Sequence[str] = ()) -> tuple[Column, ...]:
-    """What `<join>_tagged` has beside one STRUCT column for each stream."""
+    """The columns that `<join>_tagged` has besides one STRUCT column per stream."""
     return (
         Column("rule_ids", f"array<{id_type}>", "Ids of the rules that the joined row satisfies, ascending.", True),
         *annotation_columns(annotations, id_type),
@@ -274,7 +274,7 @@ QUARANTINE_COLUMNS = (
     Column("reason", "string", "Why the row was not tagged.", True),
     Column("batch", "bigint", "The micro-batch that took the row.", True),
 )
-"""What `quarantine_<stream>` has beside the source's columns."""
+"""The columns that `quarantine_<stream>` has besides the source's."""
 
 
 def tagged_table(stream: Stream | str) -> str:
@@ -293,7 +293,7 @@ def quarantine_table(stream: Stream | str) -> str:
 
 
 def matches_keys(key: Sequence[str], event_time: str | None) -> list[str]:
-    """The columns of the source that `<stream>_matches` has: the key, and the event time if it is not part of it."""
+    """The source's columns that `<stream>_matches` has: the key, and the event time unless the key contains it."""
     keys = list(key)
     if event_time is not None and event_time.lower() not in {name.lower() for name in keys}:
         keys.append(event_time)

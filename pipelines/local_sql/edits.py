@@ -1,4 +1,4 @@
-"""Edits of `rules` and of lists: rows inserted, changed and deleted, each statement in one commit."""
+"""Executes edits of `rules` and of lists (INSERT, UPDATE, DELETE), each statement in one commit."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from pipelines.workspace import Workspace
 from rules_index.names import column_key
 
 _FEATURES = frozenset({"appendOnly", "invariants", "changeDataFeed", "checkConstraints", "generatedColumns"})
-"""Those of a table that is written here; what the last two ask for is looked for by itself."""
+"""Features that a table edited here may have; constraints and generated columns are then looked for themselves."""
 _REFUSED_PROPERTIES = ("delta.constraints.", "delta.appendOnly", "delta.columnMapping.mode", "delta.identity.")
 _MOST_NAMED = 1_000
-"""Rows of which a commit names each by its key."""
+"""Maximum number of rows that a commit's predicate names by their keys."""
 _ATTEMPTS = 20
 
 
 def insert(workspace: Workspace, statement: Insert) -> pa.Table:
-    """Appends the rows; gives nothing, as Spark does."""
+    """Append the rows; returns an empty result, as Spark does. TableError if the table cannot be written."""
     from deltalake import write_deltalake
 
     def write(table: LocalTable) -> pa.Table:
+        """Append the rows to one version of the table."""
         names = [table.column(name) for name in statement.columns or table.schema.names]
         if len(set(names)) < len(names) or any(len(row) != len(names) for row in statement.rows):
             raise NeedsSparkError("a row has not one value for each column")
@@ -51,9 +52,10 @@ def insert(workspace: Workspace, statement: Insert) -> pa.Table:
 
 
 def change(workspace: Workspace, statement: Change) -> pa.Table:
-    """Updates or deletes rows; gives how many."""
+    """Update or delete rows; returns how many. TableError if the table cannot be written."""
 
     def write(table: LocalTable) -> pa.Table:
+        """Change the rows of one version of the table."""
         count, where = _chosen(table, statement)
         if count:
             _write(table, statement, where)
@@ -63,8 +65,7 @@ def change(workspace: Workspace, statement: Change) -> pa.Table:
 
 
 def committed(workspace: Workspace, name: TableName, write: Callable[[LocalTable], pa.Table]) -> pa.Table:
-    """What `write` gives for the newest version of a table that is edited here; it is called anew where another commit
-    came first."""
+    """The result of `write` on the newest version of an editable table; called again after a concurrent commit."""
     from deltalake import exceptions
 
     for attempt in range(_ATTEMPTS):
@@ -96,8 +97,10 @@ def _write(table: LocalTable, statement: Change, where: str | None) -> None:
 
 
 def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
-    """How many rows satisfy the statement's condition, and a condition of theirs that delta-rs evaluates: it names them
-    by their key, since delta-rs means other things than Spark by what it has in common with it."""
+    """How many rows satisfy the statement's condition, and an equivalent predicate for delta-rs.
+
+    The predicate names the rows by their keys, since delta-rs gives some expressions another meaning than Spark.
+    """
     key = table.schema.names[0]
     kept = table.condition(statement.where)
     read = list(dict.fromkeys([key, *(table.column(name) for name in (kept.columns if kept is not None else ()))]))
@@ -116,7 +119,7 @@ def _chosen(table: LocalTable, statement: Change) -> tuple[int, str | None]:
 
 
 def _editable(workspace: Workspace, name: TableName) -> LocalTable:
-    """The table, if it is one that people edit and asks for nothing but its rows."""
+    """The table, if people may edit it here and writing it needs nothing but rows; else NeedsSparkError."""
     known = {RULES.name, *(each.lower() for each in workspace.configuration.lists)}
     if name.is_path or name.name.lower() not in known:
         raise NeedsSparkError("only rules and lists are edited without it")
@@ -133,7 +136,7 @@ def _editable(workspace: Workspace, name: TableName) -> LocalTable:
 
 
 def _as_sql(value: Any, kind: pa.DataType) -> str:
-    """A text, a whole number, a truth value, a moment or NULL for delta-rs; NeedsSparkError for anything else."""
+    """A string, integer, Boolean, timestamp or NULL as a literal for delta-rs; NeedsSparkError for other values."""
     if value is None:
         return "NULL"
     if kind == pa.timestamp("us", "UTC"):

@@ -1,7 +1,7 @@
-"""The statements that are executed without Spark, from their text.
+"""Parses the statements that are executed without Spark.
 
-Only what means here exactly what Spark means by it is taken. All else raises `NeedsSparkError`: Spark then executes it,
-or says what is wrong with it.
+A statement is accepted only if it means exactly what Spark means by it. Everything else raises NeedsSparkError: Spark
+then executes it, or reports the error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_NAMES = words(
     "LOCALTIMESTAMP SESSION_USER USER DEFAULT VALUES SET TABLE OFFSET QUALIFY SORT CLUSTER DISTRIBUTE TABLESAMPLE "
     "PIVOT UNPIVOT WITH"
 )
-"""Words that Spark may take for something else than a name; a column that is called so goes in back-quotes."""
+"""Words that Spark may read as something else than a name; a column with such a name needs back-quotes."""
 _LARGEST = (1 << 31) - 1
 _CLAUSES = words("GROUP ORDER LIMIT HAVING")
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table by its name, or by the path of its folder; `version` is None for the newest."""
+    """A table by name, or by the path of its folder; `version` is None for the newest."""
 
     name: str
     is_path: bool = False
@@ -42,7 +42,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is selected: a column, an aggregate of one, or where `column` is None the count of rows."""
+    """An item of a select list: a column, an aggregate of one, or the count of rows if `column` is None."""
 
     column: str | None
     aggregate: str | None = None
@@ -51,7 +51,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A column by its name or its place in the result, from 1 on."""
+    """A sort key: a column by name, or by its place in the result, from 1."""
 
     by: str | int
     descending: bool
@@ -60,7 +60,7 @@ class SortKey:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """A query of one table; no items for all columns, `where` is an expression's text."""
+    """A query of one table; `items` is empty for all columns, `where` is the text of an expression."""
 
     table: TableName
     items: tuple[Item, ...]
@@ -72,7 +72,7 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """Rows of values, as texts of expressions; `columns` is None where all columns are meant in their order."""
+    """An INSERT: rows of values as texts of expressions; `columns` is None for all columns in their order."""
 
     table: TableName
     columns: tuple[str, ...] | None
@@ -81,7 +81,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The rows that satisfy `where`, or all, are deleted or, where `values` has texts of expressions, updated."""
+    """An UPDATE or DELETE of the rows that satisfy `where`, or all; `values`: columns and texts, None for DELETE."""
 
     table: TableName
     where: str | None
@@ -90,7 +90,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A column of the rows that a MERGE is given, or the text of an expression."""
+    """A value in a MERGE: a column of its source rows, or the text of an expression."""
 
     column: str | None = None
     text: str | None = None
@@ -98,8 +98,11 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Rows of `columns`, as texts of expressions; `on` are pairs of the table's column and one of theirs. Rows that are
-    there get the values of `updated`, others are made of those of `inserted`; None for neither."""
+    """A MERGE of source rows, given as texts of expressions with the names `columns`.
+
+    on: pairs of a column of the table and one of the source; updated: the values that matching rows get; inserted: the
+    values of new rows. Either is None if the statement has no such clause.
+    """
 
     table: TableName
     columns: tuple[str, ...]
@@ -113,7 +116,7 @@ Statement = Select | Insert | Change | Merge
 
 
 def parsed(text: str) -> Statement:
-    """The statement of a text; NeedsSparkError for what is not executed here."""
+    """The statement of a text; NeedsSparkError if it is not executed here."""
     try:
         tokens = tokenise(text)
         reader = _Reader(tokens)
@@ -130,35 +133,35 @@ def parsed(text: str) -> Statement:
 
 
 class _Reader:
-    """Reads a statement token by token; `at` is the next one's number."""
+    """A recursive-descent parser of a statement; `at` is the index of the next token."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens, self.at = tokens, 0
 
     @property
     def kind(self) -> str:
-        """The next token's."""
+        """The kind of the next token."""
         return self.tokens.kinds[self.at]
 
     @property
     def is_qualified(self) -> bool:
-        """True where the next token is one of two with a dot between them."""
+        """True if a dot follows the next token."""
         return "." in self.tokens.kinds[self.at + 1 : self.at + 2]
 
     def takes(self, *kinds: str) -> bool:
-        """Moves behind the next tokens if they are these."""
+        """Consume the next tokens if they are of these kinds; returns whether they were."""
         if tuple(self.tokens.kinds[self.at : self.at + len(kinds)]) != kinds:
             return False
         self.at += len(kinds)
         return True
 
     def expect(self, *kinds: str) -> None:
-        """As `takes`, and these are the only ones there may be."""
+        """Like `takes`, but NeedsSparkError if the next tokens are others."""
         if not self.takes(*kinds):
             raise NeedsSparkError(f"it has {self.kind or 'an end'} where only Spark knows what that means")
 
     def listed(self, item: Callable[[], _T]) -> tuple[_T, ...]:
-        """Items with commas between them."""
+        """Items separated by commas."""
         found = [item()]
         while self.takes(","):
             found.append(item())
@@ -237,12 +240,12 @@ class _Reader:
         return Merge(table, columns, rows, tuple(on), updated, inserted)
 
     def alias(self) -> str:
-        """Another name."""
+        """An alias."""
         self.takes("AS")
         return self.name()
 
     def qualified(self, *tables: str) -> tuple[str, str]:
-        """The name of one of these tables, and of a column of it."""
+        """The name of one of these tables, and of a column in it."""
         table = self.name().lower()
         self.expect(".")
         if table not in (each.lower() for each in tables):
@@ -250,7 +253,7 @@ class _Reader:
         return table, self.name()
 
     def equality(self, target: str, given: str) -> tuple[str, str]:
-        """A column of the target and one of the rows that are given."""
+        """A column of the target, and the column of the source that it must equal."""
         first = self.qualified(target, given)
         self.expect("=")
         both = dict((first, self.qualified(target, given)))
@@ -265,7 +268,7 @@ class _Reader:
         return name, self.term(given, words("WHEN"), ",")
 
     def merged_row(self, given: str) -> tuple[tuple[str, Term], ...]:
-        """The columns of new rows and their values."""
+        """The columns of new rows, with their values."""
         self.expect("(")
         names = self.listed(self.name)
         self.expect(")", "VALUES", "(")
@@ -276,7 +279,7 @@ class _Reader:
         return tuple(zip(names, terms, strict=True))
 
     def term(self, given: str, ends: frozenset[str], stops: str) -> Term:
-        """A column of the rows that are given, or an expression, up to there."""
+        """A column of the source, or an expression that ends at a word of `ends` or a character of `stops`."""
         if self.is_qualified:
             column = self.qualified(given)[1]
             if self.kind in ends or (self.kind and self.kind in stops) or self.kind == END:
@@ -285,7 +288,7 @@ class _Reader:
         return Term(text=self.expression(ends, stops))
 
     def table(self, versioned: bool = False) -> TableName:
-        """A table's name, and the version that is asked for."""
+        """A table's name, with the version if `versioned` allows one."""
         name, is_path = self.name(), False
         if self.takes("."):
             is_path = name.lower() == "delta" and self.kind == QUOTED_NAME
@@ -296,7 +299,7 @@ class _Reader:
         return TableName(name, is_path, version)
 
     def item(self) -> Item:
-        """One item of a query's list."""
+        """One item of a select list."""
         aggregate = self.kind if self.kind in AGGREGATES and self.tokens.kinds[self.at + 1] == "(" else None
         column: str | None
         if aggregate is not None:
@@ -310,15 +313,15 @@ class _Reader:
         return Item(column, aggregate.lower() if aggregate is not None else None, alias)
 
     def takes_one(self) -> bool:
-        """Moves behind the number 1 if it comes next."""
+        """Consume the number 1 if it is next; returns whether it was."""
         return self.kind == NUMBER and self.tokens.spelling(self.at) == "1" and self.takes(NUMBER)
 
     def reference(self) -> str | int:
-        """A column by its name or its place."""
+        """A column by name, or by its place in the result."""
         return self.number() if self.kind == NUMBER else self.name()
 
     def sort_key(self) -> SortKey:
-        """A key with its direction; NULL is less than all values unless it is told to be last or first."""
+        """A sort key with its direction; by default NULL is less than all values."""
         by = self.reference()
         descending = not self.takes("ASC") and self.takes("DESC")
         nulls_last = descending
@@ -342,7 +345,7 @@ class _Reader:
         return name, self.expression(words("WHERE"), stops=",")
 
     def expression(self, ends: frozenset[str], stops: str = "") -> str:
-        """The text from here to the first word of `ends`, or character of `stops`, that is in no bracket."""
+        """The text up to the first word of `ends`, or character of `stops`, outside of brackets."""
         start, depth = self.at, 0
         while self.kind != END and not (depth == 0 and (self.kind in ends or (self.kind and self.kind in stops))):
             depth += (self.kind in ("(", "[")) - (self.kind in (")", "]"))
@@ -352,7 +355,7 @@ class _Reader:
         return self.tokens.text[self.tokens.starts[start] : self.tokens.ends[self.at - 1]]
 
     def name(self) -> str:
-        """A name: a word that means nothing else, or what is in back-quotes."""
+        """A name: a word without another meaning, or any name in back-quotes."""
         spelling = self.tokens.spelling(self.at)
         is_word = self.kind not in (STRING, NUMBER, END) and self.kind not in _NO_NAMES and _WORD.fullmatch(spelling)
         if self.kind != QUOTED_NAME and not is_word:
@@ -361,7 +364,7 @@ class _Reader:
         return self.tokens.name(self.at - 1)
 
     def number(self) -> int:
-        """A whole number."""
+        """An unsigned INT."""
         spelling = self.tokens.spelling(self.at)
         if self.kind != NUMBER or not spelling.isdecimal():
             raise NeedsSparkError(f"it has {spelling or 'an end'} where a whole number is expected")

@@ -1,4 +1,4 @@
-"""MERGE of rows that a statement gives into `rules` or a list, in one commit."""
+"""Executes MERGE of literal rows into `rules` or a list, in one commit."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _TARGET, _GIVEN = "target", "given"
 
 
 def merge(workspace: Workspace, statement: Merge) -> pa.Table:
-    """Updates the rows that are there and inserts the others; gives how many, as Spark does."""
+    """Update matching rows and insert the others; returns the counts in the form that Spark gives."""
 
     def write(table: LocalTable) -> pa.Table:
+        """Merge the rows into one version of the table."""
         merged = _Merged(table, statement)
         updated, inserted = merged.counts()
         if updated or inserted:
@@ -34,7 +35,7 @@ def merge(workspace: Workspace, statement: Merge) -> pa.Table:
 
 
 class _Merged:
-    """What a statement does to a version of a table. NeedsSparkError where Spark might mean something else."""
+    """A MERGE into one version of a table; NeedsSparkError if Spark might execute it differently."""
 
     def __init__(self, table: LocalTable, statement: Merge) -> None:
         names = [column_key(name) for name in statement.columns]
@@ -68,7 +69,7 @@ class _Merged:
         return (0 if self._updates is None else len(held)), (0 if self._inserts is None else new)
 
     def write(self) -> None:
-        """The commit."""
+        """Execute the merge, in one commit."""
         pairs = zip(self._keys, self._key_names, strict=True)
         work = self._table.snapshot.table.merge(
             pa.table(self._given),
@@ -82,7 +83,7 @@ class _Merged:
         work.execute()
 
     def _assigned(self, pairs: Sequence[tuple[str, Term]] | None) -> dict[str, str] | None:
-        """Columns of the table and what they get, as delta-rs spells both."""
+        """Columns of the table and their new values, both as delta-rs spells them."""
         if pairs is None:
             return None
         named = [(self._table.column(name), term) for name, term in pairs]
@@ -91,7 +92,7 @@ class _Merged:
         return {quoted(name): f"{_GIVEN}.{self._put(term, name)}" for name, term in named}
 
     def _put(self, term: Term, column: str) -> str:
-        """The name by which delta-rs is given what a term is for each row, as values for a column of the table."""
+        """Add the values of a term, one per source row in the type of a target column; returns their name there."""
         kind, name = self._table.schema.field(column).type, f"c{len(self._given)}"
         rows, zone = self._statement.rows, self._table.zone
         place = self._places.get(column_key(term.column)) if term.column is not None else None

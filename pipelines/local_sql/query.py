@@ -1,4 +1,4 @@
-"""A query of one table: chosen columns or aggregates of rows, in an order."""
+"""Executes a query of one table: columns or aggregates, filtered, grouped, sorted and limited."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipelines.local_sql.tables import LocalTable
 from pipelines.workspace import Workspace
 
 _KEPT_ROWS = 1 << 18
-"""Rows from which on what has been read is reduced to what the result can hold."""
+"""Rows in memory above which they are reduced to those that the result can contain."""
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
 def select(workspace: Workspace, query: Select) -> pa.Table:
-    """The rows of a query's result. Raises NeedsSparkError where only Spark can tell them."""
+    """The result of a query; NeedsSparkError if only Spark can compute it exactly."""
     table = LocalTable(workspace, query.table)
     if query.group_by or any(item.aggregate for item in query.items):
         return _Aggregation(table, query).result()
@@ -34,10 +34,10 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
     for name, _ in keys:
         _check_ordered(table.schema.field(name).type)
     read = list(dict.fromkeys([*columns, *(name for name, _ in keys)]))
-    most = query.limit if query.limit is not None and not keys else None
+    enough = query.limit if query.limit is not None and not keys else None
     kept = table.condition(query.where)
     parts = [pa.schema([table.schema.field(name).with_nullable(True) for name in read]).empty_table()]
-    for part in table.batches(read, kept, *(() if most is None else (most,))):
+    for part in table.batches(read, kept, *(() if enough is None else (enough,))):
         parts.append(part)
         if keys and query.limit is not None and sum(map(len, parts)) > max(_KEPT_ROWS, 4 * query.limit):
             parts = [_ordered(pa.concat_tables(parts), keys, query.limit)]
@@ -47,7 +47,7 @@ def _rows(table: LocalTable, query: Select) -> pa.Table:
 
 
 def _sorted_by(table: LocalTable, key: SortKey, columns: Sequence[str], names: Sequence[str]) -> str:
-    """The column that a result is ordered by: one of the result, else one of the table."""
+    """The table's column of a sort key: named by the result, else by the table."""
     if isinstance(key.by, int):
         return columns[_place(key.by, len(columns))]
     named = [column for column, name in zip(columns, names, strict=True) if name.lower() == key.by.lower()]
@@ -69,7 +69,7 @@ def _check_ordered(kind: pa.DataType) -> None:
 
 
 def _ordered(rows: pa.Table, keys: Sequence[tuple[str, SortKey]], limit: int | None) -> pa.Table:
-    """Rows in an order, NaN above all numbers and 0.0 equal to -0.0 as Spark has them."""
+    """The rows sorted, and limited; as in Spark, NaN is above all numbers, and 0.0 equals -0.0."""
     frame = pl.DataFrame(
         {str(place): pl.from_arrow(rows.column(name)) for place, (name, _) in enumerate(keys)}
     ).with_row_index("row")
@@ -82,7 +82,7 @@ def _ordered(rows: pa.Table, keys: Sequence[tuple[str, SortKey]], limit: int | N
 
 
 class _Aggregation:
-    """Aggregates over all rows, or over each group of them."""
+    """Aggregates over all rows, or over groups of rows."""
 
     def __init__(self, table: LocalTable, query: Select) -> None:
         self.table, self.query = table, query
@@ -94,17 +94,17 @@ class _Aggregation:
             self._check(item)
 
     def result(self) -> pa.Table:
-        """One row for each group; one for all rows where there are no keys."""
+        """One row per group, or a single row without keys."""
         asked = (self.table.column(item.column) for item in self.query.items if item.column is not None)
-        # rows without a column would have no number
+        # a batch without columns would not know its number of rows
         read = list(dict.fromkeys([*self.keys, *asked])) or [self.table.plainest_column]
         schema = pa.schema([self.table.schema.field(name) for name in read])
-        parts = [self._partly(pl.DataFrame(pl.from_arrow(schema.empty_table())))]
+        parts = [self._partial(pl.DataFrame(pl.from_arrow(schema.empty_table())))]
         for rows in self.table.batches(read, self.table.condition(self.query.where)):
-            parts.append(self._partly(pl.DataFrame(pl.from_arrow(rows))))
+            parts.append(self._partial(pl.DataFrame(pl.from_arrow(rows))))
             if sum(map(len, parts)) > _KEPT_ROWS:
-                parts = [self._together(parts)]
-        found = self._finished(self._together(parts))
+                parts = [self._combined(parts)]
+        found = self._finished(self._combined(parts))
         if self.query.order_by:
             keys = [(str(self._of_result(key)), key) for key in self.query.order_by]
             for name, _ in keys:
@@ -153,26 +153,27 @@ class _Aggregation:
             raise NeedsSparkError(f"the result has no one column {key.by}")
         return named[0]
 
-    def _partly(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The aggregates of some rows."""
+    def _partial(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The partial aggregates of some rows."""
 
         def aggregate(item: Item) -> pl.Expr:
+            """The aggregate of an item over rows."""
             if item.column is None:
                 return pl.len().cast(pl.Int64)
             column = pl.col(self.table.column(item.column))
             if item.aggregate == "count":
                 return column.count().cast(pl.Int64)
-            return _ASKED[item.aggregate or ""](column)
+            return _AGGREGATES[item.aggregate or ""](column)
 
         return self._grouped(rows, aggregate)
 
-    def _together(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """The aggregates of several parts' aggregates."""
+    def _combined(self, parts: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """The partial aggregates of several parts, combined."""
         places = {id(item): str(place) for place, item in enumerate(self.query.items)}
 
         def aggregate(item: Item) -> pl.Expr:
             column = pl.col(places[id(item)])
-            return column.sum() if item.aggregate == "count" else _ASKED[item.aggregate or ""](column)
+            return column.sum() if item.aggregate == "count" else _AGGREGATES[item.aggregate or ""](column)
 
         return self._grouped(pl.concat(parts), aggregate)
 
@@ -182,7 +183,7 @@ class _Aggregation:
         return rows.group_by(self.keys).agg(found) if self.keys else rows.select(found)
 
     def _finished(self, groups: pl.DataFrame) -> pa.Table:
-        """The columns of the result, named by their places."""
+        """The columns of the result, named by their places; NeedsSparkError if a sum exceeds BIGINT."""
         columns, fields = [], []
         for place, item in enumerate(self.query.items):
             name = self.table.column(item.column) if item.column is not None else ""
@@ -199,14 +200,14 @@ class _Aggregation:
 
 
 def _is_discrete(kind: pa.DataType) -> bool:
-    """Whole numbers, texts and times: values that are equal only where they are the same."""
+    """True for integers, strings, dates and timestamps: types whose equal values are identical."""
     t = pa.types
     return bool(t.is_integer(kind) or t.is_string(kind) or t.is_date(kind) or t.is_timestamp(kind))
 
 
 def _sum(column: pl.Expr) -> pl.Expr:
-    """The sum of whole numbers, of any size; NULL of nothing but NULL."""
+    """The sum of integers in 128 bits; NULL if all are NULL."""
     return pl.when(column.count() > 0).then(column.cast(pl.Int128).sum())
 
 
-_ASKED: dict[str, Callable[[pl.Expr], pl.Expr]] = {"min": pl.Expr.min, "max": pl.Expr.max, "sum": _sum}
+_AGGREGATES: dict[str, Callable[[pl.Expr], pl.Expr]] = {"min": pl.Expr.min, "max": pl.Expr.max, "sum": _sum}

@@ -1,4 +1,4 @@
-"""One SQL statement, executed without Spark where that means the same."""
+"""Executes one SQL statement without Spark, if the result is the same."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from rules_index.errors import RulesIndexError
 
 
 def execute(workspace: Workspace, statement: str) -> pa.Table:
-    """The result of a statement as `pipelines.sql.statement_result` gives it. NeedsSparkError, with the reason, where
-    Spark is to execute it, and nothing has been done. TableError where a commit cannot be made."""
+    """The result of a statement, in the form of `pipelines.sql.statement_result`.
+
+    NeedsSparkError, with the reason and before anything is done, if Spark must execute it. TableError if a commit
+    fails.
+    """
     reason = why_spark_works(workspace)
     if reason is not None:
         raise NeedsSparkError(reason)
@@ -31,7 +34,7 @@ def execute(workspace: Workspace, statement: str) -> pa.Table:
 
 
 def local_result(workspace: Workspace, statement: str) -> pa.Table | None:
-    """As `execute`; None where Spark is to execute the statement."""
+    """Like `execute`, but None if Spark must execute the statement."""
     try:
         return execute(workspace, statement)
     except NeedsSparkError:
@@ -46,7 +49,7 @@ def _selected(workspace: Workspace, query: Select) -> pa.Table:
     try:
         return select(workspace, query)
     except (ArithmeticError, ValueError, PolarsError, pa.ArrowException) as error:
-        raise NeedsSparkError(str(error)) from error  # values that only Spark has, as years beyond 9999
+        raise NeedsSparkError(str(error)) from error  # a value that Python lacks, such as a year beyond 9999
 
 
 def in_zone(result: pa.Table, zone: str) -> pa.Table:

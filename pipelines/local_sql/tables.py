@@ -1,4 +1,4 @@
-"""The table that a statement names, read without Spark where that is exact."""
+"""Reads the table that a statement names without Spark, if that is exact."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from rules_index.names import column_key, path_parts, spelled
 from rules_index.workers.source_files import SourceFile, UnreadableFileError, read_batches, source_files
 
 MOST_BYTES = 1 << 30
-"""Of the files that a statement reads here; Spark reads more with all its tasks."""
+"""Maximum bytes of files that a statement reads here; larger tables are left to Spark's parallel tasks."""
 _ALL = 1 << 62
 
 
 class LocalTable:
-    """A version of a table in a folder."""
+    """A version of a table in a folder; NeedsSparkError if only Spark can read it."""
 
     def __init__(self, workspace: Workspace, name: TableName) -> None:
         self.zone = workspace.configuration.rules.time_zone
@@ -52,7 +52,7 @@ class LocalTable:
         return arrow_schema_of(json.dumps({"fields": self.snapshot.fields}))
 
     def column(self, name: str) -> str:
-        """A column as the table spells it; NeedsSparkError where there is none."""
+        """A column's name in the table's spelling; NeedsSparkError if there is none."""
         found = spelled(self.schema.names, name, column_key)
         if found is None:
             raise NeedsSparkError(f"the table has no column {name}")
@@ -60,12 +60,12 @@ class LocalTable:
 
     @property
     def plainest_column(self) -> str:
-        """A column whose values are few bytes, if there is one."""
+        """A column that is cheap to read: the first one without a nested type, if there is one."""
         plain = (field.name for field in self.schema if not pa.types.is_nested(field.type) and field.type != OPAQUE)
         return next(plain, self.schema.names[0])
 
     def condition(self, text: str | None) -> Condition | None:
-        """The rows that a WHERE keeps; None for all."""
+        """The compiled condition of a WHERE; None without one. NeedsSparkError if only Spark evaluates it."""
         if text is None:
             return None
         compiled = ri.compile_rules([(0, text)], self.schema, "scan", time_zone=self.zone)
@@ -74,7 +74,7 @@ class LocalTable:
         return Condition(compiled)
 
     def batches(self, columns: Sequence[str], kept: Condition | None, most_rows: int = _ALL) -> Iterator[pa.Table]:
-        """The rows that are kept, at most so many, with these columns of the table; texts are no codes."""
+        """At most `most_rows` rows that satisfy `kept`, with these columns; none is dictionary-encoded."""
         asked = [*columns, *(self.column(name) for name in (kept.columns if kept is not None else ()))]
         read = [name for name in self.schema.names if name in asked]
         for name in read:
@@ -105,27 +105,27 @@ class LocalTable:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a WHERE says, as an index of the one rule."""
+    """The condition of a WHERE, compiled as an index of one rule."""
 
     compiled: ri.CompiledRules
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """The columns that the condition reads."""
         return tuple(dict.fromkeys(path_parts(leaf.name)[0] for leaf in self.compiled.inputs))
 
     @property
     def may_raise(self) -> bool:
-        """True if it may raise on some row: then all rows must be tried."""
+        """True if it may raise an error on some row: then no file may be skipped."""
         return bool(len(self.compiled.raising[1]))
 
     @cached_property
     def widened(self) -> Widened:
-        """What files are chosen by."""
+        """The column ranges by which files are skipped."""
         return widen_compiled(self.compiled)
 
     def of(self, rows: pa.Table) -> np.ndarray:
-        """Which rows [rows] bool are kept; NeedsSparkError where it raises on one, which Spark tells of."""
+        """The rows that satisfy it, [rows] bool; NeedsSparkError if it raises on one, so that Spark reports it."""
         asked = rows if self.compiled.inputs else pa.table({"_": pa.nulls(rows.num_rows)})
         offsets, _, errors = self.compiled.match_ordinals(asked)
         if errors:

@@ -1,4 +1,4 @@
-"""The value that a text stands for, where no cast is asked for to store it."""
+"""Constants in statements: their values, if they need no cast to the column's type."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _MAP = re.compile(r"map\s*\(\s*(?P<entries>.*)\)\s*", re.IGNORECASE | re.DOTALL)
 
 
 def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
-    """A constant of a column's type as Python has it, timestamps without a zone being in `zone`; NeedsSparkError for
-    anything else, and RuleError for what is no expression."""
+    """The Python value of a constant that has a column's type.
+
+    zone: of timestamps without one. NeedsSparkError if the text is no constant of that type; RuleError if it is no
+    expression.
+    """
     if pa.types.is_map(kind):
         return _map_of(text, kind, zone)
     found = _constant(text, zone)
@@ -29,11 +32,11 @@ def value_of(text: str, kind: pa.DataType, zone: str) -> Any:
         if low <= found.value <= high and found.type.bit_width <= kind.bit_width:
             return found.value
     elif found.type == kind and not pa.types.is_decimal(kind):
-        return _moment(found.value, kind) if pa.types.is_timestamp(kind) else found.value
+        return _timestamp(found.value, kind) if pa.types.is_timestamp(kind) else found.value
     raise NeedsSparkError(f"{text} is no value of the type {kind}")
 
 
-def _moment(microseconds: int, kind: pa.DataType) -> Any:
+def _timestamp(microseconds: int, kind: pa.DataType) -> Any:
     try:
         return pa.scalar(microseconds, pa.int64()).cast(kind).as_py()
     except (OverflowError, ValueError) as error:

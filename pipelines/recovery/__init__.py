@@ -1,1 +1,1 @@
-"""What goes on when a predicate, or a JVM, ends in the middle of a micro-batch."""
+"""Recovery when a predicate ends Spark's JVM in the middle of a micro-batch."""

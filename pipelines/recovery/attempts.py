@@ -1,8 +1,9 @@
-"""Attempts at a planned micro-batch, counted in its plan before each, and what is left out where they end Spark.
+"""Counts attempts at a planned micro-batch in its plan, and leaves out the predicates that end Spark.
 
-A micro-batch that has ended its process twice is searched for the predicates at fault (pipelines.recovery.culprits):
-it is matched without being written, with halves of what only Spark evaluates left out. What is found is left out of
-the micro-batch's plan: there it is unknown on every row, as where it raises, and counted as errors of its rules.
+If two attempts at a micro-batch have ended their process, the predicates at fault are searched for by bisection
+(pipelines.recovery.culprits): the rows are matched, and not written, with half of the derived predicates left out. The
+predicates found are then left out of the micro-batch. They are NULL on all of its rows, as if they raised an error, and
+counted as errors of their rules.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
     from pipelines.lake.lake import Lake
 
 MOST_ATTEMPTS = 2
-"""Attempts that a micro-batch has before it is searched for what ends its process."""
+"""Attempts at a micro-batch before the search for the predicates that end its process."""
 _NAMED_RULES, _TEXT = 20, 300
-"""Rules that a plan names of one predicate, and characters of its text, at most."""
+"""Maximum number of rules that a plan names for one predicate, and of characters of its text."""
 
 
 class Attempts:
-    """The attempts at one unfinished micro-batch."""
+    """The attempts at one planned micro-batch."""
 
     def __init__(self, lake: Lake, batch: MicroBatch, compiled: ri.CompiledRules, ended: bool) -> None:
-        """compiled: the index that it is matched with; ended: an attempt at it has just ended Spark in this process."""
+        """compiled: the micro-batch's index; ended: an attempt at it has just ended Spark in this process."""
         self.lake, self.batch, self.compiled = lake, batch, compiled
         names = sorted(leaf.name for leaf in compiled.derived)
         self._candidates = [name for name in names if name not in left_out(batch.plan)]
@@ -49,9 +50,9 @@ class Attempts:
         return None if known is None else Search.of(known, self._candidates)
 
     def begin(self, lives: Callable[[frozenset[str]], None]) -> list[str]:
-        """Count one more attempt, after a search where it is due; gives the names of what must be left out.
+        """Count one more attempt, after a search if one is due; returns the names of inputs that must be left out.
 
-        `lives` matches the micro-batch without these inputs, and writes nothing.
+        lives: matches the micro-batch without the given inputs, and writes nothing.
         """
         begun, suspects = int(self.batch.plan.get("attempts", 1)), self.batch.plan.get("suspects", [])
         if self._search is None:
@@ -74,7 +75,7 @@ class Attempts:
         return list(open_search.left_out) if open_search is not None else []
 
     def told(self, error: SparkEndedError) -> SparkEndedError:
-        """The error of an attempt that ended Spark, with what a search has found of it."""
+        """The error of an attempt that ended Spark, completed with what a search has found."""
         if self._search is None or self._search.state == "open":
             return error
         cause = (
@@ -93,7 +94,7 @@ class Attempts:
 
     @contextmanager
     def _unless_it_fails_otherwise(self) -> Iterator[None]:
-        """A question that fails for another reason ends the search: what fails is told, and no rule is blamed."""
+        """End the search, without blaming a rule, if a trial fails for another reason; the error is raised."""
         try:
             yield
         except SparkEndedError:
@@ -109,7 +110,7 @@ class Attempts:
 
 
 def holds_nothing(lake: Lake, batch: MicroBatch, names: Sequence[str]) -> bool:
-    """True if none of the tables that exist holds anything of a planned micro-batch."""
+    """True if none of the existing tables holds anything of a planned micro-batch."""
     return "written" not in batch.plan and not any(
         lake.exists(name) and is_done(lake, name, app_of(batch.plan, name), batch.batch) for name in names
     )
@@ -124,15 +125,15 @@ def plan_anew(
     changes: Mapping[str, Any],
     fence: Callable[[str, Sequence[str], int], list[str]],
 ) -> MicroBatch:
-    """Plan an unfinished micro-batch anew with an index, for the same rows, unless rules have decided what some table
-    holds of it; gives it as it is then.
+    """Plan an unfinished micro-batch again, for the same rows, with another index; returns it with its new plan.
 
-    names: its tables, of_rules: those whose rows the rules decide; changes: to its plan; fence: has no table take
-    transactions of a series any more, and gives those that hold its micro-batch (writing.tables.fence).
+    names: its tables; of_rules: those of them whose rows depend on the rules. If one of these is already written, index
+    and `changes` are not applied. changes: to its plan; fence: fences off a series in all tables, and returns those
+    that hold its micro-batch (writing.tables.fence).
 
-    Whoever goes on writing by the plan before loses: first `runs` has another series for the micro-batch, then no table
-    takes the former one's transactions any more, then `runs` has the new plan, which knows what the former one has
-    written. A run that finds the first step alone in `runs` takes the others.
+    A concurrent run that still writes by the old plan is fenced off in three steps: `runs` gets a new series for the
+    micro-batch; every table is closed to transactions of the old series; `runs` gets the new plan, which records what
+    the old series has written. A run that finds only the first step done takes the other two.
     """
     if "given_up" not in batch.plan:
         plan = {**batch.plan, "series": uuid.uuid4().hex, "given_up": batch.plan["series"]}
@@ -144,7 +145,7 @@ def plan_anew(
     plan |= {"written": written} if written else {}
     now = later(batch.started_at)
     if any(name in written for name in of_rules):
-        # these rows stay, and the others are written as they were planned; nothing is looked for any more
+        # these rows stay, so the others are written as planned, without a further search
         done = Search((), state="done").to_plan()
         return revise(lake, batch, {**plan, "attempts": MOST_ATTEMPTS, "search": done}, started_at=now)
     index = {"rules_version": stored.rules_version, "fingerprint": stored.fingerprint}
@@ -152,7 +153,7 @@ def plan_anew(
 
 
 def later(before: datetime) -> datetime:
-    """Now, and after a moment whatever the clock says: the time of planning tells a plan from the next."""
+    """Now, but always after `before`, whatever the clock says: this time identifies a plan."""
     return max(datetime.now(UTC), before + timedelta(microseconds=1))
 
 
@@ -162,7 +163,7 @@ def left_out(plan: Mapping[str, Any]) -> frozenset[str]:
 
 
 def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str, Any]]:
-    """What a plan says of inputs that are left out: `name`, `text`, and the `rules` (ids as texts) that read them."""
+    """The entries of a plan for left-out inputs: `name`, `text`, the `rules` that read it (ids as text), `count`."""
     texts = {leaf.name: leaf.text or "" for leaf in compiled.derived}
     found = []
     for name in names:
@@ -172,7 +173,7 @@ def described(compiled: ri.CompiledRules, names: Sequence[str]) -> list[dict[str
 
 
 def rules_that_read(compiled: ri.CompiledRules, name: str) -> list[str]:
-    """The ids, as texts, of the rules that read a derived input."""
+    """The ids, as text, of the rules that read a derived input."""
     from rules_index.language.typed import leaves_of
 
     attributes = [n for n, each in enumerate(compiled.attributes) if name in {leaf.name for leaf in leaves_of(each)}]
@@ -183,13 +184,13 @@ def rules_that_read(compiled: ri.CompiledRules, name: str) -> list[str]:
 
 
 def errors_of(compiled: ri.CompiledRules, plan: Mapping[str, Any], rows: int) -> dict[str, int]:
-    """Errors of the rules that read what a plan leaves out, on so many rows, where matching itself counts none."""
+    """The errors of rules that read left-out inputs: one on each of `rows` rows, by rule id."""
     names = left_out(plan)
     return {rule: rows for name in sorted(names) for rule in rules_that_read(compiled, name)} if rows else {}
 
 
 def notices(scope: str, batch: MicroBatch) -> list[str]:
-    """What people should know of a micro-batch that left predicates out."""
+    """A sentence for people on each predicate that a micro-batch left out."""
     found = []
     for each in batch.plan.get("left_out", []):
         others = f" and {each['count'] - len(each['rules'])} more" if each["count"] > len(each["rules"]) else ""

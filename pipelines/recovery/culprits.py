@@ -1,7 +1,7 @@
-"""Which of the predicates that only Spark evaluates end the process: found by leaving out halves of them.
+"""Finds the derived predicates that end the process, by bisection.
 
-The search asks one question at a time: does the micro-batch live with these predicates left out? What it knows is kept
-as JSON values in the micro-batch's plan, so that it goes on where it was even if a question ended the whole process.
+The search makes one trial at a time: does the micro-batch survive with these predicates left out? Its state is kept as
+JSON values in the micro-batch's plan, so that it can go on even after a trial has ended the whole process.
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 MOST_CULPRITS = 8
-"""Predicates that are looked for one by one; where more of them end the process, all that are left are left out."""
+"""Maximum number of culprits that are searched one by one; beyond it, all remaining candidates are left out."""
 MOST_ASKED = 2
-"""Times that a question may end the process that asks it without a word, before that is taken for its answer."""
+"""How many times a trial may end its own process before that counts as its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What is known of the candidates, in their order, less those that are `left_out`.
+    """The state of a bisection over the candidates that are not `left_out`.
 
-    low: with so many of the first ones the micro-batch lives; high: with so many it does not, None where that is not
-    known. asked: how often the question that comes now has been begun. state is "open", "done" (what is to be left out
-    is in `left_out`; nothing, where the micro-batch lives with all) or "innocent" (it dies without any of them).
+    low: the micro-batch survives with the first `low` remaining candidates; high: it does not with the first `high`,
+    None if that is unknown; checked: it survives without any; asked: how often the current trial has been begun.
+    state: "open", "done" (the culprits are in `left_out`, which may be empty) or "innocent" (the micro-batch ends its
+    process even without any candidate).
     """
 
     candidates: tuple[str, ...]
@@ -35,44 +36,44 @@ class Search:
 
     @classmethod
     def begin(cls, candidates: Sequence[str], seen: bool) -> Search:
-        """`seen`: it is certain that the micro-batch dies with all of them."""
+        """A new search; `seen`: the micro-batch is known to end its process with all candidates."""
         search = cls(tuple(candidates))
         return search._with(high=len(candidates)) if seen or not candidates else search
 
     @classmethod
     def of(cls, plan: Mapping[str, Any], candidates: Sequence[str]) -> Search:
-        """As a plan has it, of the same candidates."""
+        """The search that a plan holds, for the same candidates."""
         return cls(tuple(candidates), **{**plan, "left_out": tuple(plan["left_out"])})
 
     def to_plan(self) -> dict[str, Any]:
-        """As JSON values, without the candidates, which may be many."""
+        """The state as JSON values; without the candidates, which may be many."""
         known = {**asdict(self), "left_out": list(self.left_out)}
         del known["candidates"]
         return known
 
     @property
     def remaining(self) -> tuple[str, ...]:
-        """The candidates that are not found to end the process."""
+        """The candidates that are not yet found guilty."""
         return tuple(each for each in self.candidates if each not in self.left_out)
 
     @property
     def evaluated(self) -> int:
-        """The question: does it live with so many of the first remaining ones?"""
+        """How many of the first remaining candidates the current trial evaluates."""
         if self.high is None:
             return len(self.remaining)
         return (self.low + self.high) // 2 if self.checked else 0
 
     @property
     def without(self) -> frozenset[str]:
-        """What the question leaves out."""
+        """The candidates that the current trial leaves out."""
         return frozenset((*self.left_out, *self.remaining[self.evaluated :]))
 
     def begun(self) -> Search:
-        """The question is being asked."""
+        """The state with one more beginning of the current trial."""
         return replace(self, asked=self.asked + 1)
 
     def answered(self, lives: bool) -> Search:
-        """With the answer to the question."""
+        """The state after the current trial; `lives`: the micro-batch survived."""
         if self.high is None:
             return self._with(state="done") if lives else self._all_die()
         if not self.checked:
@@ -86,12 +87,12 @@ class Search:
         return self._with(high=len(remaining))
 
     def _with(self, **changes: Any) -> Search:
-        """With another question, or the end."""
+        """The state for the next trial, or the end of the search."""
         found = replace(self, asked=0, **changes)
         if found.state != "open" or found.high is None:
             return found
         if found.high == 0:
-            # it dies with none of them, whichever was to be looked at
+            # it ends its process without any candidate
             return replace(found, state="innocent")
         if found.checked and found.high - found.low == 1:
             guilty = found.remaining[found.low]

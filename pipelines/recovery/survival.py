@@ -1,7 +1,7 @@
-"""What ends Spark's JVM in the middle of a step, how that is told, and how the work goes on in another JVM.
+"""Survives the end of Spark's JVM in the middle of a step: reports it, and goes on in another JVM.
 
-The one place where errors of talking to Spark become a sentence for people. A step that ends its JVM ends neither the
-process nor the steps after it: where deltatag has started the JVM, it starts another one.
+This is the only place where errors of communication with Spark become a sentence for people. A step that ends the JVM
+ends neither the process nor later steps: if deltatag has started the JVM, it starts another one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from pipelines.workspace import Workspace
 
 _T = TypeVar("_T")
 _FATAL = ("java.lang.OutOfMemoryError", "java.lang.StackOverflowError", "ExecutorLostFailure", *jvm.ENDING)
-"""What names, in an error that Spark has told, the end of whatever evaluated a row."""
+"""Names in errors of Spark which show that the JVM or executor that evaluated a row has ended."""
 _EXIT = {50: "an error that nothing may catch", 51: "an error while it told of another", 52: "it ran out of memory"}
-"""How Spark's own exit statuses are told."""
+"""What Spark's own exit statuses mean."""
 
 
 @contextmanager
 def step(workspace: Workspace, what: str) -> Iterator[None]:
-    """A step that asks Spark. TableError where Spark tells of a failure, SparkEndedError where the step ends the JVM.
+    """Run a step that uses Spark: TableError if Spark reports a failure, SparkEndedError if the JVM ends.
 
-    After that `workspace.spark` is a session of another JVM, where deltatag has started the one that ended.
+    `what` completes "Could not ..." in the message. After the JVM has ended, `workspace.spark` is a session of another
+    JVM, if deltatag started the one that ended.
     """
     try:
         with explained(what):
@@ -39,11 +40,11 @@ def step(workspace: Workspace, what: str) -> Iterator[None]:
     except SparkEndedError:
         raise
     except Exception as error:
-        told = error.__context__
-        while told is not None and not isinstance(told, SparkEndedError):
-            told = told.__context__
-        if told is not None:
-            raise told from error  # what was to be put in order behind it found no JVM
+        cause = error.__context__
+        while cause is not None and not isinstance(cause, SparkEndedError):
+            cause = cause.__context__
+        if cause is not None:
+            raise cause from error  # `error` only says that a clean-up found no JVM
         reason = _why_ended(error)
         if reason is None:
             raise
@@ -51,7 +52,7 @@ def step(workspace: Workspace, what: str) -> Iterator[None]:
 
 
 def spark_ended(workspace: Workspace, what: str, reason: str) -> SparkEndedError:
-    """The error of a step that has ended Spark, or was ended; the workspace is made ready for another JVM."""
+    """The error of a step that has ended Spark, or was ended; prepares the workspace for another JVM."""
     usable = workspace.renew()
     way_out = (
         ""
@@ -65,13 +66,13 @@ def spark_ended(workspace: Workspace, what: str, reason: str) -> SparkEndedError
 
 
 def _why_ended(error: BaseException) -> str | None:
-    """How Spark has ended, for the middle of a sentence; None where it has not."""
+    """How Spark has ended, as a clause; None if it has not."""
     if jvm.is_dead(error):
         status = jvm.exit_status()
-        told = _EXIT.get(status, f"exit status {status}") if status is not None and status >= 0 else None
+        how = _EXIT.get(status, f"exit status {status}") if status is not None and status >= 0 else None
         if status is not None and status < 0:
-            told = f"it was killed by signal {-status}"
-        return f"Spark's JVM ended meanwhile ({told})" if told else "Spark's JVM ended meanwhile"
+            how = f"it was killed by signal {-status}"
+        return f"Spark's JVM ended meanwhile ({how})" if how else "Spark's JVM ended meanwhile"
     if jvm.is_stopped():
         return "Spark was stopped meanwhile, though its JVM has not ended"
     seen: BaseException | None = error
@@ -86,9 +87,9 @@ def _why_ended(error: BaseException) -> str | None:
 def batch_time_limit(
     workspace: Workspace, what: str, files: Sequence[Add], predicates: int
 ) -> AbstractContextManager[None]:
-    """What bounds the time that Spark takes for so many predicates, which only it evaluates, on rows of files.
+    """A time limit for Spark to evaluate `predicates` derived predicates on the rows of files.
 
-    The limit is `[rules] time_limit`, a second more for each MiB, and 10 microseconds for each row and predicate.
+    It is `[rules] time_limit`, plus 1 second per MiB, plus 10 microseconds per row and predicate.
     """
     if not predicates:
         return nullcontext()
@@ -99,16 +100,17 @@ def batch_time_limit(
 
 @contextmanager
 def time_limit(workspace: Workspace, what: str, seconds: float) -> Iterator[None]:
-    """While inside, work of Spark's that takes longer is ended: SparkEndedError.
+    """End Spark's work, with SparkEndedError, if it takes longer than `seconds`.
 
-    A task that runs on and on cannot be interrupted where it runs inside of the JVM: deltatag's own JVM is ended then;
-    of a session that was given from outside only the jobs are cancelled.
+    A task inside the JVM cannot be interrupted, so deltatag's own JVM is ended. In a session that was given from
+    outside only the jobs are cancelled.
     """
     expired = threading.Event()
     own, context = workspace.owns_spark, workspace.spark.sparkContext
     tag = f"deltatag-{uuid.uuid4().hex}"
 
     def expire() -> None:
+        """End the JVM, or cancel the jobs."""
         expired.set()
         with suppress(Exception):
             if own:
@@ -135,24 +137,25 @@ def time_limit(workspace: Workspace, what: str, seconds: float) -> Iterator[None
 
 
 def surviving(workspace: Workspace, scopes: Sequence[str], action: Callable[[bool], _T]) -> _T:
-    """What `action` gives. Where it ends Spark it is called again, as long as `runs` shows that it has come further.
+    """The result of `action`, which is called again after it has ended Spark, as long as `runs` shows progress.
 
-    It is told whether it has just ended Spark. What it did before must stand in `runs`, so that it goes on behind it.
+    Its argument says whether it has just ended Spark. Its progress must be recorded in `runs`, so that the next call
+    goes on from there.
     """
-    before = _standing(workspace, scopes)
+    before = _recorded(workspace, scopes)
     ended = False
     while True:
         try:
             return action(ended)
         except SparkEndedError as error:
-            now = _standing(workspace, scopes)
+            now = _recorded(workspace, scopes)
             if not error.usable or now == before:
                 raise
             workspace.progress(f"{', '.join(scopes)}: {error} Trying again")
             before, ended = now, True
 
 
-def _standing(workspace: Workspace, scopes: Sequence[str]) -> list[Any]:
-    """Where `runs` has each scope."""
+def _recorded(workspace: Workspace, scopes: Sequence[str]) -> list[Any]:
+    """The state of each scope in `runs`, for comparison."""
     last = [last_batch(workspace.lake, scope) for scope in scopes]
     return [None if each is None else (each.batch, each.state, each.started_at, dict(each.plan)) for each in last]

@@ -1,1 +1,1 @@
-"""What a scope's report says, and the page that shows it."""
+"""The contents of a scope's report, and the page that shows it."""

@@ -1,4 +1,4 @@
-"""Gathers what a scope's report says: rules, matches over time, findings, rejects, edits and runs."""
+"""Gathers the contents of a scope's report: rules, matches over time, findings, rejects, edits and runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipelines.scopes import JoinScope, Scope, StreamScope, scope_of
 from pipelines.workspace import Workspace
 
 MOST_RULES = 5_000
-"""Rules that a page lists: a browser still sorts and searches that many at once."""
+"""Maximum number of rules that a page lists: a browser can still sort and search so many."""
 MOST_TOGETHER = 24
 MOST_RUNS = 60
 _MOST_TEXTS = 1_000
@@ -30,7 +30,7 @@ _TEXT = 2_000
 
 
 def contents(workspace: Workspace, name: str) -> dict[str, Any]:
-    """What the report of one scope says, as values that JSON has; times are in the configured zone."""
+    """The contents of one scope's report, as JSON values; times are in the configured zone."""
     scope = scope_of(workspace, name)
     zone = ZoneInfo(workspace.configuration.rules.time_zone)
     time_name, times = _times(scope)
@@ -81,8 +81,10 @@ def contents(workspace: Workspace, name: str) -> dict[str, Any]:
 
 
 def _times(scope: Scope) -> tuple[str, list[tuple[str, ...]]]:
-    """What a row's time is called, and the columns of which the latest is it: a stream's event time, else when rows
-    were tagged; of joined rows the streams' event times."""
+    """The name of a row's time, and the paths of the columns whose latest value it is.
+
+    For a stream its event time, or else when the row was tagged; for a join the streams' event times.
+    """
     if isinstance(scope, JoinScope):
         paths = [(stream.name, stream.event_time) for stream in scope.streams if stream.event_time]
         return f"the latest of {', '.join(map('.'.join, paths))}", [*paths]
@@ -93,16 +95,14 @@ def _times(scope: Scope) -> tuple[str, list[tuple[str, ...]]]:
 def _counted(
     workspace: Workspace, name: str, times: Sequence[tuple[str, ...]], present: set[Any]
 ) -> tuple[Counted | None, dict[str, Any], list[str]]:
-    """What was counted in the tagged table, which of its rules match together, and what a reader should know of it."""
+    """The counts of the tagged table, which rules match the same rows, and notes for the reader."""
     if not workspace.lake.exists(tagged_table(name)):
         return None, {"ids": [], "rows": []}, ["No row has been tagged yet."]
     workspace.progress(f"counting the matches of {name}")
     rows = TaggedRows(workspace.lake, tagged_table(name), times, workspace.configuration.rules.time_zone)
     counted = count(rows)
-    most = sorted(present & counted.matches.keys(), key=lambda rule: (-counted.matches[rule], str(rule)))[
-        :MOST_TOGETHER
-    ]
-    pairs = {"ids": [str(rule) for rule in most], "rows": together(rows, most).tolist() if len(most) > 1 else []}
+    top = sorted(present & counted.matches.keys(), key=lambda rule: (-counted.matches[rule], str(rule)))[:MOST_TOGETHER]
+    pairs = {"ids": [str(rule) for rule in top], "rows": together(rows, top).tolist() if len(top) > 1 else []}
     notes = []
     if counted.rows < counted.all_rows:
         notes.append(
@@ -115,12 +115,12 @@ def _counted(
 
 
 def _rules(workspace: Workspace, name: str) -> pl.DataFrame:
-    """The scope's rows of `rules`, disabled ones included, with every column that a rule may have."""
+    """The scope's rules, disabled ones included, with all columns that a rule may have."""
     return rules_of(workspace.lake, workspace.lake.delta("rules")).filter(pl.col("scope") == name)
 
 
 def _shown(rules: pl.DataFrame, counted: Counted | None, found: set[str]) -> list[dict[str, Any]]:
-    """The rules that the page lists: those with a finding, then those that match most."""
+    """The rules that the page lists: those with a finding first, then by matches, descending."""
     matches = counted.matches if counted else {}
     number = pl.col("rule_id").map_elements(lambda rule: matches.get(rule, 0), pl.Int64, skip_nulls=False)
     first = pl.col("rule_id").cast(pl.String).is_in(list(found)).fill_null(True)
@@ -155,12 +155,12 @@ def _rejects(workspace: Workspace, name: str) -> list[dict[str, Any]]:
 
 def _run(run: MicroBatch, zone: ZoneInfo) -> dict[str, Any]:
     figures = ("batch", "state", "rules_version", "source_version", "rows", "matches", "quarantined", "seconds")
-    told = {figure: getattr(run, figure) for figure in figures}
-    return told | {"started_at": _local(run.started_at, zone), "errors": sum(run.errors.values())}
+    shown = {figure: getattr(run, figure) for figure in figures}
+    return shown | {"started_at": _local(run.started_at, zone), "errors": sum(run.errors.values())}
 
 
 def _shortened(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A finding or a reject without what could fill a page."""
+    """A finding or a reject with long texts and lists cut."""
     short: dict[str, Any] = {}
     for key, value in row.items():
         if isinstance(value, Sequence) and not isinstance(value, str):

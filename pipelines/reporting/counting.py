@@ -19,7 +19,7 @@ from pipelines.lake.lake import Lake, first_line
 from pipelines.lake.reading import files_in
 
 MOST_ROWS = 20_000_000
-"""Rows that are read, the newest files first: what a report costs does not grow with a table's history."""
+"""Rows that are read, newest files first, so that the cost of a report does not grow with a table's history."""
 MOST_PERIODS = 60
 _PAIR_ROWS = 2_000_000
 _UNITS = {
@@ -40,7 +40,7 @@ _UNITS = {
 
 @dataclass(frozen=True, slots=True)
 class Periods:
-    """Consecutive periods of time, `unit` long each, of which `starts` are the first moments (local, text)."""
+    """Consecutive periods, each one `unit` long; `starts`: their beginnings, as local times in text."""
 
     unit: str
     starts: tuple[str, ...]
@@ -48,11 +48,11 @@ class Periods:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What was counted in the newest files of a tagged table.
+    """The counts of the newest files of a tagged table.
 
-    rows: how many were read, of `all_rows`; periods: those of the plots; rows_over_time, matched_over_time: [periods]
-    rows, and rows with a match; matches: rows by rule; over_time: [periods] rows by rule; outside: rows with a time
-    that is NULL or in none of the periods.
+    rows: how many of `all_rows` were read; periods: those of the plots; rows_over_time, matched_over_time: [periods]
+    rows, and rows with a match; matches: by rule, the rows that match; over_time: by rule, [periods] rows that match;
+    outside: rows whose time is NULL or in none of the periods.
     """
 
     rows: int
@@ -66,9 +66,9 @@ class Counted:
 
 
 class TaggedRows:
-    """The newest rows of a tagged table: the ids of their rules, and their time in the zone `zone`.
+    """The newest rows of a tagged table: the ids of their rules, and their time, local in `zone`.
 
-    times: paths of the columns of which the latest is a row's time.
+    times: paths of columns; the latest of their values is a row's time.
     """
 
     def __init__(self, lake: Lake, table: str, times: Sequence[tuple[str, ...]], zone: str) -> None:
@@ -82,7 +82,7 @@ class TaggedRows:
         self._files = {file_name(path) for path in newest.filter(before < MOST_ROWS)["path"]}
 
     def batches(self, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows, a frame at a time, with these of the columns `time` and `ids`."""
+        """The rows in batches, with those of the columns `time` and `ids` that are named; TableError if unreadable."""
         wanted = {"ids": pc.field("rule_ids")} if "ids" in columns else {}
         if "time" in columns:
             wanted |= {f"time{place}": pc.field(*path) for place, path in enumerate(self._times)}
@@ -102,7 +102,7 @@ class TaggedRows:
         return frame.with_columns(latest.alias("time")).drop(times)
 
     def _local(self, name: str, kind: pl.DataType) -> pl.Expr:
-        """The time on the clocks of the zone; a TIMESTAMP_NTZ and a DATE are that already."""
+        """The local time in the zone; TIMESTAMP_NTZ and DATE are local already."""
         time = pl.col(name)
         if isinstance(kind, pl.Datetime) and kind.time_zone is not None:
             time = time.dt.convert_time_zone(self._zone).dt.replace_time_zone(None)
@@ -110,12 +110,12 @@ class TaggedRows:
 
 
 def file_name(path: str) -> str:
-    """A file's own name, which no two files of a table share."""
+    """The name of a file without its folders; unique within a table."""
     return PurePosixPath(unquote(path)).name
 
 
 def count(rows: TaggedRows) -> Counted:
-    """Rows and matches by period, and by rule."""
+    """Count rows and matches by period and by rule."""
     first, unit = _periods(rows)
     by_time, by_rule, read = [], [], 0
     for frame in rows.batches(["time", "ids"]):
@@ -157,9 +157,9 @@ def _by_rule(counted: Sequence[pl.DataFrame]) -> dict[Any, int]:
 
 
 def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
-    """The first and the last period's start, and their length; None where no row has a time.
+    """The starts of the first and the last period (None if no row has a time), and the unit of all periods.
 
-    A few times far from all others (year 9999 for "never") would leave nothing to see, and are left outside.
+    Outliers (such as the year 9999 for "never") are left outside, since they would flatten every plot.
     """
     sampled = []
     for frame in rows.batches(["time"]):
@@ -169,17 +169,17 @@ def _periods(rows: TaggedRows) -> tuple[tuple[Any, Any] | None, str]:
     times = pl.concat(sampled).sort() if sampled else pl.Series("time", [], pl.Datetime("us"))
     if not times.len():
         return None, "1d"
-    least, most = times[0], times[-1]
+    first, last = times[0], times[-1]
     low, high = times[int(times.len() * 0.005)], times[int((times.len() - 1) * 0.995)]
-    if most - least > 4 * (high - low):
-        least, most = low, high
-    unit = next((unit for unit, long in _UNITS.items() if (most - least) / long < MOST_PERIODS - 1), "100y")
-    ends = pl.Series([least, most], dtype=pl.Datetime("us")).dt.truncate(unit)
+    if last - first > 4 * (high - low):
+        first, last = low, high
+    unit = next((unit for unit, long in _UNITS.items() if (last - first) / long < MOST_PERIODS - 1), "100y")
+    ends = pl.Series([first, last], dtype=pl.Datetime("us")).dt.truncate(unit)
     return (ends[0], ends[1]), unit
 
 
 def together(rows: TaggedRows, rules: Sequence[Any]) -> np.ndarray:
-    """[rules, rules] int64: on how many of the newest rows both rules match; the diagonal has each one's rows."""
+    """[rules, rules] int64: how many of the newest rows both rules match; on the diagonal, the rows of each rule."""
     found = np.zeros((len(rules), len(rules)), np.int64)
     read = 0
     for frame in rows.batches(["ids"]):

@@ -1,4 +1,4 @@
-"""What each of the last edits of the rules table changed in one scope, told from the table's own history."""
+"""The last edits of the rules table and what each changed in one scope, by the table's history."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ _MOST_LISTED = 10
 
 
 def edits_of(lake: Lake, scope: str, zone: ZoneInfo) -> list[dict[str, Any]]:
-    """The last versions of `rules`, the newest first: when, by which operation, how many rules of the scope were added,
-    removed and changed, and some of them. A version whose files are gone ends the list."""
+    """The last versions of `rules`, newest first: time, operation, user, and the scope's changes.
+
+    The changes are how many rules were added, removed and changed, and some of these. The list ends at a version whose
+    files no longer exist.
+    """
     history = sorted(lake.delta("rules").history(MOST_EDITS + 1), key=lambda each: -each["version"])
     edits: list[dict[str, Any]] = []
     after: pl.DataFrame | None = None
@@ -58,11 +61,11 @@ def _edit(commit: dict[str, Any], found: Changes, zone: ZoneInfo) -> dict[str, A
 
 
 def _texts(found: Changes, kind: str, row: dict[str, Any]) -> dict[str, str]:
-    """The expression, or where it changed, both; what else changed is named."""
+    """The expression, for a changed rule also the old one if it differs, and the other changed columns."""
     now = (row["expression"] or "")[:500]
     if kind != "changed":
         return {"expression": now}
     was = (row["expression_before"] or "")[:500]
     others = [name for name in found.differing(row) if name != "expression"]
-    told = "; ".join(f"{name}: {row[f'{name}_before']} → {row[name]}" for name in others)
-    return {"expression": now, "before": was if was != now else "", "others": told}
+    shown = "; ".join(f"{name}: {row[f'{name}_before']} → {row[name]}" for name in others)
+    return {"expression": now, "before": was if was != now else "", "others": shown}

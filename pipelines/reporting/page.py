@@ -1,4 +1,4 @@
-"""The report of one scope as one HTML file that needs nothing else: no server, no network."""
+"""Renders the report of one scope as one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from importlib.resources import files
 from typing import Any
 
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-"""What could end the script that holds the data, whatever a rule says."""
+"""Characters that could end the script which holds the data."""
 
 
 def page(contents: Mapping[str, Any]) -> str:
-    """The page; the data stand in it as JSON, which a script of its own shows as text, never as HTML."""
+    """The page as HTML. Its data are JSON, which the page's script shows as text, never as HTML."""
     data = json.dumps(contents, default=str, ensure_ascii=False, allow_nan=False)
     for character, escaped in _ESCAPED.items():
         data = data.replace(character, escaped)

@@ -1,1 +1,1 @@
-"""Who takes a stream's rows through the index: this process alone, or Spark."""
+"""The runners, which match and write a stream's rows: this process alone, or Spark."""

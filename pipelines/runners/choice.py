@@ -1,4 +1,4 @@
-"""Which runner takes a stream: this process, where that is exact and the rows are not too many, else Spark."""
+"""Chooses the runner of a stream: this process if it is exact and the tables are in folders, else Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def runner_of(workspace: Workspace, stream: Stream) -> Runner:
-    """The runner of a stream. NeedsSparkError where the configuration asks for the local one, and it cannot serve."""
+    """The runner of a stream; NeedsSparkError if the configuration demands the local one and it cannot serve."""
     from pipelines.runners.local_runner import LocalRunner
 
     reason = why_spark(workspace, stream)
@@ -26,7 +26,7 @@ def runner_of(workspace: Workspace, stream: Stream) -> Runner:
 
 
 def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSparkError) -> Runner:
-    """The runner that goes on where the local one cannot; it says why."""
+    """The runner on Spark, after reporting why the local one cannot serve; NeedsSparkError if that is ruled out."""
     if workspace.configuration.lake.runner == LOCAL:
         raise NeedsSparkError(
             f'{stream.name} needs Spark because {reason}; and [lake] runner is "local" in '
@@ -40,7 +40,7 @@ def going_on_with_spark(workspace: Workspace, stream: Stream, reason: NeedsSpark
 
 
 def is_given_session(workspace: Workspace) -> bool:
-    """True where a Spark session runs that deltatag was given, or that this process has."""
+    """True if deltatag was given a Spark session, or this process already has one."""
     if workspace.is_given:
         return True
     if "pyspark" not in sys.modules:
@@ -51,14 +51,14 @@ def is_given_session(workspace: Workspace) -> bool:
 
 
 def why_spark(workspace: Workspace, stream: Stream) -> str | None:
-    """Why Spark takes a stream, for the middle of a sentence; None where this process does."""
+    """Why a stream needs Spark, as a clause; None if this process can run it."""
     return (
         why_spark_works(workspace) or why_spark_reads(workspace, stream) or of_newest_index(workspace.lake, stream.name)
     )
 
 
 def why_spark_works(workspace: Workspace) -> str | None:
-    """Why Spark takes all there is, by the configuration and what runs already; None where it need not."""
+    """Why everything runs on Spark, by the configuration or a running session, as a clause; None if it need not."""
     lake = workspace.configuration.lake
     if lake.runner == SPARK:
         return '[lake] runner is "spark"'

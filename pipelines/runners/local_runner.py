@@ -1,7 +1,7 @@
-"""This process takes a stream's rows through the index, without a JVM: threads match and write them.
+"""The local runner of streams: threads of this process match and write the rows, without a JVM.
 
-It makes the same tables and transactions as Spark does, by the same code of workers. What it does not know for certain
-to read, evaluate or write as Spark does it leaves to Spark (NeedsSparkError).
+It writes the same tables and transactions as the runner on Spark, and runs the same code as Spark's workers. What it
+cannot read, evaluate or write exactly as Spark does is left to Spark (NeedsSparkError).
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ if TYPE_CHECKING:
 
 _PROPERTIES = {"delta.enableDeletionVectors": "false"}
 _MOST_PIECE_BYTES = 2 << 30
-"""Bytes of row groups, before compression, that become one file of a table at most."""
+"""Maximum uncompressed bytes of row groups that become one file of a table."""
 _DELTA_TYPES = {"bigint": "long", "int": "integer"}
 
 
 class LocalRunner:
-    """The work on the rows of one stream, in this process."""
+    """The runner of one stream in this process."""
 
     name = "local"
 
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
-        """The stream's source and the lake are in folders."""
+        """The stream's source and the lake must be in folders."""
         self.workspace, self.stream, self.lake = workspace, stream, workspace.lake
         self._prepared: tuple[int, str] | None = None
         self._zone = workspace.configuration.rules.time_zone
         self._checked: dict[str, RowChecks] = {}
 
     def session(self) -> AbstractContextManager[None]:
-        """Nothing needs to hold."""
+        """A context that does nothing: no session is needed."""
         return nullcontext()
 
     def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
-        """The index has its own."""
+        """Remember the time zone for row checks; the index has its own."""
         self._zone = time_zone
         return nullcontext()
 
     def open_source(self) -> Source:
-        """The source, through delta-rs."""
+        """The source, read by delta-rs; NeedsSparkError if it has features that only Spark reads."""
         stream = self.stream
         source = Source(stream.name, FolderLog(stream.source), None, stream.source_stream, stream.left_out)
         self._check_features(source, source.version)
@@ -97,11 +97,11 @@ class LocalRunner:
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
     ) -> dict[str, Any]:
-        """Nothing: a source with column mapping is left to Spark."""
+        """Empty: sources with column mapping are left to Spark."""
         return {}
 
     def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Make the tables that are missing; what must be changed about those that are there is left to Spark."""
+        """Create missing tables, or empty existing ones if `anew`; changes to existing tables are left to Spark."""
         if self._prepared == (version, id_type) and not anew:
             return
         fields = plain_fields(self._fields(source, version))
@@ -123,7 +123,7 @@ class LocalRunner:
         self._prepared = (version, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
-        """Rows of the slice, and those of them for quarantine."""
+        """How many rows the slice has, and how many of them go to quarantine, by reason."""
         schema = self.columns(source, taken.schema_version)
         asked = self._checks(schema, checks)
         counted = self._each_piece(source, taken, lambda piece: asked.count(read_batches(piece, schema, asked.columns)))
@@ -132,16 +132,16 @@ class LocalRunner:
         return RefusedRows(sums[0], sums[1], tuple(sums[2 : 2 + keys]), tuple(sums[2 + keys :]))
 
     def match(self, job: Job, without: frozenset[str]) -> None:
-        """Never asked for: nothing that this runner evaluates ends its process."""
+        """Leave it to Spark: only predicates that ended Spark are searched for in this way."""
         raise NeedsSparkError("predicates are looked for that ended Spark")
 
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
-        """Write the micro-batch's tables: quarantine, matches, tagged rows."""
+        """Write the micro-batch's tables: quarantine, matches, tagged rows; returns its figures."""
         batch, plan = job.batch, job.batch.plan
         self._zone = job.compiled.time_zone
         if reason := of_derived(job.compiled):
             raise NeedsSparkError(reason)
-        # the newest version may have lost what the files of this one ask for
+        # the slice's version may have features that the newest version has dropped
         self._check_features(job.source, job.taken.schema_version)
         self.prepare(job.source, job.taken.schema_version, plan["id_type"])
         schema = nullable(self.columns(job.source, job.taken.schema_version))
@@ -156,6 +156,7 @@ class LocalRunner:
         task = replace(task, annotations=annotations_of(job.compiled, self.stream.annotations))
 
         def tag(piece: Sequence[SourceFile]) -> list[dict[str, str]]:
+            """Match and write the rows of a piece; returns what was written."""
             rows = read_batches(piece, schema)
             made = write_files(job.compiled, task, rows if asked is None else _accepted(asked, rows))
             return [row for each in made for row in each.to_pylist()]
@@ -170,7 +171,7 @@ class LocalRunner:
         return {**written.figures, "rows": written.figures["rows"] + plan["quarantined"]}
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return [
             name
             for name in filter(self.lake.exists, names)
@@ -178,7 +179,7 @@ class LocalRunner:
         ]
 
     def _enter(self, job: Job, name: str, kind: str, task: Task, entries: Sequence[str]) -> None:
-        """One commit with the micro-batch's number; without it the files are of no use."""
+        """Commit written files with the micro-batch's number; if a concurrent run was first, delete them."""
         if not FolderLog(self.lake.uri(name)).append(entries, app_of(job.batch.plan, name), job.batch.batch):
             discard(task, {kind: list(entries)})
 
@@ -237,7 +238,7 @@ class LocalRunner:
     def _definitions(
         self, fields: list[dict[str, Any]], partitions: Sequence[str], id_type: str
     ) -> Iterator[tuple[str, Definition, bool]]:
-        """The stream's tables: name, what they are, and whether they are kept."""
+        """The stream's tables that the configuration keeps: name, definition, and True."""
         stream = self.stream
         keys = matches_keys(stream.key, stream.event_time)
         named = {field["name"].lower(): field for field in fields}
@@ -258,13 +259,16 @@ class LocalRunner:
                 yield name, Definition(wanted, order.partition_by, order.cluster_by, properties), kept
 
     def _each_piece(self, source: Source, taken: Slice, work: Callable[[Sequence[SourceFile]], Any]) -> list[Any]:
-        """What `work` gives for the rows of the slice, as pieces that threads take. NeedsSparkError for a file that
-        only Spark reads; the first failure ends all."""
+        """The results of `work` for pieces of the slice, run by threads.
+
+        NeedsSparkError for a file that only Spark can read. The first error is raised.
+        """
         pieces = self._pieces(source, taken)
         threads = min(len(pieces), os.cpu_count() or 1)
         done = 0
 
         def count(result: Any) -> Any:
+            """Report the progress of one more piece."""
             nonlocal done
             done += 1
             if len(pieces) > 1:
@@ -296,7 +300,7 @@ def _as_schema(fields: Sequence[Mapping[str, Any]]) -> str:
 
 
 def codec_of(workspace: Workspace) -> str:
-    """How this process compresses the files that it writes; NeedsSparkError for a codec that only Spark has."""
+    """The compression codec for written files, by the Spark setting; NeedsSparkError for one that only Spark has."""
     named = workspace.configuration.spark.get(CODEC, "snappy")
     found = codec_named(named)
     if found is None:
@@ -305,7 +309,7 @@ def codec_of(workspace: Workspace) -> str:
 
 
 def column_fields(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Columns of deltatag's as logs write them, with their comments."""
+    """Columns of deltatag's tables in the log's form, with their comments."""
     found = []
     for column in columns:
         kind: Any = _DELTA_TYPES.get(column.type, column.type)
@@ -324,5 +328,5 @@ def _accepted(asked: RowChecks, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """Texts as such, where a file had them as codes of a dictionary."""
+    """The column without dictionary encoding."""
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column

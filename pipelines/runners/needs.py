@@ -1,4 +1,4 @@
-"""What only Spark reads or evaluates."""
+"""Decides what only Spark can read or evaluate."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ READABLE = frozenset(
      "identityColumns", "invariants", "allowColumnDefaults", "timestampNtz", "vacuumProtocolCheck", "inCommitTimestamp",
      "rowTracking"}
 )  # fmt: skip
-"""Features of a source that ask nothing of whoever reads its files."""
+"""Table features of a source that require nothing of a reader of its files."""
 
 
 def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = None) -> str | None:
-    """Why Spark reads a version of a stream's source, by default the newest one; None where this process does."""
+    """Why only Spark can read a version of a stream's source, by default the newest, as a clause; None if not so."""
     if is_catalog_name(stream.source):
         return "its source is in a catalog"
     if local_folder(stream.source) is None:
@@ -34,16 +34,16 @@ def why_spark_reads(workspace: Workspace, stream: Stream, version: int | None = 
     log = FolderLog(stream.source)
     snapshot = log.latest() if version is None else log.snapshot(version)
     if snapshot.number < 0:
-        return None  # whoever opens it says what is missing
+        return None  # opening it reports the error
     foreign = sorted(snapshot.features - READABLE)
     if not foreign:
         return None
-    told = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
-    return f"its source has {told.get(foreign[0], 'the table feature ' + foreign[0])}"
+    names = {"deletionVectors": "deletion vectors", "columnMapping": "column mapping", "typeWidening": "widened types"}
+    return f"its source has {names.get(foreign[0], 'the table feature ' + foreign[0])}"
 
 
 def of_derived(compiled: ri.CompiledRules) -> str | None:
-    """The rule of an index that has a part which only Spark evaluates, for the middle of a sentence; None: none has."""
+    """A rule of an index with a part that only Spark evaluates, as a clause; None if there is none."""
     if not compiled.derived:
         return None
     leaf = compiled.derived[0]
@@ -54,7 +54,7 @@ def of_derived(compiled: ri.CompiledRules) -> str | None:
 
 
 def of_newest_index(lake: Lake, scope: str) -> str | None:
-    """The rule that asks for Spark, of a scope's newest index; what an older plan's index asks for the runner finds."""
+    """A rule of a scope's newest index that needs Spark, as a clause; None if there is none, or no readable index."""
     try:
         stored = newest_index(lake, scope)
         if stored is None:
@@ -62,7 +62,7 @@ def of_newest_index(lake: Lake, scope: str) -> str | None:
         known = stored.statistics.get("needs_spark")
         if known is not None:
             return str(known) or None
-        # compiled before this was noted
+        # an index of an earlier version, whose statistics lack this entry
         return of_derived(load_planned(lake, scope, stored.fingerprint, "deltatag compile")[1])
     except (PipelineError, RulesIndexError):
-        return None  # whoever asks for the index says what is wrong with it
+        return None  # using the index reports the error

@@ -1,5 +1,4 @@
-"""What a stream's micro-batches ask of a runner. A plan in `runs` is the same whoever made it, and any runner ends
-it."""
+"""The interface of a runner of streams. Plans in `runs` do not depend on the runner: any runner can finish them."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A planned micro-batch: its rows, and the index that its plan names, which stands in the local file `path`."""
+    """A planned micro-batch: its slice of the source, and the index of its plan, whose local file is `path`."""
 
     source: Source
     taken: Slice
@@ -33,18 +32,18 @@ class Job:
 
 
 class Runner(Protocol):
-    """The work on the rows of one stream."""
+    """Reads, matches and writes the rows of one stream."""
 
     name: str
 
     def session(self) -> AbstractContextManager[Any]:
-        """What holds while a stream is tagged."""
+        """The context in which a stream is tagged."""
 
     def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
-        """While inside, texts are read in a time zone."""
+        """Evaluate expressions in a time zone."""
 
     def open_source(self) -> Source:
-        """The source as it is now; SourceError says what is missing."""
+        """The source at its newest version; SourceError if it cannot be opened."""
 
     def columns(self, source: Source, version: int) -> pa.Schema:
         """The source's columns at a version."""
@@ -52,21 +51,25 @@ class Runner(Protocol):
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
     ) -> dict[str, Any]:
-        """What a plan has to keep of the names of columns (`sources.source_names.followed_columns`)."""
+        """What a plan must record about the names of columns (`sources.source_names.followed_columns`)."""
 
     def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Make the stream's tables that are missing, for the source's columns at a version; `anew` empties those that
-        are there. SourceChangedError if the columns no longer fit them."""
+        """Create the stream's missing tables, for the source's columns at a version; `anew` also empties existing ones.
+
+        SourceChangedError if the columns no longer fit the tables.
+        """
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
-        """The rows of the slice, and those of them for quarantine: `checks` has the `key` and the `checks` of a plan.
-        CheckError for a check that cannot be used."""
+        """How many rows the slice has, and how many of them go to quarantine, by reason.
+
+        checks: the `key` and the `checks` of a plan. CheckError for an invalid check.
+        """
 
     def match(self, job: Job, without: frozenset[str]) -> None:
-        """Match the rows, without some of the columns that only Spark evaluates, and write nothing."""
+        """Match the rows and write nothing; the derived columns in `without` are left out."""
 
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
-        """Write the micro-batch's tables, each once; gives rows, matches and errors. `resumed`: some may hold it."""
+        """Write the micro-batch's tables idempotently; returns rows, matches and errors. resumed: some may hold it."""
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more; gives those that hold it."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""

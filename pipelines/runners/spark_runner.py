@@ -1,4 +1,4 @@
-"""Spark takes a stream's rows through the index: the runner of clusters, and of what only Spark evaluates or reads."""
+"""The runner of streams on Spark: for clusters, and for what only Spark can evaluate or read."""
 
 from __future__ import annotations
 
@@ -38,30 +38,30 @@ if TYPE_CHECKING:
 
 
 _MOST_PIECE_BYTES = 512 << 20
-"""Bytes of row groups, before compression, that a task takes at most."""
+"""Maximum uncompressed bytes of row groups for one task."""
 
 
 class SparkRunner:
-    """The work on the rows of one stream, as jobs of the workspace's Spark session."""
+    """The runner of one stream on the workspace's Spark session."""
 
     name = "spark"
 
     def __init__(self, workspace: Workspace, stream: Stream) -> None:
-        """The session starts when it is first needed."""
+        """The session is started on first use."""
         self.workspace, self.stream = workspace, stream
         self._matchables: dict[str, Matchable] = {}
         self._prepared: tuple[StructType, str] | None = None
 
     def session(self) -> AbstractContextManager[Any]:
-        """deltatag's own session is the active one."""
+        """A context in which deltatag's own session is the active one."""
         return self.workspace.active_session()
 
     def in_zone(self, time_zone: str) -> AbstractContextManager[None]:
-        """The session's time zone is that of rules."""
+        """Set the session's time zone to that of the rules."""
         return in_time_zone(self.workspace.spark, time_zone)
 
     def open_source(self) -> Source:
-        """The source, through Spark's own Delta library and credentials."""
+        """The source, read by Spark's Delta library with Spark's credentials."""
         return open_source(self.workspace.spark, self.stream)
 
     def columns(self, source: Source, version: int) -> pa.Schema:
@@ -71,24 +71,24 @@ class SparkRunner:
     def followed(
         self, source: Source, version: int, before: Mapping[str, Any] | None, tables: Sequence[str], command: str
     ) -> dict[str, Any]:
-        """What a plan has to keep of the names of columns."""
+        """What a plan must record about the names of columns."""
         return followed_columns(self.workspace, source, version, before, tables, command)
 
     def prepare(self, source: Source, version: int, id_type: str, anew: bool = False) -> None:
-        """Make and check the stream's tables, once for each set of columns."""
+        """Create and check the stream's tables, once for each set of columns."""
         schema = slice_schema(source, version)
         if anew or self._prepared != (schema, id_type):
             StreamTables(self.workspace, self.stream, id_type).prepare(schema, source_partitions(source), anew)
             self._prepared = (schema, id_type)
 
     def refused(self, source: Source, taken: Slice, checks: Mapping[str, Any]) -> RefusedRows:
-        """Rows of the slice, and those of them for quarantine."""
+        """How many rows the slice has, and how many of them go to quarantine, by reason."""
         frame = slice_frame(source, taken)
         check_conditions(self.workspace.spark, self.stream, frame)
         return count_refused(self.workspace.spark, frame, checks["key"], checks["checks"])
 
     def match(self, job: Job, without: frozenset[str]) -> None:
-        """Match the rows, and write nothing."""
+        """Match the rows and write nothing."""
         self.workspace.progress(
             f"{self.stream.name}: micro-batch {job.batch.batch} ended Spark; matching it without {len(without)} "
             "predicates"
@@ -98,7 +98,7 @@ class SparkRunner:
             output.match(frame, matchable)
 
     def write(self, job: Job, resumed: bool) -> dict[str, Any]:
-        """Write the micro-batch's tables."""
+        """Write the micro-batch's tables; returns its figures."""
         output, frame, matchable, limit = self._output(job, left_out(job.batch.plan))
         with limit:
             figures = output.write(frame, matchable, resumed, None if matchable is not None else self._pieces(job))
@@ -107,13 +107,13 @@ class SparkRunner:
         return figures
 
     def give_up(self, series: str, names: Sequence[str], number: int) -> list[str]:
-        """Have no run write a micro-batch of a series to these tables any more."""
+        """Fence off a series in these tables; returns the tables that already hold its micro-batch `number`."""
         return fence(self.workspace, series, names, number)
 
     def _output(
         self, job: Job, without: frozenset[str]
     ) -> tuple[Output, DataFrame, DataFrame | None, AbstractContextManager[None]]:
-        """What writes the micro-batch, its rows, those of them that a rule can match, and what bounds its time."""
+        """The micro-batch's writer, its rows, those of them that a rule can match (or None), and its time limit."""
         workspace, files = self.workspace, job.taken.files
         self.prepare(job.source, job.taken.schema_version, job.batch.plan["id_type"])
         tables = StreamTables(workspace, self.stream, job.batch.plan["id_type"])
@@ -125,24 +125,27 @@ class SparkRunner:
         return Output(tables, job.batch, matcher, job.stored), frame, self._matchable(job), limit
 
     def _pieces(self, job: Job) -> list[list[SourceFile]] | None:
-        """The slice's files, where the workers may read them by themselves; None where Spark's reader must: for what
-        it evaluates, for rows in quarantine, and for tables that ask for more than what their files hold."""
+        """The slice's files in pieces, if Spark's Python workers can read them directly; else None.
+
+        Spark's own reader is needed for derived columns, for rows in quarantine, for deletion vectors, and for table
+        features that change what files mean.
+        """
         adds, version = job.taken.files, job.taken.schema_version
         if job.compiled.derived or job.batch.plan["quarantined"]:
             return None
         if any(add.get("deletionVector") for _, add in adds):
             return None
         try:
-            # by the version that the files are of: the newest one may have lost what they ask for
+            # by the slice's version, which may have features that the newest version has dropped
             if why_spark_reads(self.workspace, self.stream, version):
                 return None
             files = source_files(adds, FolderLog(self.stream.source).file)
             return pieces_of(files, self.workspace.spark.sparkContext.defaultParallelism, _MOST_PIECE_BYTES)
         except (PipelineError, OSError, pa.ArrowException):
-            return None  # Spark reads what delta-rs does not, and tells what is wrong with a file
+            return None  # Spark can read more than delta-rs, and reports what is wrong with a file
 
     def _matchable(self, job: Job) -> DataFrame | None:
-        """The slice without files and rows that no rule can match, where only matched rows are written; else None."""
+        """The slice without files and rows that no rule can match, if only matched rows are written; else None."""
         batch, taken = job.batch, job.taken
         if batch.plan["output"] != "matched" or rows_of(taken.files) is None:
             return None

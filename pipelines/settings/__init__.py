@@ -1,1 +1,1 @@
-"""The configuration: its file, its sections, and the settings that decide what a rule means."""
+"""The configuration: its file, its sections, and the Spark settings that decide what a rule means."""

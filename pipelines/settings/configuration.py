@@ -1,4 +1,4 @@
-"""deltatag.toml as typed, checked values; every mistake is reported with the file and the key."""
+"""Reads deltatag.toml into typed, checked values; every error names the file and the key."""
 
 from __future__ import annotations
 
@@ -37,22 +37,24 @@ from pipelines.settings.source_streams import refuse_circles, with_sources
 
 FILE_NAME = "deltatag.toml"
 CONFIG_VARIABLE = "DELTATAG_CONFIG"
-"""Environment variable that names the configuration to the command line and to Dagster."""
+"""Environment variable with the path of the configuration, for the command line and Dagster."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _ZONES_JAVA_KNOWS = r"(?!posix/|right/|(?:localtime|posixrules|Factory|ROC)$).*"
-"""Names of the time zone database, but for those that Python alone finds there."""
+"""Matches names of the time zone database, without those that Java does not know."""
 
 
 def find_configuration(path: str | Path | None = None) -> Path:
-    """The configuration file: `path` if given, else deltatag.toml in the working directory; in a folder its
-    deltatag.toml."""
+    """The configuration file: `path`, or the deltatag.toml in that folder; by default that of the working directory.
+
+    ConfigurationError if there is no such file.
+    """
     found = Path(path) if path is not None else Path(FILE_NAME)
     try:
         if found.is_dir():
             found /= FILE_NAME
         exists = found.is_file()
-    except ValueError:  # a path that holds the character NUL
+    except ValueError:  # the path contains the character NUL
         exists = False
     if not exists:
         advice = "Give another file or folder with --config or DELTATAG_CONFIG, or make one with: deltatag init"
@@ -74,14 +76,14 @@ def _document(path: Path) -> Mapping[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: the configuration is not text in UTF-8; save it as UTF-8.") from None
-    except ValueError as error:  # of TOML, or of a number with thousands of digits
+    except ValueError as error:  # invalid TOML, or a number with thousands of digits
         raise ConfigurationError(f"{path}: this is not valid TOML: {error}.") from None
     except OSError as error:
         raise ConfigurationError(f"{path}: the configuration cannot be read: {error.strerror}.") from None
 
 
 def parse_configuration(document: Mapping[str, Any], path: Path) -> Configuration:
-    """The configuration of a parsed TOML document; relative paths in it start at the folder of `path`."""
+    """The configuration of a parsed TOML document; relative paths in it are resolved against the folder of `path`."""
     top = Section(path, "", substituted(document, path))
     top.expect("lake", "spark", "rules", "streams", "joins", "lists")
     lake = _lake(top.section("lake"), path)
@@ -124,7 +126,7 @@ def _spark_value(name: str, value: Any, path: Path) -> str:
 
 
 def _resolve(path: Path, location: str) -> str:
-    """An absolute path for a path; a URI as it is."""
+    """A path made absolute; a URI is returned unchanged."""
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", location):
         return location
     return str((path.absolute().parent / Path(location).expanduser()).resolve())
@@ -227,7 +229,7 @@ def _freshness(section: Section) -> int | None:
 
 
 def _annotations(section: Section) -> tuple[str, ...]:
-    """The columns in their order."""
+    """The configured annotation columns, in the order that tagged tables have."""
     named = section.texts("annotations")
     for name in named:
         if name not in ANNOTATION_COLUMNS:
@@ -240,9 +242,9 @@ def _engine(section: Section) -> str | None:
 
 
 def _source(path: Path, source: str) -> str:
-    """A path made absolute, a URI or a catalog name (`catalog.schema.table`, `schema.table`) as it is.
+    """A path made absolute; a URI or a catalog name (`catalog.schema.table`, `schema.table`) is returned unchanged.
 
-    What exists as a path is a path; otherwise dotted plain names without a slash are a catalog name.
+    A source that exists as a path is a path; otherwise, two or three plain names with dots are a catalog name.
     """
     located = _resolve(path, source)
     parts = source.split(".")
@@ -252,7 +254,7 @@ def _source(path: Path, source: str) -> str:
 
 
 def is_catalog_name(source: str) -> bool:
-    """True where a stream's source is a name in Spark's catalog and not a path or URI."""
+    """True if a source is a name in Spark's catalog, and not a path or URI."""
     return "/" not in source and "\\" not in source
 
 
@@ -268,9 +270,9 @@ def _start(section: Section) -> Start:
         with contextlib.suppress(ValueError):
             value = datetime.fromisoformat(value)
     if isinstance(value, datetime):
-        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        instant = value if value.tzinfo else value.replace(tzinfo=UTC)
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        return Start("timestamp", int((moment - epoch).total_seconds() * 1_000_000))
+        return Start("timestamp", int((instant - epoch).total_seconds() * 1_000_000))
     raise section.error(
         "start",
         'expected "earliest", a version such as 12, or a timestamp (UTC unless it says so)',
@@ -310,7 +312,7 @@ def _list(name: str, section: Section) -> ListTable:
 
 
 def _duration(section: Section, key: str) -> int | None:
-    """Microseconds; None where the key is not there."""
+    """The duration in microseconds; None if the key is missing."""
     if key not in section.values:
         return None
     try:
@@ -349,7 +351,7 @@ def _join_window(section: Section, members: tuple[str, ...]) -> dict[str, int]:
 def _refuse_collisions(
     path: Path, streams: Mapping[str, Stream], joins: Mapping[str, Join], lists: Mapping[str, ListTable]
 ) -> None:
-    """Refuse scopes and lists whose names, or whose tables' names, are already in use in the lake (case aside)."""
+    """Raise ConfigurationError if two names of scopes, lists or their tables are the same (case aside)."""
     taken = dict.fromkeys(FIXED_TABLES, "a table of deltatag's")
     scopes = [
         (kind, name) for kind, named in (("streams", streams), ("joins", joins), ("lists", lists)) for name in named

@@ -1,4 +1,4 @@
-"""What deltatag.toml says of the upkeep of deltatag's own tables: `[lake] maintenance`."""
+"""Reads `[lake] maintenance`: how deltatag's own tables are maintained."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MODES = ("auto", "never")
 
 
 def maintenance_of(section: Section) -> Maintenance:
-    """The upkeep that `[lake]` asks for: a mode alone, or a table of the mode and durations."""
+    """The maintenance that `[lake]` configures: a mode alone, or a table with the mode and durations."""
     value = section.values.get("maintenance", _MODES[0])
     if not isinstance(value, Mapping):
         return Maintenance(automatic=section.choice("maintenance", _MODES) == "auto")

@@ -1,4 +1,4 @@
-"""What deltatag.toml says, as typed values; `pipelines.settings.configuration` reads and checks them."""
+"""The configuration as typed values; `pipelines.settings.configuration` reads and checks them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ TAGGED_COLUMNS = (
 )
 """Columns that deltatag adds to a tagged row, in their order."""
 ANNOTATION_COLUMNS = ("first_rule_id", "labels", "severity")
-"""Columns that a tagged row gets where its stream or join asks for them, in their order."""
+"""Columns that a stream or join can add to tagged rows, in their order."""
 MATCHES_COLUMNS = ("rule_id", "rules_version", "source_version")
-"""Columns of `<stream>_matches` beside the stream's key and event time."""
+"""Columns of `<stream>_matches` besides the stream's key and event time."""
 QUARANTINE_COLUMNS = ("reason", "batch")
 """Columns that deltatag adds to a row in quarantine."""
 FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs", "lint_accepted")
@@ -29,19 +29,19 @@ FIXED_TABLES = ("rules", "rule_rejects", "rule_index", "runs", "lint_accepted")
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 RUNNERS = (AUTO, LOCAL, SPARK)
-"""What `[lake] runner` may be."""
+"""The values of `[lake] runner`."""
 
 _DAY = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """How deltatag's own tables are kept small; times in microseconds.
+    """How deltatag's own tables are maintained; times in microseconds.
 
-    automatic   whether a run does what is due of the tables that it wrote
-    versions    how long the older versions of a table can be read, at least
-    runs        how long each micro-batch is a row of `runs` of its own, at least
-    quarantine  how long rows stay in quarantine, None: for ever
+    automatic   whether a run maintains the tables that it wrote
+    versions    the minimum time for which older versions of a table stay readable
+    runs        the minimum time for which each micro-batch has its own row in `runs`
+    quarantine  how long rows stay in quarantine; None: for ever
     """
 
     automatic: bool = True
@@ -54,7 +54,7 @@ class Maintenance:
 class LakeSettings:
     """Where deltatag's own tables live: below the folder or URI `root`, or in `catalog` (`catalog.schema`).
 
-    `runner`: who takes rows through the index, this process ("local") or Spark; "auto": the former where it can.
+    runner: who matches rows: this process ("local"), Spark ("spark"), or "auto", the former if it is exact.
     """
 
     root: str | None
@@ -68,26 +68,26 @@ class LakeSettings:
 
 
 ENGINES = ("auto", "hybrid", "asc", "be_tree", "r_tree", "grid_file", "cei", "scan")
-"""What `engine` may be: those of `rules_index.index.registry`, named here since importing it takes a second."""
+"""The values of `engine`: those of `rules_index.index.registry`, repeated here since its import takes a second."""
 
 JoinMethod = Literal["batch", "pdfa"]
-"""How the workers of a join find its joined rows: as `rules_index.join.index.Method`."""
+"""How workers find joined rows; the same as `rules_index.join.index.Method`."""
 
 
 RETAG = ("never", "new_rules", "always")
-"""Which edits of the rules a run applies to rows that are tagged already: none, added rules, all."""
+"""Which edits of the rules a run applies to rows that are already tagged: none, added rules, all."""
 
 
 SEVERITIES = ("informational", "low", "medium", "high", "critical")
-"""Severities of rules where the configuration names no others, the lowest first: Sigma's."""
+"""Default severities of rules, lowest first: those of Sigma."""
 
 
 @dataclass(frozen=True, slots=True)
 class RulesSettings:
     """How rules are read. `on_reject` is "drop" or "hold"; `max_reject_share` lies in [0, 1].
 
-    `time_limit`: microseconds that a micro-batch may take in Spark, where Spark evaluates predicates, beside what its
-    rows and bytes allow for. `engine`: of scopes that name none. `severities`: what there are, the lowest first.
+    time_limit: microseconds that Spark may take to evaluate predicates of a micro-batch, plus an allowance for its rows
+    and bytes; engine: for scopes that name none; severities: lowest first.
     """
 
     time_zone: str = "UTC"
@@ -102,7 +102,7 @@ class RulesSettings:
 class Start:
     """Where the first run of a stream begins: `kind` is "earliest", "version" or "timestamp".
 
-    `value` is the Delta version, or the microseconds of the timestamp since 1970 in UTC, else 0.
+    `value` is the Delta version, the timestamp in microseconds since 1970 (UTC), or 0.
     """
 
     kind: str = "earliest"
@@ -113,12 +113,11 @@ class Start:
 class Stream:
     """One source table whose rows are tagged; `name` is the scope of its rules.
 
-    `partition_by` is None where a new tagged table is partitioned as its source is. Where `source_stream` names
-    another stream, the source is that one's tagged table, without what tagging added. `retag`, one of RETAG, says what
-    a run does to rows that are tagged already when rules are edited. `annotations`: which of ANNOTATION_COLUMNS tagged
-    rows get; `owners`: who answers for its tables; `freshness`: microseconds that a row of the source may wait to be
-    tagged before it is told, None: never. `left_out`: columns that the stream which `source_stream` names has added to
-    its source's.
+    source_stream: another stream whose tagged table is the source, without the columns `left_out` that tagging added;
+    partition_by: None to partition a new tagged table as its source; retag: one of RETAG, what a run does to rows that
+    are already tagged when rules are edited; annotations: which of ANNOTATION_COLUMNS tagged rows get; owners: who
+    answers for its tables; freshness: microseconds that a row of the source may wait before it is reported, None: never
+    reported.
     """
 
     name: str
@@ -143,21 +142,21 @@ class Stream:
 
     @property
     def keeps_matches(self) -> bool:
-        """True where `<stream>_matches` is kept: the stream has a key and `matches` is not switched off."""
+        """True if `<stream>_matches` is kept: the stream has a key, and `matches` is not turned off."""
         return self.matches and bool(self.key)
 
     @property
     def can_quarantine(self) -> bool:
-        """True where a row of the stream may go to quarantine: it has a key or a check."""
+        """True if rows of the stream can go to quarantine: it has a key or a check."""
         return bool(self.key) or bool(self.checks)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """A window join: `on` gives each stream's key columns, `window` its reach in microseconds.
+    """A window join: `on` gives each stream's key columns, `window` how long its rows join, in microseconds.
 
-    A row that arrives when one later than it by more than `lateness` microseconds has been joined goes to quarantine.
-    `owners`: who answers for its tables.
+    lateness: a row goes to quarantine if its event time is more than this many microseconds before the latest one that
+    was joined; None: no row is too late. owners: who answers for its tables.
     """
 
     name: str
@@ -173,7 +172,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class ListTable:
-    """A list of values that rules may name: a column of a Delta table, by default its only one."""
+    """A value list that rules may name: a column of a Delta table, by default its only column."""
 
     name: str
     source: str
@@ -182,7 +181,7 @@ class ListTable:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """All of one deltatag.toml. `path` is the file that it was read from."""
+    """The contents of one deltatag.toml; `path` is that file."""
 
     path: Path
     lake: LakeSettings
@@ -208,7 +207,7 @@ class Configuration:
         return any(self.annotations_of(name) for name in (*self.streams, *self.joins))
 
     def stream(self, name: str) -> Stream:
-        """The stream of this name; ConfigurationError, with the names there are, if there is none."""
+        """The stream of this name; ConfigurationError, which lists the known names, if there is none."""
         try:
             return self.streams[name]
         except KeyError:
@@ -218,7 +217,7 @@ class Configuration:
             ) from None
 
     def join(self, name: str) -> Join:
-        """The join of this name; ConfigurationError, with the names there are, if there is none."""
+        """The join of this name; ConfigurationError, which lists the known names, if there is none."""
         try:
             return self.joins[name]
         except KeyError:

@@ -1,4 +1,4 @@
-"""One table of deltatag.toml: its values by their types, sizes, durations and the environment's variables."""
+"""Typed access to one table of deltatag.toml, with sizes, durations and environment variables."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _MICROSECONDS = {
 _DURATION_UNITS = {name: size for size, names in _MICROSECONDS.items() for n in names for name in (n, n + "s")}
 
 _LONGEST = 3_652_500 * 86_400_000_000
-"""Microseconds, of which a sum with any event time fits 64 bits."""
+"""The longest duration in microseconds; its sum with any event time fits 64 bits."""
 _MOST_DIGITS = 18
 
 
 _OWNER = re.compile(r"team:\S.*|[A-Za-z0-9_][A-Za-z0-9._%+-]*@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}")
-"""What Dagster takes as an asset's owner."""
+"""Matches what Dagster accepts as an asset's owner."""
 
 
 def parse_size(text: str | int) -> int:
-    """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is none or zero."""
+    """Bytes of a size such as 1048576, "512m" or "1g" (powers of 1,024); ValueError if it is invalid or zero."""
     if isinstance(text, int) and not isinstance(text, bool):
         size = text
     else:
@@ -50,7 +50,7 @@ def parse_size(text: str | int) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is none."""
+    """Microseconds of a duration such as "1 hour", "0 s" or "15min"; ValueError if it is invalid."""
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     unit = _DURATION_UNITS.get(found[2] if found[2] in ("us", "ms") else found[2].lower()) if found else None
     if found is None or unit is None:
@@ -61,30 +61,30 @@ def parse_duration(text: str) -> int:
 
 
 class Section:
-    """One table of the document, which checks the type of each key it is asked for and knows its own name."""
+    """One table of the document. Its methods check the type of a key, and raise ConfigurationError with its name."""
 
     def __init__(self, path: Path, name: str, values: Mapping[str, Any]) -> None:
-        """`path` is the file's, `name` the table's dotted one, both for messages."""
+        """path: of the file; name: the table's dotted name; both for messages."""
         self.path, self.name, self.values = path, name, values
 
     def error(self, key: str, message: str) -> ConfigurationError:
-        """What is wrong with a key, to be raised."""
+        """An error about a key, for the caller to raise."""
         where = f"[{self.name}] {key}" if self.name and key else self.name or key
         return ConfigurationError(f"{self.path}: {where}: {message}.")
 
     def table(self, key: str) -> Mapping[str, Any]:
-        """A table within, empty where there is none."""
+        """A nested table; empty if it is missing."""
         value = self.values.get(key, {})
         if not isinstance(value, Mapping):
             raise self.error(key, "expected a table")
         return value
 
     def section(self, key: str) -> Section:
-        """A table within, as a section."""
+        """A nested table as a section."""
         return Section(self.path, f"{self.name}.{key}" if self.name else key, self.table(key))
 
     def text(self, key: str, default: str | None = None) -> str | None:
-        """A text that is not empty."""
+        """A text that is not empty, or the default if the key is missing."""
         value = self.values.get(key, default)
         if value is not None and (not isinstance(value, str) or not value.strip()):
             raise self.error(key, "expected a text that is not empty")
@@ -93,7 +93,7 @@ class Section:
         return value
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """A list of names, no two of them alike, case aside."""
+        """A list of names that are distinct, case aside; empty if it is missing."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self.error(key, 'expected a list of names such as ["id"]')
@@ -110,7 +110,7 @@ class Section:
         return found
 
     def choice(self, key: str, choices: tuple[str, ...]) -> str:
-        """One of some words, the first of them where there is none."""
+        """One of some words; the first one if the key is missing."""
         value = self.values.get(key, choices[0])
         if value not in choices:
             raise self.error(key, f"expected one of {', '.join(choices)}, found {value!r}")
@@ -124,14 +124,14 @@ class Section:
         return value
 
     def share(self, key: str) -> float:
-        """A number from 0 to 1; 1 where there is none."""
+        """A number from 0 to 1; 1 if the key is missing."""
         value = self.values.get(key, 1.0)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise self.error(key, f"expected a number from 0 to 1, found {value!r}")
         return float(value)
 
     def expect(self, *known: str) -> None:
-        """ConfigurationError where there is a key beside those that are known; it names the nearest of these."""
+        """Raise ConfigurationError if there is an unknown key; it names the most similar known one."""
         for key in self.values:
             if key not in known:
                 nearest = difflib.get_close_matches(key.lower(), known, n=1)
@@ -140,10 +140,11 @@ class Section:
 
 
 def substituted(value: Any, path: Path, where: str = "") -> Any:
-    """A value of the document with `${NAME}` replaced from the environment, in all texts within it."""
+    """A value of the document with each `${NAME}` in its texts replaced by the environment variable."""
     if isinstance(value, str):
 
         def environment(found: re.Match[str]) -> str:
+            """The value of the variable; ConfigurationError if it is not set."""
             if found[1] not in os.environ:
                 message = f"the environment variable {found[1]} is not set"
                 raise ConfigurationError(f"{path}: {where}: {message}.")
@@ -158,7 +159,7 @@ def substituted(value: Any, path: Path, where: str = "") -> Any:
 
 
 def flattened(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Settings of nested tables as dotted names: an unquoted `spark.x.y = 1` means the same as a quoted one."""
+    """Settings of nested tables with dotted names, so that `spark.x.y = 1` means the same unquoted and quoted."""
     pairs: list[tuple[str, Any]] = []
     for key, value in table.items():
         pairs += flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else [(prefix + key, value)]

@@ -1,4 +1,4 @@
-"""The settings of a Spark session that decide what a rule's text means."""
+"""The settings of a Spark session that decide what a rule's expression means."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SEMANTIC_SETTINGS = {
     "spark.sql.variant.pushVariantIntoScan": "false",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
 }
-"""Settings that deltatag gives a value; nobody's configuration changes it.
+"""Settings to which deltatag gives a value that no configuration can change.
 
-`pushVariantIntoScan` has the scan evaluate casts of a VARIANT's parts, where an error ends the job.
+`pushVariantIntoScan` is off since the scan would then evaluate casts of a VARIANT's parts, where an error ends the job.
 """
 _DEFAULTS = re.compile(
     r"""spark\.sql\.(
@@ -36,14 +36,14 @@ _DEFAULTS = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-"""Settings that stay as Spark has them by default, whatever the session that runs was started with."""
+"""Settings that always have Spark's default, even if the running session was started with other values."""
 _BY_LOWER = {name.lower(): name for name in (*SEMANTIC_SETTINGS, TIME_ZONE)}
 
 
 def meant(name: str) -> str | None:
-    """The name of the semantic setting that `name` is, in whatever case it is written; None for any other setting.
+    """The proper name of a semantic setting that is given in any case; None for any other setting.
 
-    Spark tells apart names that differ in case, so that one in another case would do nothing.
+    Names of settings are case-sensitive in Spark, so a name in another case would have no effect.
     """
     bare = name.strip()
     return _BY_LOWER.get(bare.lower()) or (bare if _DEFAULTS.fullmatch(bare) else None)

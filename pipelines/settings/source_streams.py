@@ -1,4 +1,4 @@
-"""Streams whose source is what another stream has tagged, as the configuration has them."""
+"""Streams in the configuration whose source is another stream's tagged table."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Stream]) -> dict[str, Stream]:
-    """The streams, each behind the one whose tagged rows it reads, with the place of those rows as its source.
+    """The streams in topological order, each after its origin, with the origin's tagged table as source.
 
-    section: the one of all streams. ConfigurationError says why a stream cannot read what another one has tagged.
+    section: that of all streams. ConfigurationError says why a stream cannot read its origin's tagged rows.
     """
     found: dict[str, Stream] = {}
     for name in streams:
@@ -38,7 +38,7 @@ def with_sources(section: Section, lake: LakeSettings, streams: Mapping[str, Str
 
 
 def _chain(section: Section, streams: Mapping[str, Stream], name: str) -> list[Stream]:
-    """A stream, the one whose tagged rows it reads, and so on up to one that has a source."""
+    """A stream, its origin, the origin's origin, and so on up to a stream with a source of its own."""
     chain = [streams[name]]
     while (origin := chain[-1].source_stream) is not None:
         own = section.section(chain[-1].name)
@@ -51,7 +51,7 @@ def _chain(section: Section, streams: Mapping[str, Stream], name: str) -> list[S
 
 
 def _refuse(section: Section, stream: Stream, origin: Stream) -> None:
-    """ConfigurationError where rows that the stream should have are not among those that the origin has tagged."""
+    """Raise ConfigurationError if the origin's tagged table may lack rows that the stream should have."""
     if origin.output == "matched" and stream.output != "matched":
         raise section.error(
             "output",
@@ -77,9 +77,9 @@ def _refuse(section: Section, stream: Stream, origin: Stream) -> None:
 def refuse_circles(
     section: Section, tables: Mapping[str, str], streams: Mapping[str, Stream], joins: Mapping[str, Join]
 ) -> None:
-    """ConfigurationError for a stream whose source is a table that deltatag makes, by whatever way, of the stream.
+    """Raise ConfigurationError for a stream whose source is a table that deltatag derives from the stream itself.
 
-    section: the one of all streams; tables: of each table that deltatag makes its place, with the stream or join.
+    section: that of all streams; tables: the place of each table that deltatag makes -> its stream or join.
     """
     makers = {canonical_place(place): scope for place, scope in tables.items()}
     origins = {name: makers.get(canonical_place(stream.source)) for name, stream in streams.items()}
@@ -100,7 +100,7 @@ def refuse_circles(
 
 
 def canonical_place(place: str) -> str:
-    """One spelling of a path, a URI or a catalog name; symbolic links are followed."""
+    """A canonical spelling of a path, a URI or a catalog name; symbolic links are resolved."""
     if "/" not in place and "\\" not in place:
         return place.lower().replace("`", "").removeprefix("spark_catalog.")
     scheme, _, rest = place.partition(":/")
@@ -111,14 +111,14 @@ def canonical_place(place: str) -> str:
 
 
 def no_source(stream: str, place: str, origin: str | None) -> str:
-    """What to say of a stream whose source is not at its place; `origin` is the stream that is to tag its rows."""
+    """The message for a stream whose source does not exist; `origin`: the stream that tags its rows, if any."""
     if origin is not None:
         return f"{stream} reads what {origin} has tagged, which is nothing yet. Run first: deltatag tag {origin}"
     return f"The stream {stream} has no source yet: there is no Delta table at {place}."
 
 
 def not_asked(stream: Stream, key: Iterable[str], checks: Mapping[str, str]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The columns of a key, and the checks, of another stream by which the stream refuses no row itself."""
+    """Those columns of another stream's key, and those of its checks, that the stream itself does not require."""
     columns = {column.lower() for column in stream.key}
     conditions = {condition.strip() for condition in stream.checks.values()}
     return (

@@ -1,1 +1,1 @@
-"""Sources: their columns, their versions, and the files and rows that a micro-batch takes."""
+"""Sources: their columns, versions, and the files and rows that a micro-batch takes."""

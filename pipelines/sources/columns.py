@@ -1,4 +1,4 @@
-"""The columns of a stream's source, as rules see them, and whether a stream can be kept over them."""
+"""The columns of a stream's source for rules, and checks of whether a stream can be configured over them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _LOG_COLUMNS = ("_change_type", "_commit_version", "_commit_timestamp")
 def source_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
     """The source's columns as Arrow types; SourceError if there is no such table.
 
-    Read without a JVM where delta-rs knows the table's features, else through Spark. Of what another stream has tagged
-    they are its source's, also before it has tagged anything.
+    They are read without a JVM if delta-rs supports the table's features, else by Spark. For another stream's tagged
+    rows they are the columns of that stream's source, even before it has tagged anything.
     """
     if stream.source_stream is None:
         return _table_columns(workspace, stream)
@@ -50,7 +50,7 @@ def _table_columns(workspace: Workspace, stream: Stream) -> pa.Schema:
 
 
 def check_columns(stream: Stream, schema: pa.Schema) -> None:
-    """SourceError if the stream names a column that the source lacks, or the source has one that deltatag adds."""
+    """Raise SourceError if the source lacks a column that the stream names, or has one that deltatag adds."""
     names = {name.lower(): name for name in schema.names}
     for what, columns in (
         ("key", stream.key),

@@ -1,4 +1,4 @@
-"""Event times as the command line names them."""
+"""Event times in arguments of the command line."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from pipelines.errors import ConfigurationError
 
 
 def moment(text: str, kind: pa.DataType, zone: ZoneInfo) -> datetime | date:
-    """A time as the command line has it (ISO 8601), as a value of an event time's type: one without an offset is in the
-    zone; ConfigurationError for what is no time."""
+    """A time in ISO 8601 as a value of an event time's type.
+
+    zone: of times without an offset. ConfigurationError if the text is not a time.
+    """
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

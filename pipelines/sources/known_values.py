@@ -1,4 +1,4 @@
-"""What a source's rows have in the columns that rules name: all rows of a small source, some of a large one."""
+"""Reads the values of columns that rules name: of all rows of a small source, of a sample of a large one."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Stream
 
 MOST_ROWS = 1_000_000
-"""Rows that are looked at; a source with more is sampled, and its values are told of as a sample's."""
+"""Maximum number of rows that are read; a source with more is sampled, and its values marked as incomplete."""
 MOST_FILES, MOST_SAMPLED = 1_000, 32
-"""Files of a source that is read whole, and files of which the first rows are a sample."""
+"""Maximum files of a source that is read whole; files whose first rows are a sample."""
 MOST_COLUMNS = 200
 
 
 def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str]) -> dict[str, KnownValues]:
-    """What is known of the columns, and fields of STRUCTs, whose names some expression has, by their paths.
+    """The known values of columns, and fields of STRUCTs, that occur in an expression, by path.
 
-    Nothing for a source in a catalog, or that delta-rs cannot read: what is told of rules then hangs on them alone.
+    Empty for a source in a catalog, or one that delta-rs cannot read: lint then goes by the rules alone.
     """
     from deltalake import exceptions
 
@@ -54,7 +54,7 @@ def source_values(stream: Stream, schema: pa.Schema, expressions: Iterable[str])
 
 
 def _parts(table: DeltaTable, files: list[Any], path: tuple[str, ...], complete: bool) -> Iterator[pa.Array]:
-    """A column of all rows, or of the first rows of some files, a batch at a time."""
+    """A column in batches: of all rows if `complete`, else of the first rows of some files."""
     schema = table.to_pyarrow_dataset().schema
     chosen = files if complete else [files[place * len(files) // MOST_SAMPLED] for place in range(MOST_SAMPLED)]
     chosen = list({id(each): each for each in chosen}.values()) if files else []
@@ -75,12 +75,12 @@ def _type_of(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
 
 
 def joined_values(sides: Mapping[str, Mapping[str, KnownValues]]) -> dict[str, KnownValues]:
-    """What is known of the columns of a join, one STRUCT for each stream, from what is known of each stream's."""
+    """The known values of a join's columns, one STRUCT per stream, from those of each stream."""
     return {f"{stream}.{name}": each for stream, known in sides.items() for name, each in known.items()}
 
 
 def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...]]:
-    """The paths of columns whose last name some expression has, with a type of which something can be known."""
+    """The paths of columns whose names occur in the expressions, if their types are of use; at most MOST_COLUMNS."""
     text = "\n".join(expressions).lower()
     words = set(re.findall(r"\w+", text))
     found: list[tuple[str, ...]] = []
@@ -89,7 +89,7 @@ def _named(schema: pa.Schema, expressions: Iterable[str]) -> list[tuple[str, ...
         parents, each = waiting.pop(0)
         path = (*parents, each.name)
         name = each.name.lower()
-        # a name of one word stands alone, another one in back-quotes
+        # a name that is one word occurs by itself, any other name in back-quotes
         if name not in words and (re.fullmatch(r"\w+", name) or name.replace("`", "``") not in text):
             continue
         if pa.types.is_struct(each.type):

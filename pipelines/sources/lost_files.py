@@ -1,4 +1,4 @@
-"""Files of a source that were removed (by VACUUM) before their rows were taken: what was lost, and the ways out."""
+"""Source files that were deleted (by VACUUM) before their rows were taken: what was lost, and what to do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> Iterator[None]:
-    """While inside, an error where some of the files are gone is told as such: SourceError with what was lost."""
+    """Turn an error into a SourceError with what was lost, if some of the files no longer exist."""
     try:
         yield
     except SparkEndedError:
@@ -30,7 +30,7 @@ def telling_lost_files(source: Source, files: tuple[Add, ...], way_out: str) -> 
 
 
 def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
-    """Those of the files that are not there any more; none where nobody can tell."""
+    """Those of the files that no longer exist; empty if the log cannot tell."""
     missing = getattr(source.log, "missing", None)
     if missing is None:
         return ()
@@ -39,7 +39,7 @@ def lost_files(source: Source, files: tuple[Add, ...]) -> tuple[Add, ...]:
 
 
 def without_lost_files(source: Source, taken: Slice) -> Slice:
-    """The slice without the files that are gone, whose places it keeps in mind."""
+    """The slice without deleted files; their places are recorded in `lost`."""
     gone = {add["path"] for _, add in lost_files(source, taken.files)}
     if not gone:
         return taken
@@ -48,14 +48,14 @@ def without_lost_files(source: Source, taken: Slice) -> Slice:
 
 
 def lost_error(source: Source, lost: tuple[Add, ...], count: int, way_out: str) -> PipelineError:
-    """What was lost: files, the versions that added them, their rows."""
+    """An error that names the lost files, the versions that added them, and their rows."""
     versions = [version for version, _ in lost]
     added = f"version {versions[0]}" if len(set(versions)) == 1 else f"versions {min(versions)} to {max(versions)}"
     rows = rows_of(lost)
-    told = f", with {rows:,} rows," if rows is not None else ""
+    note = f", with {rows:,} rows," if rows is not None else ""
     return SourceError(
         f"{len(lost):,} of the {count:,} files that {source.name} is to take next from its source at {source.log.uri} "
         f"are gone (the first is {lost[0][1]['path']}): VACUUM, or something else, has removed them before their rows "
-        f"were taken. {added[0].upper()}{added[1:]} of the source had added them{told} which the source may still hold "
+        f"were taken. {added[0].upper()}{added[1:]} of the source had added them{note} which the source may still hold "
         f"in other files, where OPTIMIZE wrote them anew. {way_out}"
     )

@@ -1,4 +1,4 @@
-"""The newest version of a stream's source, told without a JVM where that is possible."""
+"""Finds the newest version of a stream's source, without a JVM if possible."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pipelines.sources.source import open_source
 
 
 class SourceVersion(NamedTuple):
-    """The newest version of a source, and which table it is of."""
+    """The newest version of a source, and the table's id."""
 
     version: int
     table_id: str
 
 
 def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
-    """Where the stream's source stands, told without a JVM where possible; SourceError if there is no table."""
+    """The newest version of the stream's source, without a JVM if possible; SourceError if there is no table."""
     from pipelines.errors import MissingTableError, TableError
     from pipelines.lake.lake import open_delta
 
@@ -40,7 +40,7 @@ def newest_version(workspace: Workspace, stream: Stream) -> SourceVersion:
 
 
 def has_more(workspace: Workspace, stream: Stream, position: Position, table_id: str) -> bool:
-    """Whether a run over the stream's source has to do behind a position of a table, be it to say that the source is
-    another table now."""
+    """Whether a run over the stream's source has work after a position; True also if the source is now another table,
+    which the run must report."""
     now = newest_version(workspace, stream)
     return now.table_id != table_id or now.version >= position.version

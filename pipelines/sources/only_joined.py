@@ -1,4 +1,4 @@
-"""Streams whose rows only joins need: without a rule of their own they are not copied into a tagged table."""
+"""Streams that only joins read: without rules of their own they are not copied into a tagged table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def is_only_joined(workspace: Workspace, name: str) -> bool:
-    """True for a stream that a join reads and no other stream does, that has no rule, and of which nothing was tagged.
+    """True if a join, and no other stream, reads a stream that has no rule and was never tagged.
 
-    With its first rule it is tagged from its start. One that was tagged before goes on without rules, too.
+    With its first rule it is tagged from its start. A stream that was tagged before goes on without rules, too.
     """
     configuration = workspace.configuration
     if not joins_of(workspace, name) or any(s.source_stream == name for s in configuration.streams.values()):
@@ -29,7 +29,7 @@ def joins_of(workspace: Workspace, name: str) -> list[str]:
 
 
 def told(workspace: Workspace, name: str) -> str:
-    """What people should know of such a stream."""
+    """A sentence for people on a stream that only joins read."""
     joins = joins_of(workspace, name)
     return (
         f"{name} has no rule, and is read by the join{'s' if len(joins) > 1 else ''} {', '.join(joins)} alone: it is "

@@ -1,4 +1,4 @@
-"""The files of a slice in pieces, each of which one thread or task takes through the index."""
+"""Divides the files of a slice into pieces, one for each thread or task."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from rules_index.workers.source_files import SourceFile, row_group_bytes
 
 _PIECE_BYTES = 16 << 20
-"""Bytes of row groups, before compression, from which it pays to have another thread or task."""
+"""Uncompressed bytes of row groups from which another thread or task pays."""
 
 _FOOTERS = 16
-"""Files whose footers are read at a time."""
+"""How many footers are read at a time."""
 
 
 def pieces_of(files: Sequence[SourceFile], workers: int, most_bytes: int) -> list[list[SourceFile]]:
-    """Row groups in their order, as equal pieces: as many as there are workers, or more where a piece would have more
-    than `most_bytes` before compression. OSError or pyarrow.ArrowException where a file cannot be read."""
-    with ThreadPoolExecutor(_FOOTERS) as threads:  # a file system may be far away
+    """The row groups of files, in order, as pieces of about equal size.
+
+    There are as many pieces as workers: more if a piece would exceed `most_bytes` uncompressed, fewer if there is
+    little to read. OSError or pyarrow.ArrowException if a file cannot be read.
+    """
+    with ThreadPoolExecutor(_FOOTERS) as threads:  # reading footers from a remote file system is slow
         sizes = list(threads.map(lambda file: row_group_bytes(file.path), files))
     groups = [(file, number, size) for file, its in zip(files, sizes, strict=True) for number, size in enumerate(its)]
     total = sum(size for _, _, size in groups)

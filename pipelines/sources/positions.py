@@ -1,4 +1,4 @@
-"""Where a run stands in a source, and what it takes from there: files, as `runs` keeps them to be taken again."""
+"""Positions in a source, and slices of its files, which can be recorded in `runs` and taken again."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Add = tuple[int, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the source: before file `index` of `version`.
+    """A position in the source: before file `index` of `version`.
 
-    Where `snapshot` is set, the files are those that make up the version, else those that its commit added.
+    With `snapshot` these are all files of the version, else the files that its commit added.
     """
 
     version: int
@@ -26,9 +26,9 @@ class Position:
 class Slice:
     """The files from `start` up to `end`, read with the columns that the source has at `schema_version`.
 
-    `table_id` tells a source from another one made later at the same place. A slice that is `skipped` is a
-    commit that changed rows and that the operator told to pass over; it has no files. `lost` are the places, among the
-    files between start and end, of those that are gone and were told to be passed over.
+    table_id: differs for a table that is created later at the same place; skipped: the slice is a commit that changed
+    rows and that the operator chose to skip, without files; lost: the places, among the files between start and end, of
+    deleted files that the operator chose to skip.
     """
 
     table_id: str
@@ -41,11 +41,11 @@ class Slice:
 
     @property
     def bytes(self) -> int:
-        """Size of the files."""
+        """Total size of the files in bytes."""
         return sum(int(add["size"]) for _, add in self.files)
 
     def to_plan(self) -> dict[str, Any]:
-        """What `runs` keeps of the slice, as JSON values."""
+        """The slice in the form of a plan in `runs`, as JSON values."""
         return {
             "table_id": self.table_id,
             "start": _position_to_plan(self.start),
@@ -63,5 +63,5 @@ def _position_to_plan(position: Position) -> dict[str, Any]:
 
 
 def position_from_plan(plan: Mapping[str, Any]) -> Position:
-    """The position that a plan names as its `start` or `end`."""
+    """A position from a plan's `start` or `end`."""
     return Position(int(plan["version"]), int(plan["index"]), bool(plan["snapshot"]))

@@ -1,7 +1,7 @@
-"""What a scan need not read: files and rows that no rule can match, where only matched rows are written.
+"""Predicate pushdown of all rules: a scan skips files and rows that no rule can match, if only matches are written.
 
 All rules together are widened to a few conjunctions over plain columns (`rules_index.implication.widening`). Delta's
-own statistics tell which files these leave out, and Parquet's which row groups.
+statistics then show which files can be skipped, and Parquet's which row groups.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from rules_index.index.compiled import CompiledRules
 
 CONJUNCTIONS = 16
-"""Conjunctions that rules are widened to, at most: more are nearer to the rules, and cost more for each row."""
+"""Maximum number of conjunctions to which rules are widened: more are tighter, but cost more per row."""
 
 
 class Matchable:
-    """What of a source the rules of an index can match.
+    """The part of a source that the rules of an index can match.
 
-    condition  in SQL, TRUE on every row that a rule matches; None where nothing can be said
+    condition  a SQL condition that is TRUE on every row that a rule matches; None if there is no useful one
     """
 
     def __init__(self, spark: SparkSession, source: Source, compiled: CompiledRules) -> None:
@@ -36,15 +36,15 @@ class Matchable:
         self.condition = None if widened == "true" else widened
 
     def files(self, taken: Slice) -> tuple[Add, ...]:
-        """The files of a slice that can have rows on which the condition is TRUE, as far as Delta's statistics tell.
+        """The files of a slice that, by Delta's statistics, may have rows on which the condition is TRUE.
 
-        A file that is not in the source's newest version any more is not judged.
+        Files that are no longer in the source's newest version are always included.
         """
         return tuple((version, add) for version, add in taken.files if _name(add["path"]) not in self._left_out)
 
     @cached_property
     def _left_out(self) -> set[str]:
-        """The names of the source's files that have no such row."""
+        """The names of the source's current files that have no such row."""
         source = self._source
         rows = self._spark.read.format("delta").option("versionAsOf", source.version).load(source.log.uri)
         kept = rows.filter(self.condition).inputFiles() if self.condition is not None else source.current_files
@@ -52,5 +52,5 @@ class Matchable:
 
 
 def _name(path: str) -> str:
-    """A file's own name, which no two files of a table share."""
+    """The name of a file without its folders; unique within a table."""
     return PurePosixPath(unquote(path)).name

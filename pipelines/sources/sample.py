@@ -1,4 +1,4 @@
-"""A few of a source's rows, by which the engine of an index is chosen."""
+"""Samples a source's rows, by which the engine of an index is chosen."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ SAMPLED_FILES = 4
 
 
 def source_sample(stream: Stream, schema: pa.Schema) -> Sample:
-    """Reads the first rows of some files of the stream's source, of columns `schema`, spread over its newest version.
+    """A function that reads the first rows of a few files, spread over the newest version of the stream's source.
 
-    A sample only makes tagging faster: a table that delta-rs cannot read has none.
+    schema: the source's columns. A sample only makes tagging faster: for a table that delta-rs cannot read there is
+    none.
     """
 
     def sample(columns: list[str]) -> pa.Table | None:
+        """Up to SAMPLE_ROWS rows of some columns; None if they cannot be read."""
         from deltalake import exceptions
 
         if is_catalog_name(stream.source):

@@ -1,4 +1,4 @@
-"""What a slice of a source holds: its columns, its rows, how many there are."""
+"""The contents of a slice of a source: its columns, its rows, and how many rows there are."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def slice_schema(source: Source, schema_version: int) -> StructType:
 
 
 def source_partitions(source: Source) -> list[str]:
-    """The columns by which the source is partitioned now."""
+    """The columns by which the source's newest version is partitioned."""
     from pipelines.spark.delta_internals import partition_columns
 
     return partition_columns(source.log.latest())
 
 
 def slice_frame(source: Source, taken: Slice) -> DataFrame:
-    """The slice's rows: the source's columns and `source_version`, the version that added the row's file."""
+    """The slice's rows: the source's columns, and `source_version`, the version that added the row's file."""
     from pipelines.spark.delta_internals import COMMIT_VERSION, TableLog
 
     assert isinstance(source.log, TableLog)
@@ -41,7 +41,7 @@ def slice_frame(source: Source, taken: Slice) -> DataFrame:
 
 
 def rows_of(files: Iterator[Add] | tuple[Add, ...]) -> int | None:
-    """Rows in the files by the log's statistics; None where a writer kept none."""
+    """How many rows the files have, by the log's statistics; None if a file has none."""
     rows = 0
     for _, add in files:
         stats = json.loads(add.get("stats") or "{}")

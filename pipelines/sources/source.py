@@ -1,4 +1,4 @@
-"""What is new in a stream's source: slices of added files, bounded by bytes, exactly repeatable from their plan."""
+"""Finds new rows in a stream's source: slices of added files, bounded in bytes, exactly repeatable from a plan."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 MAX_FILES = 10_000
-"""Most files in one slice, so that a source of tiny files is planned in bounded memory."""
+"""Maximum number of files in one slice, so that a source of tiny files is planned in bounded memory."""
 
 SAME_ROWS = "deltatag/same-rows"
-"""The transaction by which a commit of a tagged table says that it changes no row but for what tagging adds."""
+"""The `appId` that marks a commit of a tagged table which changes nothing but the columns that tagging adds."""
 
 
 class Log(Protocol):
-    """What planning needs of a Delta log; pipelines.spark.delta_internals.TableLog is one, and
-    pipelines.lake.folder_log.FolderLog another."""
+    """The methods of a Delta log that planning needs.
+
+    Implemented by pipelines.spark.delta_internals.TableLog and pipelines.lake.folder_log.FolderLog.
+    """
 
     uri: str
 
@@ -36,23 +38,23 @@ class Log(Protocol):
         """The snapshot of a version."""
 
     def version(self, snapshot: Any) -> int:
-        """The number of a snapshot's version; -1 where there is no table."""
+        """The version of a snapshot; -1 if there is no table."""
 
     def table_id(self, snapshot: Any) -> str:
-        """What tells a snapshot's table from one made later at the same place."""
+        """The table's id, which differs from that of a table created later at the same place."""
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
         """The `add` actions of a snapshot's files."""
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
-        """The actions of a commit, None where the log does not hold it."""
+        """The actions of a commit; None if the log does not hold it."""
 
     def commits(self) -> range:
         """The versions whose commits the log holds."""
 
 
 class Source:
-    """The source table of one stream, as it is when this object is made."""
+    """The source table of one stream, at the version that is newest when this object is created."""
 
     def __init__(
         self,
@@ -62,8 +64,9 @@ class Source:
         origin: str | None = None,
         left_out: Sequence[str] = (),
     ) -> None:
-        """`name` is the stream's; `command` takes what is new, by default its tagging; `origin` is the stream that
-        tagged the rows, if one did, with the columns `left_out` of its own. SourceError where there is no table."""
+        """name: the stream's; command: the command that takes new rows, for messages, by default that of tag; origin:
+        the stream that tagged the rows, if any, whose added columns are `left_out`. SourceError if there is no table.
+        """
         self.name = name
         self.origin = origin
         self.left_out = tuple(left_out)
@@ -83,7 +86,7 @@ class Source:
         return self._newest if version == self.version else self.log.snapshot(version)
 
     def first_position(self, start: Start) -> Position:
-        """Where the first run begins; SourceError where that lies before what the log holds."""
+        """The position at which the first run begins; SourceError if the log no longer reaches back to it."""
         if start.kind == "version":
             held = self.log.commits()
             if held and start.value < held.start:
@@ -100,11 +103,11 @@ class Source:
     def take(
         self, position: Position, table_id: str | None, max_bytes: int, skip_changes: bool = False
     ) -> Slice | None:
-        """The next slice after `position`: at least one file, then as many as fit; None where nothing is new.
+        """The next slice after `position`: at least one file, and as many as fit; None if nothing is new.
 
-        `table_id` is the table that the position belongs to. A slice without files moves the position past
-        commits that added no rows. SourceChangedError if the next commit is not one of appended rows alone,
-        unless `skip_changes` tells to pass over it.
+        table_id: the table to which the position belongs. A slice without files moves the position past commits that
+        added no rows. SourceChangedError if the next commit does more than append rows, unless `skip_changes`; or if
+        the source is now another table.
         """
         if table_id is not None and table_id != self.table_id:
             raise SourceChangedError(
@@ -118,7 +121,7 @@ class Source:
         return self._take_from_commits(position, max_bytes, skip_changes)
 
     def retake(self, plan: Mapping[str, Any]) -> Slice:
-        """The slice that `to_plan` described, file for file."""
+        """The slice of a plan, with exactly the same files; SourceError if they are no longer known."""
         start, end = position_from_plan(plan["start"]), position_from_plan(plan["end"])
         if plan["table_id"] != self.table_id:
             raise SourceChangedError(
@@ -149,9 +152,9 @@ class Source:
     def files_before(self, position: Position, first: Position) -> list[Add]:
         """The files of the rows that were taken from `first`, where the first run began, up to `position`.
 
-        Where the first run began with a snapshot these are the files of the version before, whatever a rewriting
-        commit (OPTIMIZE) has made of those that were taken; else the files that the commits have added, but for those
-        that were passed over since they changed rows.
+        If the first run began with a snapshot, these are the files of the version before `position`, in which OPTIMIZE
+        may have rewritten files that were taken. Otherwise these are the files that the commits have added, without
+        commits that changed rows and were skipped.
         """
         if position.snapshot:
             return self._files_of(position.version)[: position.index]
@@ -171,7 +174,7 @@ class Source:
         return {add["path"]: add for add in self.log.files(self._newest)}
 
     def _files_at(self, version: int) -> list[dict[str, Any]]:
-        """The `add` actions of a version's files; where none was removed since, without asking for the version."""
+        """The `add` actions of a version's files; without loading the version if no file was removed since."""
         later: set[str] = set()
         for commit in range(version + 1, self.version + 1):
             added = self._paths_added_by(commit)
@@ -181,8 +184,11 @@ class Source:
         return [add for path, add in self.current_files.items() if path not in later]
 
     def _paths_added(self, version: int) -> frozenset[str] | None:
-        """The paths of the files that a commit added; None where it removed some or entered some again (as happens
-        where row tracking is switched on), or the log does not hold it."""
+        """The paths of the files that a commit added.
+
+        None if the log does not hold it, or if it removed files or added known files again, as enabling row tracking
+        does.
+        """
         actions = self.log.commit(version)
         if actions is None or any("remove" in action for action in actions):
             return None
@@ -237,13 +243,13 @@ class Source:
             if metadata is not None and metadata["id"] != self.table_id:
                 raise self._changed(version, actions)
             if "add" in action and action["add"].get("dataChange", True):
-                if restored:  # what was there before, and may have been taken
+                if restored:  # these rows existed before, and may have been taken
                     raise self._changed(version, actions)
                 adds.append((version, action["add"]))
         return adds
 
     def _added_or_skipped(self, version: int) -> list[Add]:
-        """The files that a commit added with new rows; none of one that changed rows and was passed over."""
+        """The files that a commit added with new rows; empty for a commit that changed rows and was skipped."""
         try:
             return self._added(version)
         except SourceChangedError:
@@ -258,7 +264,7 @@ class Source:
         )
 
     def _retagged(self) -> str:
-        """Who may have changed the rows, where another stream has tagged them."""
+        """A sentence for messages on how the origin, if any, may have changed the rows; else empty."""
         if self.origin is None:
             return ""
         return (
@@ -271,13 +277,13 @@ class Source:
         return f"Take everything anew with: {self._command} --restart{go_on}"
 
     def _snapshot_files(self, version: int) -> list[Add]:
-        """The files of a version, oldest first, in an order that depends on nothing but the files."""
+        """The files of a version, oldest first, in an order that depends only on the files."""
         files = sorted(self._files_at(version), key=lambda add: (add["modificationTime"], add["path"]))
         versions = self._versions_of({add["path"] for add in files}, version)
         return [(versions[add["path"]], add) for add in files]
 
     def _versions_of(self, paths: set[str], version: int) -> dict[str, int]:
-        """For each file of a snapshot the version that added it; a file older than the log's rest: the one before."""
+        """The version that added each file of a snapshot; for files older than the log, the one before its first."""
         held = self.log.commits()
         versions: dict[str, int] = {}
         for commit in range(min(version, held.stop - 1), held.start - 1, -1):
@@ -291,7 +297,7 @@ class Source:
         return {path: versions.get(path, before) for path in paths}
 
     def _position_at(self, microseconds: int) -> Position:
-        """The first commit at or after a moment; the newest snapshot where the moment lies before the log's rest."""
+        """The first commit at or after a time; the newest snapshot if the time is before the log's first commit."""
         held = self.log.commits()
         for version in held:
             committed = _committed_at(self.log.commit(version) or [])
@@ -303,16 +309,16 @@ class Source:
 
 
 def _committed_at(actions: list[dict[str, Any]]) -> int | None:
-    """Milliseconds of a commit; where its writer left them out, those of its newest file; None where there is none."""
+    """The time of a commit in milliseconds; if it is not recorded, that of its newest file; None without files."""
     info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
-    told = info.get("inCommitTimestamp", info.get("timestamp"))
-    if told is not None:
-        return int(told)
+    recorded = info.get("inCommitTimestamp", info.get("timestamp"))
+    if recorded is not None:
+        return int(recorded)
     return max((int(a["add"]["modificationTime"]) for a in actions if "add" in a), default=None)
 
 
 def _fit(files: list[Add], max_bytes: int, size: int, count: int) -> list[Add]:
-    """The leading files that fit beside `count` files of `size` bytes; one always fits where there is none yet."""
+    """The leading files that fit after `count` files of `size` bytes; the first file of a slice always fits."""
     taken = 0
     for _, add in files:
         size += int(add["size"])
@@ -337,7 +343,7 @@ def source_uri(spark: SparkSession, stream: Stream) -> str:
 
 
 def open_source(spark: SparkSession, stream: Stream, command: str | None = None) -> Source:
-    """The stream's source through Spark, taken by a command; SourceError says what is missing."""
+    """The stream's source, read by Spark; SourceError if it cannot be opened. command: as for `Source`."""
     from pipelines.spark.delta_internals import TableLog
 
     return Source(

@@ -1,7 +1,7 @@
-"""Columns that a source with column mapping renames: the tables made of it must not mix what they mean.
+"""Detects renamed columns of a source with column mapping, so that derived tables do not mix different columns.
 
-Column mapping keeps for each column the name under which files store it. The plan of each micro-batch has these, so
-that the next one sees which column goes by which name now.
+Column mapping gives each column a physical name, which stays the same when the column is renamed. The plan of each
+micro-batch records both names, so that the next one can detect a change.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 COLUMNS = "columns"
-"""Where a plan has the paths, by names and by stored names, of all columns that the tables were given."""
+"""Key of a plan: the paths, physical and logical, of all columns that the tables were given."""
 
 Path: TypeAlias = tuple[str, ...]
 Names: TypeAlias = dict[Path, Path]
-"""The path of each column, and of each field within, by the names that files have; to it that by the names of users."""
+"""The physical path of each column and nested field -> its logical path."""
 
 
 def followed_columns(
@@ -37,10 +37,10 @@ def followed_columns(
     command: str,
     within: Path = (),
 ) -> dict[str, Any]:
-    """What a plan has to keep of the names of a source's columns; nothing where the source has no column mapping.
+    """What a plan must record about the names of a source's columns; empty without column mapping.
 
-    before: the plan of the last micro-batch, if there was one; tables: those that `command` makes of the rows, which
-    have the columns below the path `within`. SourceChangedError if a name means another column now.
+    before: the plan of the last micro-batch, if any; tables: those that `command` makes from the rows, with the columns
+    below the path `within`. SourceChangedError if a name now means another column.
     """
     schema = slice_schema(source, schema_version)
     if not any(STORED_NAME in field.metadata for field in schema.fields):
@@ -56,7 +56,7 @@ def followed_columns(
 
 
 def names_of(kind: DataType, stored: Path = (), path: Path = ()) -> Names:
-    """The names of the columns and fields of a type."""
+    """The physical and logical paths of the columns and nested fields of a type."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     found: Names = {}
@@ -73,8 +73,10 @@ def names_of(kind: DataType, stored: Path = (), path: Path = ()) -> Names:
 
 
 def changed_names(before: Names, now: Names) -> tuple[list[tuple[Path, Path]], list[Path]]:
-    """The columns that have another name than before, as pairs, and those that took the name of another one, which is
-    gone or has been renamed. A name's case does not matter."""
+    """Renamed columns, as pairs of old and new path, and new columns that took the name of a former one.
+
+    The case of names does not matter.
+    """
     renamed = [
         (before[stored], path)
         for stored, path in now.items()
@@ -91,7 +93,7 @@ def changed_names(before: Names, now: Names) -> tuple[list[tuple[Path, Path]], l
 
 
 def _known(source: Source, plan: Mapping[str, Any]) -> Names:
-    """The names that the tables' columns had when a plan was made; none where nobody knows any more."""
+    """The names of the columns when a plan was made; empty if they are no longer known."""
     if COLUMNS in plan:
         return {tuple(stored): tuple(path) for stored, path in plan[COLUMNS]}
     try:
@@ -101,7 +103,7 @@ def _known(source: Source, plan: Mapping[str, Any]) -> Names:
 
 
 def _is_followed(schemas: Sequence[StructType], old: Path, new: Path) -> bool:
-    """Whether the operator has renamed a column in all tables alike."""
+    """Whether the operator has renamed a column in all tables, too."""
     return not any(_has(schema, old) for schema in schemas) and any(_has(schema, new) for schema in schemas)
 
 

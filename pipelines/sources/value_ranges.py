@@ -1,4 +1,4 @@
-"""What a source's Delta statistics tell of its columns: the least and greatest value, and whether there are NULLs."""
+"""Ranges of a source's columns by Delta's statistics: minimum, maximum, and whether there are NULLs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,11 @@ _MILLISECOND = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SourceRange:
-    """A column's values: `low` and `high` as SQL literals, both None where it has only NULLs; `null`: whether it may be
-    NULL; `nan`: whether it may be NaN, which statistics leave out."""
+    """The range of a column's values.
+
+    low, high: SQL literals, None if it has only NULLs; null: whether it may be NULL; nan: whether it may be NaN, which
+    statistics leave out.
+    """
 
     column: str
     low: str | None
@@ -40,7 +43,7 @@ class SourceRange:
 
     @property
     def condition(self) -> str:
-        """TRUE on every row of the source."""
+        """A SQL condition that is TRUE on every row of the source."""
         name = name_of(self.column)
         parts = [f"{name} BETWEEN {self.low} AND {self.high}"] if self.low is not None else []
         parts += [f"{name} IS NULL"] if self.null else []
@@ -49,8 +52,10 @@ class SourceRange:
 
 
 def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
-    """The ranges of the source's columns by name, a struct's fields among them; of those that have statistics in every
-    file. None for a source in a catalog, without files, or that delta-rs cannot read."""
+    """The ranges of columns and struct fields that have statistics in every file, by name.
+
+    Empty for a source in a catalog, without files, or one that delta-rs cannot read.
+    """
     from deltalake import exceptions
 
     if is_catalog_name(stream.source):
@@ -71,7 +76,7 @@ def source_ranges(stream: Stream, schema: pa.Schema) -> dict[str, SourceRange]:
 
 
 def _leaves(fields: Any, parents: Path = ()) -> list[tuple[Path, pa.DataType]]:
-    """The paths and types of the columns and the fields of structs."""
+    """The paths and types of columns; a struct is replaced by its fields."""
     found: list[tuple[Path, pa.DataType]] = []
     for each in fields:
         path = (*parents, each.name)
@@ -80,7 +85,7 @@ def _leaves(fields: Any, parents: Path = ()) -> list[tuple[Path, pa.DataType]]:
 
 
 def _stored_paths(kind: Any, path: Path = (), stored: Path = ()) -> dict[Path, Path]:
-    """The paths by which statistics know the columns of a table's schema (as the log has it), by their own."""
+    """The logical path of each column of a table's schema (in the log's form) -> its physical path in statistics."""
     found = {}
     for field in kind["fields"]:
         own = (*path, field["name"])
@@ -91,7 +96,7 @@ def _stored_paths(kind: Any, path: Path = (), stored: Path = ()) -> dict[Path, P
 
 
 def _statistic(files: pa.Table, what: str, path: Path) -> pa.ChunkedArray | None:
-    """What the log keeps of a column in each file; None where it keeps nothing."""
+    """A statistic of a column for each file, [files]; None if the log has none."""
     column = files[what] if what in files.column_names else None
     for name in path:
         if column is None or not pa.types.is_struct(column.type) or column.type.get_field_index(name) < 0:
@@ -101,7 +106,7 @@ def _statistic(files: pa.Table, what: str, path: Path) -> pa.ChunkedArray | None
 
 
 def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> SourceRange | None:
-    """The range of one column, None where some file tells nothing of it."""
+    """The range of one column; None if some file lacks its statistics."""
     least, greatest, nulls = (_statistic(files, what, path) for what in ("min", "max", "null_count"))
     if least is None or greatest is None or nulls is None or "num_records" not in files.column_names:
         return None
@@ -112,7 +117,7 @@ def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> 
     low, high = pc.min(least.filter(pc.invert(empty))), pc.max(greatest.filter(pc.invert(empty)))
     if not low.is_valid:
         return SourceRange(column, None, None, True, False) if null else None
-    # statistics of timestamps leave out what is finer than a millisecond
+    # statistics of timestamps are truncated to milliseconds
     more = _MILLISECOND if pa.types.is_timestamp(data_type) else 0
     ends = [_literal(low, data_type, 0), _literal(high, data_type, more)]
     if None in ends:
@@ -121,7 +126,7 @@ def _range(files: pa.Table, column: str, path: Path, data_type: pa.DataType) -> 
 
 
 def _literal(value: pa.Scalar, data_type: pa.DataType, more: int) -> str | None:
-    """A value as a literal of the column's type, `more` microseconds later; None for a type that has none."""
+    """A value as a SQL literal, for times `more` microseconds later; None for a type without literals."""
     t = pa.types
     try:
         cast = value.cast(data_type)

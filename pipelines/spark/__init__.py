@@ -1,1 +1,1 @@
-"""Everything that is private to one Spark, one Delta and one JVM."""
+"""Everything that depends on the internals of one version of Spark, of Delta Lake and of the JVM."""

@@ -1,4 +1,4 @@
-"""Which session is the active one of a thread: Spark reads from it how a text is parsed and a column is built."""
+"""Sets a thread's active Spark session, whose settings decide how expressions are parsed and columns are built."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 @contextlib.contextmanager
 def active(spark: SparkSession) -> Iterator[None]:
-    """While inside, `spark` is the thread's active session; afterwards the one from before is again, if there was one.
+    """Make `spark` the thread's active session, and restore the former one afterwards.
 
-    Spark's parser and its expressions take ANSI mode, the time zone of literals and all other settings from the active
-    session, not from the one that is asked to parse. Whose session that is, a caller decides, or nobody.
+    Spark's parser and expressions take ANSI mode, the time zone of literals and all other settings from the active
+    session, not from the session whose parser is called. Without this it may be any session.
     """
     before = java(spark._jvm, f"{_SESSIONS}.getActiveSession")()
     activate: Any = java(spark._jvm, f"{_SESSIONS}.setActiveSession")
@@ -29,7 +29,7 @@ def active(spark: SparkSession) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(Py4JError, OSError):  # of a JVM that has ended meanwhile nothing is active
+        with contextlib.suppress(Py4JError, OSError):  # the JVM may have ended meanwhile
             if before.isDefined():
                 activate(before.get())
             else:

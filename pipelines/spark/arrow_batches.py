@@ -1,4 +1,4 @@
-"""Functions over whole partitions as Arrow batches, whatever the columns are called."""
+"""Functions over whole partitions as Arrow batches, with any column names."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def map_batches(frame: DataFrame, function: Callable[[Any], Batches], schema: StructType | str) -> DataFrame:
-    """`frame.mapInArrow(function, schema)`, which itself takes a column's name for an expression.
+    """Like `frame.mapInArrow(function, schema)`, which would parse column names as expressions.
 
-    `function` must travel by value: workers need no module of the jobs.
+    `function` must be pickled by value, since workers have no module of `pipelines`.
     """
     names = frame.columns
     numbered = frame.toDF(*(f"_{number}" for number in range(len(names))))

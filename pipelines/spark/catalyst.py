@@ -1,7 +1,7 @@
-"""Parts of rules that only Spark evaluates, as columns that never fail a job and never stall it.
+"""Derived columns: parts of rules that only Spark evaluates, as columns that neither fail nor stall a job.
 
-The one module that reaches into Spark's internals (catalyst, through py4j). `self_test` tells at the start whether
-they are as they are known here, instead of a job failing later.
+This is the only module that uses Spark's internals (catalyst, through py4j). `self_test` checks at the start that they
+are as expected, so that no job fails later.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Java = Any
 
 
 def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Column:
-    """What the author's own text gives on each row, errors kept apart from NULL.
+    """A column with the value of an expression on each row, which distinguishes errors from NULL.
 
-    For BOOLEAN an INT8 truth code: 0 FALSE, 1 TRUE, 2 NULL, 3 an error. For any other type a struct of one field,
-    `value`, that is NULL where evaluation raised an error. `RuleError` (`PATTERN`) where a pattern in the text cannot
-    be matched in linear time. Spark's own errors of analysis come when the column is used.
+    For BOOLEAN it is an INT8 truth code: 0 FALSE, 1 TRUE, 2 NULL, 3 error. For any other type it is a struct with the
+    field `value`, and the struct is NULL where evaluation raised an error. RuleError (`PATTERN`) if a pattern in the
+    text cannot be matched in linear time. Spark raises its own analysis errors when the column is used.
     """
     build = _builder(spark)
     with active(spark):
@@ -62,13 +62,13 @@ def derived_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Co
 
 
 def column_in_struct(spark: SparkSession, text: str) -> Column:
-    """`derived_column` for a text of any type, kept in its struct so that Spark tells the type of the bare text."""
+    """Like `derived_column`, but always in a struct, so that Spark gives the type of the text itself."""
     with active(spark):
         return (build := _builder(spark)).column(_in_struct(build, bare_expression(spark, text)))
 
 
 def operands_in_structs(spark: SparkSession, text: str) -> list[Column]:
-    """`column_in_struct` of each operand of an AND or OR; none for any other text."""
+    """`column_in_struct` of each operand of an AND or OR; empty for any other text."""
     with active(spark):
         build, expression = _builder(spark), bare_expression(spark, text)
         if expression.getClass().getSimpleName() not in ("And", "Or"):
@@ -83,15 +83,15 @@ def _in_struct(build: _Builder, expression: Java) -> Java:
 
 
 def bare_expression(spark: SparkSession, text: str) -> Java:
-    """A text as Spark's parser reads it, with the patterns in it matched in linear time."""
+    """The text parsed by Spark, with its patterns replaced by ones that are matched in linear time."""
     parsed = _builder(spark).parse(text)
     return linear_patterns(spark, parsed) if _MENTIONS_PATTERN.search(text) else parsed
 
 
 def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
-    """True where Spark reads a constant text of the rows' plan as a moment: `CAST('today' AS DATE)`, and so 'epoch'.
+    """True if Spark replaces a string constant in the plan by a time, as in `CAST('today' AS DATE)` (or 'epoch').
 
-    Two rules of the optimiser tell, as they would replace the text by the moment of the job.
+    It is decided by the two rules of the optimiser that do this replacement.
     """
     rule = partial(java, spark._jvm)
     plan = rule(f"{_OPTIMIZER}.ReplaceExpressions$.MODULE$").apply(rows._jdf.queryExecution().analyzed())
@@ -99,9 +99,9 @@ def reads_clock(spark: SparkSession, rows: DataFrame) -> bool:
 
 
 def linear_patterns(spark: SparkSession, parsed: Java) -> Java:
-    """A parsed expression with each LIKE, ILIKE and RLIKE replaced by one that runs in linear time.
+    """A parsed expression with each LIKE, ILIKE and RLIKE replaced by a search that runs in linear time.
 
-    `RuleError` (`PATTERN`) for a pattern that is no literal or that cannot be matched in linear time.
+    RuleError (`PATTERN`) for a pattern that is not a literal, or that cannot be matched in linear time.
     """
     build = _builder(spark)
     children = build.children(parsed)
@@ -160,7 +160,7 @@ def _multiple(build: _Builder, parsed: Java, subject: Java, every: bool, negated
 
 
 def _function(build: _Builder, parsed: Java, children: list[Java]) -> Java:
-    """`like(a, b)` and its kin, which Spark's parser leaves as calls."""
+    """`like(a, b)` and similar functions, which Spark's parser leaves as unresolved calls."""
     name = parsed.nameParts().last().lower()
     if name not in _FUNCTIONS or len(children) not in (2, 3):
         return parsed
@@ -173,7 +173,7 @@ def _function(build: _Builder, parsed: Java, children: list[Java]) -> Java:
 
 
 class _Builder:
-    """Makes catalyst expressions, with few calls of the JVM: a rule set may have thousands of columns."""
+    """Builds catalyst expressions with few calls to the JVM, since a rule set may have thousands of columns."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._java: Callable[[str], Java] = partial(java, spark._jvm)
@@ -181,15 +181,15 @@ class _Builder:
         self._constants: dict[str, tuple[Java, list[Java]]] = {}
 
     def parse(self, text: str) -> Java:
-        """The expression as Spark's parser reads it."""
+        """The expression of a text, parsed by Spark."""
         return self._parse(text)
 
     def constant(self, text: str) -> Java:
-        """The expression of a text of deltatag's own, which is read once."""
+        """The expression of a constant text of deltatag's, parsed once and cached."""
         return self._constant(text)[0]
 
     def operands_of(self, text: str) -> list[Java]:
-        """The operands of such an expression."""
+        """The operands of such an expression, cached with it."""
         return self._constant(text)[1]
 
     def _constant(self, text: str) -> tuple[Java, list[Java]]:
@@ -199,7 +199,7 @@ class _Builder:
         return self._constants[text]
 
     def make(self, name: str, *arguments: Java) -> Java:
-        """An expression of a catalyst class."""
+        """A new expression of a catalyst class."""
         return self._java(f"{_CATALYST}.{name}")(*arguments)
 
     def column(self, expression: Java) -> Column:
@@ -210,28 +210,28 @@ class _Builder:
         return made
 
     def children(self, expression: Java) -> list[Java]:
-        """The operands."""
+        """The operands of an expression."""
         found = expression.children()
         return [found.apply(index) for index in range(found.size())]
 
     def sequence(self, items: list[Java]) -> Java:
-        """A Scala Seq."""
+        """A Scala Seq of the items."""
         made = self._java("scala.collection.immutable.Nil$.MODULE$")
         for item in reversed(items):
             made = getattr(made, "$colon$colon")(item)
         return made
 
     def with_children(self, expression: Java, children: list[Java]) -> Java:
-        """The same expression over other operands."""
+        """The same expression with other operands."""
         return expression.withNewChildren(self.sequence(children))
 
     def without_errors(self, expression: Java, otherwise: str) -> Java:
         """The expression's value, or `otherwise` (SQL) where evaluating it raises an error.
 
-        It stands in a branch of an `if` whose condition Spark cannot decide beforehand. Else Spark would evaluate
-        what occurs twice in it, or is constant, outside of what catches the error. What catches it stands over no
-        `if` or CASE, now or after simplification, since Spark would move it into the branches: `expression` is a
-        `coalesce` that Spark must take to be needed, or a struct.
+        The guard (TryEval) is put into a branch of an `if` whose condition Spark cannot fold. Otherwise Spark would
+        evaluate common subexpressions and constants outside of the guard. The guard must not directly contain an `if`
+        or CASE, not even after simplification, since Spark would push it into the branches: so `expression` must be a
+        struct, or a `coalesce` that Spark cannot remove.
         """
         caught = self.make("Coalesce", self.sequence([self.make("TryEval", expression), self.constant(otherwise)]))
         choice = "if(spark_partition_id() >= 0, 0, null)"
@@ -239,7 +239,7 @@ class _Builder:
         return self.with_children(self.constant(choice), [condition, caught, never])
 
     def text_of(self, expression: Java) -> str | None:
-        """The value of a text literal; None for NULL, and for a number or a truth value, which need no check."""
+        """The value of a string literal; None for NULL, numbers and Booleans, which need no check. Else RuleError."""
         if expression.getClass().getSimpleName() != "Literal":
             raise RuleError(
                 "PATTERN", "The pattern of LIKE and RLIKE must be a literal text, so that it can be checked.", None
@@ -248,7 +248,7 @@ class _Builder:
         return str(value.toString()) if hasattr(value, "toString") else None
 
     def lowered(self, text: str) -> str:
-        """Spark's own lower case of a text."""
+        """The text in lower case, by Spark's function."""
         lower = self.make("Lower", self.text(text))
         evaluated = lower.eval(None)
         return str(evaluated.toString())
@@ -259,7 +259,7 @@ class _Builder:
         return self.with_children(made, [subject, self.text(pattern)])
 
     def text(self, value: str) -> Java:
-        """A text literal."""
+        """A string literal."""
         return self.literals().apply(value)
 
     def literals(self) -> Java:
@@ -267,7 +267,7 @@ class _Builder:
         return self._java(f"{_CATALYST}.Literal$.MODULE$")
 
     def re2(self, subject: Java, pattern: str) -> Java:
-        """A search by RE2, which is linear in the value whatever the pattern is."""
+        """A search by RE2, which takes time linear in the value for any pattern."""
         load, object_type = self._java("java.lang.Class.forName"), self._java("org.apache.spark.sql.types.ObjectType")
         target = self.literals().fromObject(self.re2_pattern(pattern), object_type(load(f"{_RE2}.Pattern")))
         value = self.with_children(self.parse("cast(null as string)"), [subject])
@@ -276,10 +276,10 @@ class _Builder:
         return self.invoke(matcher, "find", self._java("org.apache.spark.sql.types.DataTypes.BooleanType"))
 
     def re2_pattern(self, pattern: str) -> Java:
-        """A compiled pattern that survives the way to the executors.
+        """A compiled pattern that can be deserialised on executors.
 
-        Hadoop's RE2 reads a pattern's flags there as those of its compiler, so it is made with the compiler's flags,
-        by the constructor that `Pattern.compile` uses.
+        There, Hadoop's RE2 takes a pattern's flags for its compiler's flags. So the pattern is created with the
+        compiler's flags, by the constructor that `Pattern.compile` uses.
         """
         load = self._java("java.lang.Class.forName")
         compiled = self._java(f"{_RE2}.Pattern.compile")(pattern)
@@ -294,7 +294,7 @@ class _Builder:
         return constructor.newInstance(arguments.toArray())
 
     def invoke(self, target: Java, method: str, data_type: Java, *arguments: Java) -> Java:
-        """A call of a Java method; NULL where its object or an argument is."""
+        """A call of a Java method; NULL if its object or an argument is NULL."""
         invoke = self._java(f"{_CATALYST}.objects.Invoke")
         return invoke(target, method, data_type, self.sequence(list(arguments)), self.sequence([]), True, True, True)
 
@@ -303,14 +303,14 @@ _builders: WeakKeyDictionary[SparkSession, _Builder] = WeakKeyDictionary()
 
 
 def _builder(spark: SparkSession) -> _Builder:
-    """The session's builder; its own texts are read with the session's settings, which stay as they are."""
+    """The session's cached builder; its cached texts stay valid, since the session's settings do not change."""
     if spark not in _builders:
         _builders[spark] = _Builder(spark)
     return _builders[spark]
 
 
 def self_test(spark: SparkSession) -> None:
-    """SessionError where Spark's internals are not as they are known here; takes about a second, once a session."""
+    """Raise SessionError if Spark's internals are not as expected; takes about a second."""
     cases = {
         "1 / id > 0 AND 1 / id < 5": [3, 1],
         "1 / 0 > id": [3, 3],
@@ -322,16 +322,16 @@ def self_test(spark: SparkSession) -> None:
     try:
         columns = [derived_column(spark, text, pa.bool_()) for text in cases]
         columns.append(derived_column(spark, "1 / id", pa.float64()))
-        moments = ("current_date() > 'today'", "current_date() > '2024-02-29'")
-        clocks = [reads_clock(spark, spark.range(0).selectExpr(text)) for text in moments]
-        # Beyond one partition rows are computed in tasks, so that what a plan holds is shipped as in a job
+        dates = ("current_date() > 'today'", "current_date() > '2024-02-29'")
+        clocks = [reads_clock(spark, spark.range(0).selectExpr(text)) for text in dates]
+        # two partitions, so that tasks compute the rows, and the plan is serialised as in a job
         rows = spark.range(0, 2, 1, 2).select("id", *columns).collect()
         found = sorted([*row[1:-1], None if row[-1] is None else row[-1][0]] for row in rows)
         wanted = sorted([*(codes[row] for codes in cases.values()), (None, 1.0)[row]] for row in (0, 1))
         found, wanted = [*found, clocks], [*wanted, [True, False]]
         reason = f"it gives {found} where {wanted} is right" if str(found) != str(wanted) else ""
     except Py4JNetworkError:
-        raise  # there is no JVM any more, of whatever version
+        raise  # the JVM has ended
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:300]
     if reason:

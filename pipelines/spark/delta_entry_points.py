@@ -1,4 +1,4 @@
-"""What deltatag uses of Delta Lake beyond its public names, and whether the session's Delta Lake has it."""
+"""The internals of Delta Lake that deltatag uses, and a check that the session's Delta Lake has them."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ ENTRY_POINTS = {
         f"CdcAddFileIndex({_SESSION},{_SEQ},DeltaLog,org.apache.hadoop.fs.Path,SnapshotDescriptor,scala.Option)"
     ],
 }
-"""The methods and constructors that are called here, by their classes; Delta's own classes without its package."""
+"""The methods and constructors that are called, by class; Delta's own classes without their package."""
 
 _tested: set[str] = set()
 
 
 def know_delta(spark: SparkSession) -> None:
-    """SessionError where Delta Lake is missing or not as it is known here; asked once in an application."""
+    """Raise SessionError if Delta Lake is missing, or lacks an entry point; checked once per application."""
     application = str(spark.sparkContext.applicationId)
     if application in _tested:
         return
@@ -75,7 +75,7 @@ def know_delta(spark: SparkSession) -> None:
 
 
 def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[str]:
-    """Those of the methods and constructors that this Delta Lake has not, each with its class."""
+    """The methods and constructors that this Delta Lake lacks, each with its class."""
     absent = []
     for name, signatures in known.items():
         try:
@@ -83,7 +83,7 @@ def missing_entry_points(jvm: Any, known: Mapping[str, Sequence[str]]) -> list[s
         except Py4JJavaError:
             absent += [f"{name}.{signature}" for signature in signatures]
             continue
-        # one text for each class, since each question is a turn to the JVM
+        # one text per class, since each call is a round trip to the JVM
         text = "".join(map(jvm.scala.runtime.ScalaRunTime.stringOf, (found.getMethods(), found.getConstructors())))
         text = text.replace(_DELTA, "")
         absent += [f"{name}.{each}" for each in signatures if not re.search(rf"[. ]{re.escape(each)}", text)]
@@ -98,7 +98,7 @@ def _delta_version(jvm: Any) -> str:
 
 
 def module(jvm: Any, name: str) -> Any:
-    """The one instance of a Scala object."""
+    """The singleton of a Scala object."""
     found = jvm
     for part in name.split("."):
         found = getattr(found, part)

@@ -1,7 +1,7 @@
-"""The parts of Delta Lake that have no public name in Python: a table's snapshots, and frames over chosen files.
+"""Internals of Delta Lake without a public API in Python: snapshots, DataFrames over chosen files, transactions.
 
-A frame over chosen files is what Delta's own streaming source reads; it honours partition values, column
-mapping and deletion vectors. Only this module calls these internals, and it says so where they are missing.
+A DataFrame over chosen files is what Delta's own streaming source reads; it respects partition values, column mapping
+and deletion vectors. Only this module calls these internals; `delta_entry_points` checks that they exist.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pipelines.spark.active_session import active
 from pipelines.spark.delta_entry_points import know_delta, module
 
 _COMMIT = re.compile(r"/(\d{20})\.json[,)]")
-"""A commit's file in a list of paths as the JVM prints it."""
+"""Matches a commit's file in a list of paths that the JVM prints."""
 
 _TURN = 10_000
-"""Files of a table whose entries come from the JVM in one text."""
+"""How many `add` actions are fetched from the JVM in one text."""
 
 COMMIT_VERSION = "_commit_version"
-"""The column of a frame over chosen files that holds the version given for the row's file."""
+"""The column of a DataFrame over chosen files with the version that was given for the row's file."""
 
 
 class TableLog:
-    """The log of one Delta table, through the session's own Delta library and credentials."""
+    """The log of one Delta table, read and written by the session's Delta library with its credentials."""
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
         """SourceError if there is no Delta table at `uri`, SessionError if Delta is unknown or missing."""
@@ -50,19 +50,19 @@ class TableLog:
         self._none: Any = jvm.scala.Option.empty()
 
     def latest(self) -> Any:
-        """The newest snapshot; its `version()` is -1 where there is no table."""
+        """The newest snapshot; its `version()` is -1 if there is no table."""
         return self._log.update(False, self._none, self._none)
 
     def version(self, snapshot: Any) -> int:
-        """The number of a snapshot's version; -1 where there is no table."""
+        """The version of a snapshot; -1 if there is no table."""
         return int(snapshot.version())
 
     def table_id(self, snapshot: Any) -> str:
-        """What tells a snapshot's table from one made later at the same place."""
+        """The table's id, which differs from that of a table created later at the same place."""
         return str(snapshot.metadata().id())
 
     def snapshot(self, version: int) -> Any:
-        """The snapshot of one version; SourceError where the log no longer holds it."""
+        """The snapshot of one version; SourceError if the log no longer holds it."""
         try:
             return self._log.getSnapshotAt(version, self._none, self._none, False)
         except Py4JJavaError as error:
@@ -71,16 +71,16 @@ class TableLog:
             ) from None
 
     def fields(self, snapshot: Any) -> list[dict[str, Any]]:
-        """The columns of a snapshot, as the log writes them."""
+        """The columns of a snapshot, in the form of the log's `schemaString`."""
         found: list[dict[str, Any]] = json.loads(snapshot.metadata().schemaString())["fields"]
         return found
 
     def setting(self, snapshot: Any, name: str) -> str | None:
-        """A property of the table as a snapshot has it."""
+        """A table property in a snapshot; None if it is not set."""
         return table_property(snapshot, name)
 
     def files(self, snapshot: Any) -> list[dict[str, Any]]:
-        """The `add` actions of a snapshot's files, as the log writes them."""
+        """The `add` actions of a snapshot's files."""
         known = _in_checksum(self._jvm, snapshot, "allFiles")
         if known is not None:
             return known
@@ -88,13 +88,13 @@ class TableLog:
         return [add for start in range(0, rows.size(), _TURN) for add in self._parsed(rows, start)]
 
     def _parsed(self, rows: Any, start: int) -> list[dict[str, Any]]:
-        """The objects of a Java list of JSON texts, as many from `start` as one turn to the JVM brings."""
+        """Up to `_TURN` objects of a Java list of JSON texts, from `start`, in one round trip to the JVM."""
         texts = self._jvm.java.lang.String.join(",", rows.subList(start, min(start + _TURN, rows.size())))
         found: list[dict[str, Any]] = json.loads(f"[{texts}]")
         return found
 
     def commit(self, version: int) -> list[dict[str, Any]] | None:
-        """The actions of one commit; None where the log holds (or no longer holds) no such commit."""
+        """The actions of one commit; None if the log does not hold it (any more). SourceError if it is unreadable."""
         path = self._jvm.org.apache.hadoop.fs.Path(self._log.logPath(), f"{version:020d}.json")
         try:
             stream = path.getFileSystem(self._session.sessionState().newHadoopConf()).open(path)
@@ -108,21 +108,21 @@ class TableLog:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
-        # not splitlines(), which also cuts at characters that JSON may have inside of its strings
+        # not splitlines(): it also splits at characters that JSON strings may contain
         return [json.loads(line) for line in text.split("\n") if line.strip()]
 
     def commits(self) -> range:
-        """The versions whose commits the log still holds, up to the newest one."""
+        """The versions from the oldest commit that the log still holds to the newest one."""
         path = self._log.logPath()
         system = path.getFileSystem(self._session.sessionState().newHadoopConf())
         paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(system.listStatus(path))
-        # one text for all of them, since each question is a turn to the JVM
+        # one text for all paths, since each call is a round trip to the JVM
         text = str(self._jvm.scala.runtime.ScalaRunTime.stringOf(paths))
         versions = sorted(map(int, _COMMIT.findall(text)))
         return range(versions[0], versions[-1] + 1) if versions else range(0)
 
     def missing(self, paths: Sequence[str]) -> list[str]:
-        """Those of the table's files, by their names in the log, that are not there any more."""
+        """Those of some files, given by their paths in the log, that no longer exist."""
         if not paths:
             return []
         hadoop = self._jvm.org.apache.hadoop.fs
@@ -135,9 +135,9 @@ class TableLog:
         return found
 
     def frame(self, snapshot: Any, adds: Sequence[tuple[int, Mapping[str, Any]]]) -> DataFrame:
-        """The rows of the files `adds` (version, add action) with the snapshot's schema and `_commit_version`.
+        """The rows of the files `adds` (version, `add` action) with the snapshot's schema and `_commit_version`.
 
-        Where the files have one version it is a constant, which is cheaper than reading it as a column.
+        If all files have the same version it is a constant, which is cheaper than a column that is read.
         """
         from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         by_version: dict[int, list[Any]] = {}
@@ -165,18 +165,18 @@ class TableLog:
         return rows.drop("_change_type", "_commit_timestamp")
 
     def append(self, entries: Sequence[str], app: str, version: int) -> bool:
-        """Put written files (`add` entries as JSON) into the log in one commit, as transaction `version` of `app`.
+        """Add written files (`add` entries as JSON) in one commit, as transaction `version` of `app`.
 
-        False if the table holds this or a later one of `app` already. Py4JJavaError, or Spark's own error for it, where
-        another writer interferes.
+        False if the table already holds this or a later transaction of `app`. Py4JJavaError, or the Spark error that
+        wraps it, on a conflict with another writer.
         """
         from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         return self._commit(app, version, lambda _: self._list(map(from_json, entries)))
 
     def append_rows(self, frame: DataFrame, app: str, version: int) -> bool:
-        """Write rows with just the table's columns, in one commit as `append` does.
+        """Write rows that have exactly the table's columns, in one commit like `append`.
 
-        Spark's own writer with `txnAppId` replays the table's log for the transactions that its commits tell.
+        Spark's own writer with `txnAppId` would replay the table's log to find earlier transactions.
         """
         as_list = self._jvm.scala.jdk.javaapi.CollectionConverters.asJava
         return self._commit(app, version, lambda transaction: as_list(transaction.writeFiles(frame._jdf)))
@@ -205,11 +205,12 @@ class TableLog:
         version: int,
         marks: Sequence[str] = (),
     ) -> int | None:
-        """Replace files of a snapshot (their `add` actions) by written ones (`add` entries as JSON) and by rows with
-        just the table's columns, in one commit, as transaction `version` of `app` and of each of `marks`.
+        """Replace files of a snapshot in one commit, as transaction `version` of `app` and of each of `marks`.
 
-        The number of files that came; None if the table holds the transaction already. Py4JJavaError, or Spark's own
-        error for it, where another writer has removed one of the files since, or changed the table.
+        removed: the `add` actions of the old files; entries: those of new files, as JSON; frames: rows to write, which
+        have exactly the table's columns. Returns how many files were added, or None if the table already holds the
+        transaction. Py4JJavaError, or the Spark error that wraps it, if another writer has removed one of the files or
+        changed the table.
         """
         from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
@@ -232,9 +233,10 @@ class TableLog:
             return len(written)
 
     def fence(self, app: str, number: int) -> bool:
-        """Have every later transaction of `app` taken for written; True if the table held that of this number by then.
+        """Fence off `app`: from now on, every transaction of it counts as written.
 
-        Py4JJavaError, or Spark's own error for it, where another writer interferes.
+        True if the table already held transaction `number` of `app`. Py4JJavaError, or the Spark error that wraps it,
+        on a conflict with another writer.
         """
         from_json = module(self._jvm, "org.apache.spark.sql.delta.actions.Action$").fromJson
         operations = self._jvm.org.apache.spark.sql.delta.DeltaOperations
@@ -270,7 +272,7 @@ def _removal(add: Mapping[str, Any], now: int) -> dict[str, Any]:
 
 
 def _last_of(jvm: Any, transaction: Any, app: str) -> int:
-    """The newest transaction of `app` that the table holds, -1 where there is none; a later one is a conflict then."""
+    """The newest transaction of `app` in the table, or -1; a concurrent one of `app` then conflicts with ours."""
     known = _in_checksum(jvm, transaction.snapshot(), "setTransactions")
     if known is None:
         return int(transaction.txnVersion(app))
@@ -279,7 +281,7 @@ def _last_of(jvm: Any, transaction: Any, app: str) -> int:
 
 
 def _in_checksum(jvm: Any, snapshot: Any, part: str) -> list[dict[str, Any]] | None:
-    """The actions that the checksum file of a snapshot's commit holds, where it does: it spares replaying the log."""
+    """Actions from the checksum file of a snapshot, which spares replaying the log; None if it lacks them."""
     checksum = snapshot.checksumOpt()
     found = getattr(checksum.get(), part)() if checksum.isDefined() else checksum
     if not found.isDefined():
@@ -301,7 +303,7 @@ def partition_columns(snapshot: Any) -> list[str]:
 
 
 def table_property(snapshot: Any, name: str) -> str | None:
-    """A property of a snapshot's table."""
+    """A property of a snapshot's table; None if it is not set."""
     found = snapshot.metadata().configuration().get(name)
     return str(found.get()) if found.isDefined() else None
 

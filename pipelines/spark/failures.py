@@ -1,4 +1,4 @@
-"""Errors that Spark tells of, as a sentence; Spark is not imported where nobody has started it."""
+"""Turns Spark's errors into a sentence; does not import Spark if it was not started."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pipelines.lake.lake import first_line
 
 
 def run(action: Callable[[], Any], what: str) -> Any:
-    """Do something in Spark; TableError, in one sentence, if it fails."""
+    """Run an action in Spark; TableError, "Could not `what`: ...", if it fails."""
     with explained(what):
         return action()
 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn an error of Spark's into TableError, in one sentence."""
+    """Turn an error of Spark into a TableError, "Could not `what`: ..."."""
     try:
         yield
     except Exception as error:
@@ -44,7 +44,7 @@ def _is_sparks(error: Exception) -> bool:
 
 
 def _root_cause(error: Exception) -> str:
-    """The message of the innermost Java exception, else the first line of the Python one."""
+    """The message of the innermost Java exception, or the first line of the Python error."""
     cause = getattr(error, "java_exception", None)
     if cause is None:
         return first_line(error)
@@ -54,5 +54,5 @@ def _root_cause(error: Exception) -> str:
 
 
 def is_conflict(error: BaseException | None) -> bool:
-    """Whether another writer interfered."""
+    """Whether an error is a conflict with another writer."""
     return error is not None and "Concurrent" in f"{type(error).__name__} {error}"

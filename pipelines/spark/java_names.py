@@ -1,4 +1,4 @@
-"""Names of the JVM, each looked up once: py4j would ask the JVM about every part of a dotted name, each time."""
+"""Cached look-up of names in the JVM: py4j would make a round trip for each part of a dotted name, each time."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import reduce
 from typing import Any
 
 _known: tuple[Any, dict[str, Any]] = (None, {})
-"""The JVM that was asked last, and what its names stand for."""
+"""The JVM that was used last, and its cached names."""
 
 
 def java(jvm: Any, name: str) -> Any:
-    """The class, or the static member of a class, that a dotted name stands for in a JVM, as sessions know it.
+    """The class, or static member of a class, that a dotted name denotes; `jvm`: a session's view of the JVM.
 
-    Py4JError where there is none.
+    Py4JError if there is none.
     """
     global _known
     of, found = _known

@@ -1,4 +1,4 @@
-"""The JVM behind a session: whether it lives, how one of deltatag's own is ended, and how another one can follow it."""
+"""The JVM behind a session: starting one, checking that it is alive, ending it, and preparing for another one."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
 
 _WAIT_SECONDS = 10.0
-"""How long a JVM that breaks off its connections may take to end."""
+"""Seconds that a JVM which breaks off its connections may take to end."""
 ENDING = ("SparkContext was shut down", "stopped SparkContext")
-"""What jobs tell of that a JVM breaks off when it ends."""
+"""Texts in the errors of jobs that are aborted because the JVM is ending."""
 _own: list[Any] = []
-"""The gateway of the JVM that deltatag has started in this process, where it has one."""
+"""The gateway of the JVM that deltatag has started in this process; empty if there is none."""
 
 
 def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
-    """Start a JVM for the settings, which keeps files open that are open here; it ends with this process.
+    """Start a JVM with some settings; it ends with this process.
 
-    A Ctrl-C meanwhile is told when the JVM is up: it would leave an orphan behind, which nobody's end is told any more.
+    kept_open: file descriptors that the JVM inherits. Ctrl-C is deferred until the JVM is up, since it would leave an
+    orphan that does not notice the end of this process.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -40,30 +41,31 @@ def launch(conf: SparkConf, kept_open: tuple[int, ...]) -> None:
 
 
 def keep_its_end_quiet() -> None:
-    """Have pyspark print no stack trace where the JVM breaks off, by ending, the connection that sends accumulators."""
+    """Have pyspark print no stack trace when the JVM ends and closes the connection for accumulators."""
     from pyspark import SparkContext
 
     server: Any = getattr(SparkContext._active_spark_context, "_accumulatorServer", None)
     if server is None:
         return
-    told = server.handle_error
+    print_trace = server.handle_error
 
     def handle_error(request: Any, address: Any) -> None:
         if not isinstance(sys.exc_info()[1], EOFError | OSError):
-            told(request, address)
+            print_trace(request, address)
 
     server.handle_error = handle_error
 
 
 def is_own() -> bool:
-    """Whether deltatag has started the JVM that this process talks to."""
+    """Whether deltatag has started the JVM to which this process is connected."""
     return bool(_own) and _gateway() is _own[0]
 
 
 def is_dead(error: BaseException | None = None) -> bool:
-    """Whether the JVM that this process talks to has ended; `error` is why one asks.
+    """Whether the JVM to which this process is connected has ended.
 
-    A JVM that has just broken off a connection is given a moment to end.
+    error: the error that gave rise to the question. If it looks like the end of the JVM, up to `_WAIT_SECONDS` are
+    waited for its process to exit.
     """
     gateway = _gateway()
     if gateway is None:
@@ -81,9 +83,9 @@ def is_dead(error: BaseException | None = None) -> bool:
 
 
 def is_stopped() -> bool:
-    """Whether the JVM has stopped Spark, as it does first when it ends: what jobs then tell is any error at all.
+    """Whether the JVM has stopped Spark, which it does first when it ends; jobs may then fail with any error.
 
-    Some never end, since a thread or a shutdown hook keeps them; no job runs in them any more.
+    Some JVMs never end after that, since a thread or a shutdown hook keeps them alive; they run no more jobs.
     """
     from pyspark import SparkContext
 
@@ -95,13 +97,13 @@ def is_stopped() -> bool:
 
 
 def exit_status() -> int | None:
-    """The exit status of the JVM; negative for a signal; None where it lives, or is not this process's child."""
+    """The exit status of the JVM, negative for a signal; None if it is alive, or not a child of this process."""
     process = getattr(_gateway(), "proc", None)
     return None if process is None else process.poll()
 
 
 def end() -> None:
-    """End the JVM that deltatag has started, whatever it is doing."""
+    """Kill the JVM that deltatag has started, and wait for its end; nothing is done to any other JVM."""
     if is_own():
         process = _own[0].proc
         process.kill()
@@ -109,13 +111,13 @@ def end() -> None:
 
 
 def forget() -> None:
-    """Have pyspark know nothing of a JVM that has ended, so that the next session starts another one."""
+    """Clear pyspark's state about a JVM that has ended, so that the next session starts another one."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     context, gateway = SparkContext._active_spark_context, SparkContext._gateway
     if context is not None:
-        context._jsc = None  # there is nobody to be told to stop
+        context._jsc = None  # stop() must not call into the JVM, which has ended
         context.stop()
     if gateway is not None:
         with contextlib.suppress(Exception):
@@ -131,7 +133,7 @@ def _gateway() -> Any:
 
 
 def _is_network(error: BaseException | None) -> bool:
-    """Whether an error is one of talking to the JVM, not one that the JVM has told of."""
+    """Whether an error is one of communication with the JVM, and not one that the JVM reported."""
     while error is not None:
         if isinstance(error, OSError | EOFError | Py4JError) and not isinstance(error, Py4JJavaError):
             return True
@@ -148,9 +150,9 @@ def _answers(gateway: Any) -> bool:
 
 @contextlib.contextmanager
 def _interrupts_deferred() -> Iterator[None]:
-    """While inside, a Ctrl-C waits."""
+    """Defer Ctrl-C to the end of the block."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # a Ctrl-C is told to the main thread alone
+        yield  # only the main thread receives Ctrl-C
         return
     came: list[int] = []
     before = signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))

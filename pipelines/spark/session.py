@@ -1,4 +1,4 @@
-"""A Spark session of deltatag's own: beside the one that already runs, or started with Java and Delta's jars."""
+"""Opens deltatag's own Spark session: in the JVM of a running session, or in a new JVM with Delta's jars."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ _LOCAL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",  # VACUUM takes 10,000 tasks for any folder else
     "spark.log.level": "ERROR",
 }
-"""Defaults of a session that runs on this machine alone: no web server, no port on the network, few small tasks."""
+"""Defaults of a session on this machine only: no web server, no port on the network, few small tasks."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 NO_BYTE_LIMIT = str(2**31 - 1)
-"""Value of BATCH_BYTES without which Spark adds up the sizes of all columns after each row that it hands to Python,
-which takes longer than handing it over."""
+"""Value of BATCH_BYTES that turns the limit off. With a limit, Spark adds up the sizes of all columns after each row
+that it hands to Python, which takes longer than handing it over."""
 _SPEED = {
     "spark.sql.execution.arrow.pythonUDF.columnarInput.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
 }
-"""How rows cross to Python, as measured to be fastest."""
+"""Settings of the transfer of rows to Python that were measured to be fastest."""
 
 
 def open_session(
@@ -56,9 +56,8 @@ def open_session(
 ) -> SparkSession:
     """A new session (`newSession()`) with the settings that decide what a rule means.
 
-    Where no session runs, one is started: local[*] unless `[spark]` says otherwise. `quiet` sends the JVM's
-    own log to a file instead of standard error. SessionError, JavaNotFoundError or JarsNotFoundError say
-    what is missing.
+    If no session is running, one is started: local[*] unless `[spark]` says otherwise. quiet: write the JVM's log to a
+    file instead of standard error. SessionError, JavaNotFoundError or JarsNotFoundError if something is missing.
     """
     base = running or _running_session()
     if base is None:
@@ -72,7 +71,7 @@ def open_session(
     for name, value in {**_SPEED, **configuration.spark}.items():
         if session.conf.isModifiable(name):
             session.conf.set(name, value)
-    # Delta's settings are not known, and so not modifiable, before Delta is used; they can be set
+    # before Delta is used its settings are unknown, and so not "modifiable", but they can be set
     for name, value in SEMANTIC_SETTINGS.items():
         session.conf.set(name, value)
     _set_time_zone(session, configuration.rules.time_zone)
@@ -84,7 +83,7 @@ def open_session(
 
 
 def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
-    """SessionError where a setting of deltatag's session that decides what a rule means is not as it should be."""
+    """Raise SessionError if a setting of the session that decides what a rule means has a wrong value."""
     for name, (value, wanted) in _changed(spark, configuration).items():
         raise SessionError(
             f"The setting {name} of deltatag's Spark session is {value!r}. What a rule means depends on it, so it must "
@@ -94,12 +93,12 @@ def check_meaning(spark: SparkSession, configuration: Configuration) -> None:
 
 
 def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tuple[str | None, str]]:
-    """The settings that decide what a rule means and are not as deltatag needs them: their values, and those needed."""
+    """The settings that decide what a rule means and have a wrong value: each with its value and the right one."""
     needed = {**SEMANTIC_SETTINGS, TIME_ZONE: configuration.rules.time_zone}
     jvm: Any = spark._jvm
     session: Any = spark._jsparkSession
     entries = getattr(getattr(jvm.org.apache.spark.sql.internal, "SQLConf$"), "MODULE$")
-    # one text with all that is set, since each question is a turn to the JVM
+    # one text with all settings, since each call is a round trip to the JVM
     for name in re.findall(r"^(spark\.\S+) -> ", session.conf().getAll().mkString("\n"), re.MULTILINE):
         entry = entries.getConfigEntry(name) if meant(name) == name and name not in needed else None
         if entry is not None:
@@ -110,18 +109,18 @@ def _changed(spark: SparkSession, configuration: Configuration) -> dict[str, tup
 
 @contextlib.contextmanager
 def in_time_zone(spark: SparkSession, name: str) -> Iterator[None]:
-    """While inside, the session's time zone is another: that of rules which were compiled before it was changed."""
+    """Set the session's time zone, for rules that were compiled before the configured one was changed."""
     before = spark.conf.get(TIME_ZONE)
     _set_time_zone(spark, name)
     try:
         yield
     finally:
-        with contextlib.suppress(Py4JError, OSError):  # a JVM that has ended meanwhile has no settings
+        with contextlib.suppress(Py4JError, OSError):  # the JVM may have ended meanwhile
             spark.conf.set(TIME_ZONE, str(before))
 
 
 def _set_time_zone(spark: SparkSession, name: str) -> None:
-    """SessionError where the Java on which the session runs is older than the zone."""
+    """Set the session's time zone; SessionError if Spark's Java does not know it."""
     from pyspark.errors import IllegalArgumentException
 
     try:
@@ -137,7 +136,7 @@ def _set_time_zone(spark: SparkSession, name: str) -> None:
 
 
 def _running_session() -> SparkSession | None:
-    """The session that this process already has, in whatever thread it was started."""
+    """The session that this process already has, started in any thread; None if there is none."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -150,7 +149,7 @@ def _running_session() -> SparkSession | None:
 
 
 def _start(configuration: Configuration, quiet: bool) -> SparkSession:
-    """Start Spark on this machine, or on the master that `[spark]` names."""
+    """Start Spark on this machine, or on the master that `[spark]` names; SessionError if that fails."""
     from pipelines.spark.class_archive import archive_folder, java_options
     from pipelines.spark.runtime import find_jars, find_java, numba_cache_folder
 
@@ -189,7 +188,7 @@ _tested: set[str] = set()
 
 
 def know_internals(spark: SparkSession) -> None:
-    """SessionError where catalyst is not as it is known here; it is tried once in an application."""
+    """Raise SessionError if Spark's internals are not as expected; tested once per application."""
     from pipelines.spark.catalyst import self_test
 
     application = str(spark.sparkContext.applicationId)
@@ -199,7 +198,7 @@ def know_internals(spark: SparkSession) -> None:
 
 
 def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Column:
-    """`catalyst.derived_column`, after Spark's internals have been tested."""
+    """`catalyst.derived_column`, after testing Spark's internals."""
     from pipelines.spark.catalyst import derived_column
 
     know_internals(spark)
@@ -209,10 +208,9 @@ def tested_column(spark: SparkSession, text: str, data_type: pa.DataType) -> Col
 def start_settings(
     configuration: Configuration, jars: tuple[str, ...], java_options: str = "", folder: Path | None = None
 ) -> dict[str, str]:
-    """Settings of a session to be started: deltatag's defaults, over them `[spark]`, beside both Delta's jars.
+    """Settings of a session to start: deltatag's defaults, overridden by `[spark]`, and Delta's jars.
 
-    `java_options` come before those that `[spark]` has for the driver. `folder` is where the JVM of a session on this
-    machine alone keeps its files.
+    java_options: put before those of `[spark]` for the driver; folder: for the files of a JVM on this machine only.
     """
     own = dict(configuration.spark)
     master = own.get("spark.master", "local[*]")
@@ -234,7 +232,7 @@ def start_settings(
 
 
 def driver_memory() -> int:
-    """Mebibytes for the JVM: a quarter of the machine's, between 1 and 8 GiB; the rest is Python's and the cache's."""
+    """Memory of the JVM in MiB: a quarter of the machine's, from 1 to 8 GiB; Python and the page cache get the rest."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     except (ValueError, OSError):
@@ -244,7 +242,7 @@ def driver_memory() -> int:
 
 @contextlib.contextmanager
 def _log_file(path: Path | None) -> Iterator[None]:
-    """While inside, processes that are started write standard error to a file: it keeps the JVM off the terminal."""
+    """Redirect the standard error of started processes to a file, to keep the JVM's log off the terminal."""
     if path is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""Names as Spark's SQL takes them, and errors as it tells them."""
+"""Names in Spark SQL, and messages of its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipelines.lake.lake import first_line
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's column resolution takes it literally."""
+    """A column's name in back-quotes, so that Spark takes it literally."""
     return f"`{name.replace('`', '``')}`"
 
 

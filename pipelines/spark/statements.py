@@ -1,4 +1,4 @@
-"""Text that holds several SQL statements, taken apart at its semicolons."""
+"""Splits a text into SQL statements at its semicolons."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _SCRIPT = re.compile(r"(?:--[^\n]*\n|/\*.*?\*/|\s)*BEGIN\b", re.DOTALL | re.IGNO
 
 
 def statements_of(text: str) -> list[str]:
-    """The statements of a text, without the semicolons between them; comments alone are none.
+    """The statements of a text, without the semicolons between them; comments alone are no statement.
 
-    Semicolons within strings, quoted names and comments separate nothing. A text that starts with BEGIN is one
-    statement: a script of Spark's, with semicolons of its own.
+    Semicolons within strings, quoted names and comments do not separate. A text that starts with BEGIN is one
+    statement: a script of Spark SQL with its own semicolons.
     """
     if _SCRIPT.match(text):
         return [text.strip().rstrip(";")]

@@ -1,1 +1,1 @@
-"""Keeping deltatag's own tables small: merging of files, retention, and what may not be touched."""
+"""Maintenance of deltatag's own tables: compaction, retention, and what readers still need."""

@@ -1,6 +1,7 @@
-"""Upkeep of the four tables of every lake, which delta-rs writes: without a JVM where the lake has a path.
+"""Maintains the four tables that every lake has and that delta-rs writes; without a JVM if the lake has a path.
 
-`rules` keeps its history, which tagged rows name; only its log gets checkpoints, and very many small files are merged.
+`rules` keeps its history, since tagged rows name its versions: its log gets checkpoints, and small files are compacted
+only if there are very many.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 _RUNS_BYTES = 1 << 18
-"""Size from which a file of `runs` is left alone, so that a run reads and writes little of it."""
+"""Size in bytes from which a file of `runs` is not compacted; it bounds what a run reads and rewrites."""
 _RULES_BYTES, _RULES_FILES = 32 << 20, 100
-"""Size from which a file of `rules` is left alone, and how many smaller ones there may be: whoever edits the rules at
-the very moment of a merge has to repeat the edit."""
+"""Size in bytes from which a file of `rules` is not compacted, and the number of smaller files that triggers it.
+
+The number is high since an edit of the rules that is concurrent with a compaction must be repeated.
+"""
 
 
 def due(workspace: Workspace, name: str) -> list[str]:
-    """What is to be done for a table of every lake: "merge", "vacuum"; `rules` is left to who asks for maintenance."""
+    """What is due for one of these tables: "merge", "vacuum". A VACUUM of `rules` is never due."""
     found = ["merge"] if _too_many(workspace.lake, name) else []
     return found + (["vacuum"] if name != "rules" and hours_to_keep(workspace, name, COMMITS) is not None else [])
 
@@ -49,7 +52,7 @@ def _too_many(lake: Lake, name: str) -> bool:
 
 
 def keep_up(workspace: Workspace, name: str, in_run: bool) -> Upkept:
-    """Do what is due for a table of every lake; what meets another process's work is put off, and said in `notes`."""
+    """Do what is due for one of these tables; work that conflicts with another process is put off (`notes`)."""
     lake = workspace.lake
     done = Upkept.of(name, files_of(lake.delta(name)))
     steps: list[Callable[[], None]] = []
@@ -79,7 +82,7 @@ def _unless_conflicting(lake: Lake, name: str, done: Upkept, step: Callable[[], 
     except exceptions.CommitFailedError:
         done.put_off(f"part of the upkeep of {name} is put off, for others wrote to the table")
     except (exceptions.DeltaError, OSError) as error:
-        if name == "rules":  # whose owner may have given it what only other clients can write
+        if name == "rules":  # users may have enabled features that delta-rs cannot write
             done.put_off(f"rules is left as it is: {first_line(error)}")
             return
         raise TableError(f"The table {name} at {lake.uri(name)} cannot be kept up: {first_line(error)}") from error
@@ -114,7 +117,7 @@ def _merge_rules(workspace: Workspace, done: Upkept) -> None:
 
 
 def _indexes(workspace: Workspace, done: Upkept) -> None:
-    """Remove the indexes that nobody asks for any more."""
+    """Delete indexes that no run or reader needs any more."""
     lake = workspace.lake
     columns = ["scope", "fingerprint", "created_at"]
     rows = lake.arrow("rule_index", columns, [("chunk", 0)])
@@ -122,7 +125,7 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
     since = datetime.now(UTC) - timedelta(microseconds=lake.settings.maintenance.versions)
     for (scope,), own in stored.group_by("scope"):
         needed = _needed(workspace, str(scope))
-        # a run takes the newest index, which each was until the next one came
+        # a run takes the newest index, so each index was in use until the next one was stored
         old = own.with_columns(
             pl.col("created_at").shift(-1).alias("until"),
             pl.col("created_at").max().over("fingerprint").alias("again"),
@@ -131,14 +134,16 @@ def _indexes(workspace: Workspace, done: Upkept) -> None:
             & (~pl.col("fingerprint").is_in(list(needed)) | (pl.col("created_at") < pl.col("again")))
         )
         if old.height:
-            moments = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
-            found = lake.delta("rule_index").delete(f"scope = {_literal(str(scope))} AND created_at IN ({moments})")
+            times = ", ".join(f"'{each.isoformat()}'" for each in old["created_at"])
+            found = lake.delta("rule_index").delete(f"scope = {_literal(str(scope))} AND created_at IN ({times})")
             done.rows += int(found["num_deleted_rows"])
 
 
 def _needed(workspace: Workspace, scope: str) -> set[str | None]:
-    """The fingerprints of the scope's indexes that its last or unfinished micro-batches name; of all, where another
-    stream reads what the scope has tagged, and asks by which rules."""
+    """The fingerprints of indexes that the scope's last and unfinished micro-batches name.
+
+    If another stream reads the scope's tagged rows, those of all its micro-batches: that stream must know their rules.
+    """
     if any(stream.source_stream == scope for stream in workspace.configuration.streams.values()):
         return {batch.fingerprint for batch in batches(workspace.lake, scope)}
     needed: set[str | None] = set()
@@ -156,7 +161,9 @@ def _vacuum(workspace: Workspace, name: str, commits: int, done: Upkept) -> None
             workspace.lake.delta(name).vacuum(hours, dry_run=False, full=True)
             done.removed += removed_by_vacuum(workspace.lake.delta(name))
         elif commits > 1 and (folder := folder_of(workspace.lake, name)) is not None:
-            FolderLog(folder).note(END, {"numDeletedFiles": "0"})  # a run looks again after as many commits
+            FolderLog(folder).note(
+                END, {"numDeletedFiles": "0"}
+            )  # the next check in a run is after `commits` more commits
 
 
 def _literal(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Old micro-batches in `runs`: consecutive ones that were planned alike become one row, with their sums.
+"""Folds old micro-batches in `runs`: consecutive ones with equal plans become one row, with their sums.
 
-What a later run asks of a micro-batch that is long done is by which rules, keys and checks it took its rows, and sums;
-both are the same in the row that stands for several. `plan.folded` has the number of the first of them.
+Later runs only need to know by which rules, keys and checks an old micro-batch took its rows, and sums of its figures.
+Both are preserved by the folded row. `plan.folded` has the number of the first micro-batch for which it stands.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from pipelines.lake.runs import DONE, FOLDED, MicroBatch, batches, to_rows
 from pipelines.lake.tables import RUNS
 
 KEPT_BATCHES = 100
-"""Micro-batches of each scope that stay as they are whatever their age: reports and `lint` look at the last ones."""
+"""Number of newest micro-batches per scope that are never folded, since reports and `lint` read them."""
 _ALIKE = ("series", "id_type", "key", "checks", "output", "matches", "event_time", "implied_by", "definition", "reset",
           "skipped", "lateness")  # fmt: skip
-"""What of a plan tells micro-batches apart, beside their rules."""
+"""Keys of a plan that must be equal, besides the rules, for micro-batches to be folded."""
 _RANGE = ("start", "table_id")
 
 
 def foldable(lake: Lake, before: datetime) -> dict[str, int]:
-    """The scopes with micro-batches to be folded, and the number below which they are: those planned before a moment,
-    but for the last ones of each scope."""
+    """The scopes with micro-batches to fold, and the batch number below which to fold.
+
+    These are micro-batches that were planned before a time, without the last `KEPT_BATCHES` of each scope.
+    """
     rows = pl.DataFrame(pl.from_arrow(lake.arrow("runs", ["scope", "batch", "state", "started_at"])))
     found: dict[str, int] = {}
     for (scope,), own in rows.sort("batch").group_by("scope"):
@@ -43,9 +45,9 @@ def foldable(lake: Lake, before: datetime) -> dict[str, int]:
 
 
 def fold(lake: Lake, before: datetime) -> int:
-    """Fold what was planned before a moment, in one commit; gives the rows that are gone.
+    """Fold micro-batches that were planned before a time, in one commit; returns how many rows were removed.
 
-    deltalake's CommitFailedError where another process writes the same rows meanwhile.
+    Raises deltalake's CommitFailedError if another process writes the same rows concurrently.
     """
     kept: list[MicroBatch] = []
     gone: list[str] = []
@@ -71,7 +73,7 @@ def fold(lake: Lake, before: datetime) -> int:
 
 
 def _alike(old: Iterable[MicroBatch]) -> Iterator[list[MicroBatch]]:
-    """Consecutive micro-batches that were planned alike."""
+    """Groups of consecutive micro-batches with equal plans."""
     group: list[MicroBatch] = []
     for batch in old:
         if group and _key(group[-1]) != _key(batch):
@@ -83,19 +85,19 @@ def _alike(old: Iterable[MicroBatch]) -> Iterator[list[MicroBatch]]:
 
 
 def _key(batch: MicroBatch) -> str:
-    told = {name: batch.plan.get(name) for name in _ALIKE}
-    return json.dumps([batch.rules_version, batch.fingerprint, told], sort_keys=True)
+    plan = {name: batch.plan.get(name) for name in _ALIKE}
+    return json.dumps([batch.rules_version, batch.fingerprint, plan], sort_keys=True)
 
 
 def folded(group: list[MicroBatch]) -> MicroBatch:
-    """The row that stands for consecutive micro-batches: the last one, from the first one's start, with their sums."""
+    """The row that stands for a group: the last micro-batch, from the first one's start, with the group's sums."""
     first, last = group[0], group[-1]
     plan: dict[str, Any] = {**last.plan, FOLDED: first.plan.get(FOLDED, first.batch)}
     plan |= {name: first.plan[name] for name in _RANGE if name in first.plan}
     for name in ("files", "bytes", "rows", "quarantined", "joined"):
-        told = [batch.plan[name] for batch in group if batch.plan.get(name) is not None]
-        if told:
-            plan[name] = sum(told)
+        known = [batch.plan[name] for batch in group if batch.plan.get(name) is not None]
+        if known:
+            plan[name] = sum(known)
     left_out = [each for batch in group for each in batch.plan.get("left_out", [])]
     if left_out:
         plan["left_out"] = list({each["name"]: each for each in left_out}.values())

@@ -1,4 +1,4 @@
-"""What the upkeep of one table came to."""
+"""The result of maintaining one table."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from pipelines.upkeep.small_files import File
 
 @dataclass(slots=True)
 class Upkept:
-    """One table: its files and bytes before and after, how many files were merged into how many, how many files were
-    removed from its folder, and how many rows were deleted (of `runs`: folded into others). `notes` are sentences on
-    what was left or put off; `error` says why it failed."""
+    """The result of maintaining one table.
+
+    files, bytes: after it, those before it with the suffix `_before`; merged, into: how many files were compacted into
+    how many; removed: files deleted from the table's folder; rows: rows deleted (in `runs`: folded into others);
+    notes: sentences on what was left or put off; error: why it failed.
+    """
 
     table: str
     files: int = 0
@@ -29,16 +32,16 @@ class Upkept:
 
     @classmethod
     def of(cls, table: str, files: Sequence[File]) -> Upkept:
-        """A table as it is found."""
+        """The state of a table before maintenance."""
         size = sum(file.size for file in files)
         return cls(table, len(files), size, len(files), size)
 
     def after(self, files: Sequence[File]) -> None:
-        """Take down what there is when all is done."""
+        """Record the files after maintenance."""
         self.files, self.bytes = len(files), sum(file.size for file in files)
 
     def put_off(self, what: str) -> None:
-        """Note what is not done now, as a sentence."""
+        """Add a note on what is put off; `what` is a clause, which becomes a sentence."""
         self.notes.append(f"{what[0].upper()}{what[1:]}.")
 
     @property

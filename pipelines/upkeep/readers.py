@@ -1,4 +1,4 @@
-"""Who reads a table of deltatag's as a source, and what of its past each of them still needs."""
+"""The readers of a deltatag table (streams and joins), and which of its old files they still need."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 _FILES, _LOG = "delta.deletedFileRetentionDuration", "delta.logRetentionDuration"
 _DEFAULT = {_FILES: timedelta(days=7), _LOG: timedelta(days=30)}
 _MARGIN = timedelta(days=1)
-"""How far the clocks of a commit and of what it removes may be apart, and more."""
+"""Margin for differences between the clocks of commits and of files."""
 _INTERVAL = re.compile(r"(?:interval\s+)?(\d+)\s+(week|day|hour|minute|second)s?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A stream or a join that takes rows from a table.
+    """A stream or a join that reads a table.
 
-    since     files that commits from this version on have removed are still read; None where all are read as they
-              stand now
-    for_good  whether it never moves on, since it finds earlier rows in the files that each commit has added
+    since     it may still read files that commits from this version on have removed; None if it only reads the newest
+              version
+    for_good  it needs these files for ever, since it finds earlier rows in the files that each commit has added
     """
 
     name: str
@@ -40,7 +40,7 @@ class Reader:
 
 
 def readers_of(workspace: Workspace, table: str) -> list[Reader]:
-    """The streams and joins of the configuration whose source is a table of the lake, by whatever way they name it."""
+    """The configured streams and joins whose source is a table of the lake, however they spell its place."""
     configuration, lake = workspace.configuration, workspace.lake
     places = {canonical_place(lake.settings.place(table))}
     if lake.settings.root is None:
@@ -68,18 +68,20 @@ def _join_reader(name: str, stream: Stream, last: MicroBatch | None) -> Reader:
     position = position_from_plan(side["end" if last.state == DONE else "position"])
     if not first.snapshot:
         return Reader(name, first.version, for_good=True)
-    # earlier rows are read from the files of the version before
+    # earlier rows are read from the files of the previous version
     return Reader(name, position.version if position.snapshot else max(position.version - 1, 0))
 
 
 def _at_start(stream: Stream) -> int | None:
-    """Where a stream begins that has taken nothing yet; from the newest version on nothing of the past is needed."""
+    """The version at which a new stream begins; None if it begins with the newest one, and needs no old files."""
     return None if stream.start.kind == "earliest" else stream.start.value if stream.start.kind == "version" else 0
 
 
 def time_to_keep(workspace: Workspace, table: DeltaTable, readers: list[Reader]) -> timedelta | None:
-    """How long files stay that a commit has removed: as long as the configuration or the table says, and as readers
-    that are behind need them. None where that cannot be told, so that none may go."""
+    """How long removed files are kept: by the configuration, by the table's property, and for readers that are behind.
+
+    None if that is unknown, so that no file may be deleted.
+    """
     own = _of_property(table, _FILES)
     if own is None:
         return None
@@ -96,13 +98,13 @@ def time_to_keep(workspace: Workspace, table: DeltaTable, readers: list[Reader])
 
 
 def keeps_log_for(table: DeltaTable, keep: timedelta | None) -> bool:
-    """Whether what a table's own retention keeps of its log goes back as far as `time_to_keep` says."""
+    """Whether a table's log retention covers `time_to_keep`."""
     own = _of_property(table, _LOG)
     return keep is not None and own is not None and keep <= own
 
 
 def _of_property(table: DeltaTable, name: str) -> timedelta | None:
-    """The time that a property of a table names, or Delta's default; None for one that is not understood."""
+    """The duration in a table property, or Delta's default; None if it cannot be parsed."""
     text = table.metadata().configuration.get(name)
     if text is None:
         return _DEFAULT[name]

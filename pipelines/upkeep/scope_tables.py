@@ -1,6 +1,6 @@
-"""Upkeep of the tables of streams and joins: small files are merged, and what no version names is removed.
+"""Maintains the tables of streams and joins: compacts small files, and removes files that no kept version names.
 
-It needs no JVM where a table is in a folder and as deltatag's own workers write it; others are Spark's.
+No JVM is needed for a table in a folder with the layout of deltatag's own workers; other tables are left to Spark.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ if TYPE_CHECKING:
 
 _SPARK_FILES = {"minFileSize": 128 << 20, "maxFileSize": 128 << 20}
 _DELETIONS, _CLOCK = "deletionVectors", "delta.enableInCommitTimestamps"
-"""The feature of a table whose files may have rows that are deleted, and the property of one whose commits have times
-of their own: both are left to Spark."""
+"""The feature for deletion vectors and the property for in-commit timestamps: tables with either are left to Spark."""
 
 
 def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
-    """What is to be done for a table: "merge", "vacuum"; told without a JVM where the lake has a path."""
+    """What is due for a table: "merge", "vacuum"; decided without a JVM if the lake has a path."""
     table = workspace.lake.delta(name)
     found = []
     if groups_to_merge(files_of(table), LEAST_IN_RUN if in_run else LEAST) and not _fixed(readers_of(workspace, name)):
@@ -50,9 +49,9 @@ def due(workspace: Workspace, name: str, in_run: bool) -> list[str]:
 
 
 def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept:
-    """Do what is due for a table of a scope, a merge of bounded size at a time; in a run just one of them.
+    """Do what is due for a table of a scope, in compactions of bounded size; in a run only one of them.
 
-    What meets another writer's work is put off, and said in `notes`; so is what readers of the table stand against.
+    Work that conflicts with another writer, or that readers of the table forbid, is put off (`notes`).
     """
     done = Upkept.of(name, files_of(workspace.lake.delta(name)))
     readers = readers_of(workspace, name)
@@ -69,7 +68,7 @@ def keep_up(workspace: Workspace, scope: str, name: str, in_run: bool) -> Upkept
     if hours is not None:
         _vacuum(workspace, name, hours, in_run, done)
     if not in_run:
-        with _told(f"The log of {name} cannot be shortened"):
+        with _reported(f"The log of {name} cannot be shortened"):
             shorten_log(workspace, name)
     done.after(files_of(workspace.lake.delta(name)))
     return done
@@ -95,13 +94,13 @@ def _merge(workspace: Workspace, name: str, in_run: bool, done: Upkept) -> None:
             return
         except NotMergeableError as error:
             workspace.progress(f"{name}: {error}; Spark merges its files")
-    # of a clustered table Spark may write all files anew
+    # Spark may rewrite all files of a clustered table
     if not (clustered and in_run):
         optimize(workspace, name, done)
 
 
 def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bool:
-    """Merge groups of files up to a size, in one commit; False where there is none, or another writer was faster."""
+    """Compact groups of files up to `MOST_BYTES` in one commit; False if there are none, or after a conflict."""
     snapshot = log.latest()
     adds = {add["path"]: add for add in log.files(snapshot)}
     gone: list[Mapping[str, Any]] = []
@@ -117,7 +116,7 @@ def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bo
         writer.discard(written)
         if isinstance(error, NotMergeableError):
             raise
-        # merged and removed by another one, however long ago that one began
+        # another process has compacted these files, and removed them
         done.put_off(f"the small files of {done.table} are merged another time, for others removed some")
         return False
     if not gone:
@@ -132,7 +131,7 @@ def _replace(log: FolderLog, writer: FileWriter, least: int, done: Upkept) -> bo
 
 
 def writer_of(workspace: Workspace, name: str) -> FileWriter | None:
-    """What writes files of the table as its own writers do; None where only Spark can."""
+    """A writer of files with the table's own layout; None if only Spark can write them."""
     lake = workspace.lake
     table, folder = lake.delta(name), folder_of(lake, name)
     columns = table.schema().to_json()
@@ -150,7 +149,7 @@ def _is_sparks(table: DeltaTable) -> bool:
 
 
 def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
-    """Have Spark merge the small files of a table."""
+    """Compact a table by Spark's OPTIMIZE; a conflict with another writer is put off."""
     from pipelines.spark.failures import is_conflict, run
 
     spark = workspace.spark
@@ -176,7 +175,7 @@ def optimize(workspace: Workspace, name: str, done: Upkept) -> None:
 
 
 def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upkept) -> None:
-    """Remove files that no version names which is kept, and no reader waits for."""
+    """Delete files that no kept version names and no reader needs."""
     if folder_of(workspace.lake, name) is None or _is_sparks(workspace.lake.delta(name)):
         from pipelines.spark.failures import run
 
@@ -185,20 +184,20 @@ def _vacuum(workspace: Workspace, name: str, hours: int, in_run: bool, done: Upk
         done.removed += removed_by_vacuum(workspace.lake.delta(name))
         return
     log, removed = FolderLog(workspace.lake.uri(name)), 0
-    with _told(f"Old files of {name} cannot be removed"):
-        # delta-rs tells which they are, and does not commit to a table that is clustered
+    with _reported(f"Old files of {name} cannot be removed"):
+        # delta-rs only lists the files: it cannot commit to a clustered table
         for path in workspace.lake.delta(name).vacuum(hours, dry_run=True, full=True):
             with contextlib.suppress(FileNotFoundError):
                 log.file(path).unlink()
                 removed += 1
-    if removed or in_run:  # a run looks again after as many commits
+    if removed or in_run:  # the next check in a run is after COMMITS more commits
         log.note(END, {"numDeletedFiles": str(removed)})
     done.removed += removed
 
 
 @contextlib.contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Turn an error of deltalake's or of the file system's into TableError."""
+def _reported(what: str) -> Iterator[None]:
+    """Turn an error of deltalake or of the file system into TableError."""
     try:
         yield
     except (exceptions.DeltaError, OSError) as error:
@@ -206,7 +205,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list[Reader], done: Upkept) -> None:
-    """Delete rows that are in quarantine longer than the configuration says; none where somebody reads them."""
+    """Delete rows that are in quarantine longer than configured; nothing is deleted if the table has readers."""
     from pipelines.spark.failures import is_conflict, run
 
     kept = workspace.lake.settings.maintenance.quarantine
@@ -228,7 +227,7 @@ def _drop_quarantined(workspace: Workspace, scope: str, name: str, readers: list
 
 
 def _holds(workspace: Workspace, name: str, before: int) -> bool:
-    """Whether a quarantine has rows of micro-batches below a number, by the bounds that its log keeps."""
+    """Whether a quarantine may have rows of micro-batches below a number, by the statistics in its log."""
     actions = files_in(workspace.lake.delta(name), flatten=True)
     if "min.batch" not in actions.column_names:
         return before > 0 and actions.num_rows > 0

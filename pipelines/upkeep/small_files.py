@@ -1,7 +1,7 @@
-"""Which files of a table are merged: those of like size, so that a row is written anew a few times, not every time.
+"""Chooses the files to compact: those of similar size, so that each row is rewritten only a few times.
 
-As in a log-structured merge tree with tiers: a tier's files become one file of the next tier. The files of a partition
-are then bounded, but for whole ones, and what a merge costs does not grow with the table.
+This is tiered compaction, as in a log-structured merge tree: the files of a tier become one file of the next tier. The
+number of small files in a partition is then bounded, and the cost of a compaction does not grow with the table.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 LEAST_IN_RUN, LEAST = 32, 2
-"""Files of one tier and partition from which they are merged: by a run, and where maintenance is asked for."""
+"""Minimum number of files of one tier and partition to compact: in a run, and in the verb maintain."""
 MOST_BYTES = 1 << 30
-"""Bytes that go into one commit: if it meets a conflict, no more than that was written in vain."""
+"""Maximum bytes in one commit, which bounds the work that a conflict wastes."""
 _TIERS = (256 << 10, 2 << 20, 16 << 20, WHOLE_FILE)
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of a table: its path in the log, bytes, the values of its partition, and when it was written."""
+    """A file of a table: path in the log, size in bytes, partition values, and time of writing in milliseconds."""
 
     path: str
     size: int
@@ -51,13 +51,13 @@ def file_of(add: dict[str, Any]) -> File:
 
 
 def groups_to_merge(files: Iterable[File], least: int) -> list[list[File]]:
-    """Groups of at least so many files of like size; each is to become one file, or as few whole ones as it takes."""
+    """Groups of at least `least` files of similar size; each is to become one file, or a few of `WHOLE_FILE`."""
     found: list[list[File]] = []
     for small in _by_partition(files):
         taken: list[File] = []
         for tier, below in enumerate(_TIERS):
             here = [file for file in small if _tier(file.size) == tier]
-            # what is taken becomes one file, be it of this tier or of a higher one
+            # the files taken so far become one file, of this tier or of a higher one
             is_here = bool(taken) and _bytes(taken) < below
             if len(here) + is_here >= least:
                 taken += here
@@ -69,7 +69,7 @@ def groups_to_merge(files: Iterable[File], least: int) -> list[list[File]]:
 
 
 def _parts(files: list[File]) -> Iterator[list[File]]:
-    """The files in their order of time, in parts of bounded size; a single file is none."""
+    """The files by time of writing, in parts of bounded size; a part of a single file is dropped."""
     part: list[File] = []
     for file in sorted(files, key=lambda file: (file.written, file.path)):
         if part and _bytes(part) + file.size > MOST_BYTES:

@@ -1,4 +1,4 @@
-"""When a VACUUM of a table is due, how long it leaves what no version names, and how far back logs go."""
+"""Decides when a VACUUM of a table is due and what it keeps, and shortens logs."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from pipelines.workspace import Workspace
 
 COMMITS = 100
-"""Commits of a table after which a run removes what no version names."""
+"""Number of commits of a table after which a run vacuums it."""
 _LOG = "_delta_log"
 _DIGITS, _NAME = 20, 25
-"""Of a commit's name: its version, and all of it."""
+"""Length of a commit's file name: of the version in it, and of the whole name."""
 END = "VACUUM END"
-"""The operation of a commit that tells what a VACUUM has removed."""
+"""The operation of a commit that records what a VACUUM has removed."""
 
 
 def hours_to_keep(workspace: Workspace, name: str, commits: int) -> int | None:
-    """The hours that a VACUUM which is due is to leave; None where none is, or it cannot be told what is needed.
+    """The retention, in hours, of a VACUUM that is due; None if none is due, or it is unknown what readers need.
 
-    It is due where the table has so many commits since the last one (asked for one, that does not matter), and its
-    folder an old file that the newest version does not name; of a table without a folder this is not asked.
+    A VACUUM is due if the table has had `commits` commits since the last one (ignored if that is 1), and its folder has
+    an old file that the newest version does not name (assumed for a table that is not in a folder).
     """
     table = workspace.lake.delta(name)
     if table.version() < commits:
@@ -58,7 +58,7 @@ def _holds_older(workspace: Workspace, name: str, table: DeltaTable, before: dat
 
 
 def removed_by_vacuum(table: DeltaTable) -> int:
-    """Files that the last commit of a table, if that is of a VACUUM, has removed."""
+    """How many files the last commit of a table has removed, if it is a VACUUM; else 0."""
     newest: Mapping[str, Any] = next(iter(table.history(1)), {})
     if newest.get("operation") != END:
         return 0
@@ -66,9 +66,9 @@ def removed_by_vacuum(table: DeltaTable) -> int:
 
 
 def shorten_log(workspace: Workspace, name: str) -> None:
-    """Give a table's log a checkpoint, and take from it what its own retention does not keep.
+    """Write a checkpoint, and remove commits that are older than the table's log retention.
 
-    All stays where a reader is so far behind that it needs older commits. What deltalake raises is the caller's.
+    Nothing is removed if a reader still needs older commits. Raises what deltalake raises.
     """
     table = workspace.lake.delta(name)
     table.create_checkpoint()
@@ -78,7 +78,7 @@ def shorten_log(workspace: Workspace, name: str) -> None:
     folder = None if workspace.lake.settings.root is None else local_folder(workspace.lake.uri(name))
     log = None if folder is None else Path(folder, _LOG)
     if log is not None and log.is_dir():
-        # delta-rs leaves the checksums that Spark has written of commits that are gone
+        # delta-rs leaves Spark's checksum files of removed commits behind
         first = min((path.name for path in log.glob("*.json") if len(path.name) == _NAME), default="")
         for path in log.glob("*.crc"):
             if path.name[:_DIGITS] < first[:_DIGITS]:

@@ -1,1 +1,1 @@
-"""How a micro-batch is matched, and how its tables are written exactly once."""
+"""Matches a micro-batch, and writes its tables exactly once."""

@@ -1,4 +1,4 @@
-"""The columns of annotations, for Spark's writer: an `arrow_udf` over the rule ids."""
+"""Annotation columns for Spark's writer: an `arrow_udf` over the rule ids."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _TYPES = {"first_rule_id": None, "labels": "array<string>", "severity": "string"
 
 
 def with_annotations(frame: DataFrame, annotations: Annotations | None, ids: str = "rule_ids") -> DataFrame:
-    """The frame with the columns of annotations behind its own, by the rule ids in one of them."""
+    """The DataFrame with annotation columns appended; `ids` names its column of rule ids."""
     if annotations is None:
         return frame
     return frame.withColumns(dict(annotation_columns_of(annotations, functions.col(f"`{ids}`"))))
 
 
 def annotation_columns_of(annotations: Annotations | None, ids: Column) -> list[tuple[str, Column]]:
-    """The columns of annotations by name, of a column of rule ids."""
+    """The annotation columns, with their names, for a column of rule ids."""
     if annotations is None:
         return []
     arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
@@ -36,9 +36,10 @@ def annotation_columns_of(annotations: Annotations | None, ids: Column) -> list[
 
 
 def _annotator(annotations: Annotations, name: str) -> Callable[[Iterator[pa.Array]], Iterator[pa.Array]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def annotate(batches: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        """The annotation of each list of rule ids."""
         from rules_index.index.annotations import plain
 
         for lists in batches:

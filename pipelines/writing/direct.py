@@ -1,7 +1,7 @@
-"""Tagged rows and matches written by the workers that match them, where their tables are as deltatag made them.
+"""The workers that match rows also write them, if the tables have the layout that deltatag gives them.
 
-Spark's own writer takes every row apart twice more, which costs more than matching it. It stays the way for tables
-that are elsewhere than in a folder, or that have column mapping, constraints, other columns and the like.
+Spark's own writer would convert each row twice more, which costs more than matching it. It is still used for tables
+that are not in a folder, and for those with column mapping, constraints, other columns and the like.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
 
 
 def codec(spark: SparkSession) -> str | None:
-    """Arrow's name for the session's compression of Parquet; None for one that Arrow does not have."""
+    """Arrow's name of the session's Parquet codec; None for one that Arrow lacks."""
     return codec_named(str(spark.conf.get(CODEC, "snappy")))
 
 
 def write_files(frame: DataFrame, matcher: Matcher, task: Task) -> FilesWritten:
-    """Match the rows of `frame` and write them as files that no log knows yet."""
+    """Match the rows of `frame` and write them to files, which are not committed yet."""
     return run_task(map_batches(matcher.with_inputs(frame), _writer(matcher.file, task), RESULT), task)
 
 
 def write_pieces(
     spark: SparkSession, pieces: Sequence[Sequence[SourceFile]], schema: pa.Schema, matcher: Matcher, task: Task
 ) -> FilesWritten | None:
-    """As `write_files`, of the rows of files, which the workers read themselves: no row passes through the JVM.
+    """Like `write_files`, for rows of files that the workers read themselves: no row passes through the JVM.
 
-    None, and no file is left, where a file asks for Spark's own reader.
+    None, with no file left behind, if a file needs Spark's own reader.
     """
     numbers = spark.range(0, len(pieces), 1, len(pieces))
     rows = [row.asDict() for row in map_batches(numbers, _reader(matcher.file, pieces, schema, task), RESULT).collect()]
@@ -50,12 +50,12 @@ def write_pieces(
 
 
 def run_task(made: DataFrame, task: Task) -> FilesWritten:
-    """Have the workers do a task: `made` has the columns `RESULT`."""
+    """Execute a task on the workers and collect its results; `made` has the columns `RESULT`."""
     return gathered((row.asDict() for row in made.collect()), task)
 
 
 def _writer(file: Callable[[], str], task: Task) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def write(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         from rules_index.workers import spark_worker, tagged_files
@@ -68,9 +68,10 @@ def _writer(file: Callable[[], str], task: Task) -> Callable[[Iterator[Any]], It
 def _reader(
     file: Callable[[], str], pieces: Sequence[Sequence[SourceFile]], schema: pa.Schema, task: Task
 ) -> Callable[[Iterator[Any]], Iterator[pa.RecordBatch]]:
-    """The function that workers run on the numbers of pieces; it travels by value."""
+    """The function that workers run on the numbers of pieces. It is pickled by value."""
 
     def write(batches: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Write the pieces with these numbers."""
         from rules_index.workers import spark_worker, tagged_files
 
         compiled = spark_worker.open_index(file())

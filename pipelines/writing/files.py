@@ -1,4 +1,4 @@
-"""The files of a micro-batch's tables: how they must look, and what those who wrote them tell."""
+"""The files of a micro-batch's tables: their layout, and the results of the workers that write them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "uncompressed": "none", "none": "none"}
 CODEC = "spark.sql.parquet.compression.codec"
-"""The setting of Spark for the compression of files."""
+"""Spark's setting for the compression of Parquet files."""
 _FEATURES = {
     "appendOnly",
     "changeDataFeed",
@@ -42,34 +42,34 @@ _FEATURES = {
     "v2Checkpoint",
     "vacuumProtocolCheck",
 }
-"""Features of a table that ask nothing of a file that is appended."""
+"""Table features that require nothing of appended files."""
 _COLUMN = re.compile(r"[^,`]+")
 _NEWEST_LEGACY_WRITER = 6
 _SETTINGS = ("delta.constraints.", "delta.columnMapping.", "delta.enableIceberg", "delta.universalFormat.")
-"""Table properties that ask more of a file than this module knows."""
+"""Prefixes of table properties that require more of files than this module supports."""
 
 
 @dataclass(frozen=True)
 class FilesWritten:
-    """What the workers did: `add` entries by the task's names of tables, and the micro-batch's figures."""
+    """The results of the workers: `add` actions (JSON) by the task's names of tables, and the micro-batch's figures."""
 
     entries: Mapping[str, list[str]]
     figures: dict[str, Any]
 
 
 def codec_named(name: str) -> str | None:
-    """Arrow's name for a compression of Parquet that Spark names; None for one that Arrow does not have."""
+    """Arrow's name of a Parquet codec, by Spark's name; None for one that Arrow lacks."""
     return _CODECS.get(name.lower())
 
 
 def folder_of(lake: Lake, name: str) -> str | None:
-    """The folder of a table that workers reach as they reach any file; None for one in a store or a catalog."""
+    """The folder of a table in a file system; None for one in an object store or a catalog."""
     return None if lake.settings.root is None else local_folder(lake.uri(name))
 
 
 def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
-    """How files of the table are laid out; None if it has not just the columns `wanted`, or asks more of its files than
-    their rows."""
+    """The layout of the table's files; None if its columns are not exactly `wanted`, or it requires more of its files
+    than rows."""
     if any(_is_opaque(field.type) for field in arrow_schema_of(json.dumps({"fields": list(wanted)}))):
         return None
     found = _plain_table(lake, name)
@@ -92,7 +92,7 @@ def layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Lay
 
 
 def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]]) -> Layout | None:
-    """As `layout_of`, of a join's table, whose columns may have fields with comments of their own."""
+    """Like `layout_of`, for a join's table, whose nested fields may have comments."""
     found = _plain_table(lake, name)
     if found is None or found[1].partition_columns:
         return None
@@ -102,7 +102,7 @@ def joined_layout_of(lake: Lake, name: str, wanted: Sequence[Mapping[str, Any]])
 
 
 def _plain_table(lake: Lake, name: str) -> tuple[list[dict[str, Any]], Any] | None:
-    """A table's columns and metadata; None if it asks more of its files than their rows, or cannot be read."""
+    """A table's columns and metadata; None if it requires more of its files than rows, or cannot be read."""
     try:
         table = lake.delta(name)
         metadata, protocol = table.metadata(), table.protocol()
@@ -119,7 +119,7 @@ def _plain_table(lake: Lake, name: str) -> tuple[list[dict[str, Any]], Any] | No
 
 
 def _indexed(metadata: Any) -> frozenset[str] | None:
-    """The columns of which the log is asked to keep bounds; None where nobody says."""
+    """The columns whose minimum and maximum the log is to hold; None if the table does not say."""
     indexed = metadata.configuration.get(STATISTICS)
     return None if indexed is None else frozenset(_COLUMN.findall(indexed))
 
@@ -139,9 +139,9 @@ def task_of(
     codec: str,
     footer: Mapping[str, str],
 ) -> Task:
-    """How the rows of a planned micro-batch are written.
+    """The task of writing the rows of a planned micro-batch.
 
-    columns: the source's; due: the folders of the tables that do not hold it yet, by `tagged` and `matches`.
+    columns: the source's; due: the folders of tables that do not hold the micro-batch yet, by `tagged` and `matches`.
     """
     from rules_index.workers.tagged_files import Task
 
@@ -164,13 +164,13 @@ def task_of(
 
 
 def tables_of(scope: str, plan: Mapping[str, Any]) -> dict[str, str]:
-    """The tables of a stream's tagged rows and matches, those that a plan keeps, by `matches` and `tagged`."""
+    """The names of a stream's tables of tagged rows and matches that a plan keeps, by `matches` and `tagged`."""
     matches = {"matches": matches_table(scope)} if plan["matches"] else {}
     return {**matches, "tagged": tagged_table(scope)}
 
 
 def gathered(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
-    """What the pieces of a micro-batch came to, out of the rows that `tagged_files.write_files` gives."""
+    """The combined results of a micro-batch's pieces, from the rows that `tagged_files.write_files` gives."""
     entries: dict[str, list[str]] = {name: [] for name in task.folders}
     figures: dict[str, Any] = {"rows": 0, "matches": 0, "errors": {}}
     for row in results:
@@ -192,7 +192,7 @@ def gathered(results: Iterable[Mapping[str, str]], task: Task) -> FilesWritten:
 
 
 def discard(task: Task, entries: Mapping[str, list[str]]) -> None:
-    """Remove files that no log will know."""
+    """Delete written files that will not be committed."""
     for path in _paths(task, entries):
         with contextlib.suppress(OSError):
             os.unlink(path)

@@ -1,4 +1,4 @@
-"""Whether a source still has the columns that an index reads."""
+"""Checks that a source still has the columns that an index reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_inputs(compiled: ri.CompiledRules, schema: pa.Schema, scope: str) -> None:
-    """IndexOutdatedError if a column that the index reads is gone from `schema`, or has another type there."""
+    """Raise IndexOutdatedError if `schema` lacks a column that the index reads, or has it with another type."""
     for leaf in compiled.inputs:
         if leaf.text is not None:
             continue

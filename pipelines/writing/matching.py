@@ -1,4 +1,4 @@
-"""The column of rule ids: an `arrow_udf` over just the columns that an index reads."""
+"""The column of rule ids: an `arrow_udf` over only the columns that an index reads."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 RAISED = 3
-"""The truth code of a derived Boolean on a row on which evaluating it raised."""
+"""The truth code of a derived Boolean on a row where evaluating it raised an error."""
 _NARROW_ROW = 512
-"""Bytes of a row in its file, on average; longer ones make it worth while to watch the size of batches."""
+"""Average bytes of a row in its file above which batches are limited in bytes."""
 _MOST_BATCH_BYTES = 64 << 20
 
 
 class Matcher:
-    """One index, ready to be applied to frames of a stream."""
+    """Applies one index to DataFrames of a stream."""
 
     def __init__(
         self,
@@ -42,8 +42,8 @@ class Matcher:
         id_type: str,
         left_out: frozenset[str] = frozenset(),
     ) -> None:
-        """`path` is a local file of the index that `compiled` was loaded from, named by its content; `left_out` names
-        the inputs that Spark does not evaluate: they are as where evaluating them raises."""
+        """path: the local file of the index `compiled`, named by its content; left_out: names of inputs that Spark does
+        not evaluate, whose values are as if evaluating them raised an error."""
         self._spark = spark
         self._left_out = left_out
         self.compiled = compiled
@@ -51,19 +51,19 @@ class Matcher:
         self._id_type = id_type
         context = spark.sparkContext
         if not re.fullmatch(r"local(\[.*\])?", str(context.master)):
-            # A name is shipped once per session; it tells the content, so a newer index has a newer name.
+            # Spark ships each name once per session; a newer index has another name, since that is its content's hash
             context.addFile(str(path))
 
     @property
     def constant(self) -> list[Any] | None:
-        """The rule ids of every row, where the index reads no column; else None."""
+        """The rule ids of every row if the index reads no column; else None."""
         if self.compiled.inputs:
             return None
         ids: list[Any] = self.compiled.match(pa.table({"_": pa.nulls(1)})).to_pylist()[0]
         return ids
 
     def column(self, leaf: Leaf) -> Column:
-        """An input of the index as a column of its own name, or of no name where only Spark evaluates it."""
+        """An input of the index as a column; one that is derived is not yet named."""
         if leaf.name in self._left_out:
             return raised_column(leaf.type)
         if leaf.text is not None:
@@ -71,16 +71,17 @@ class Matcher:
         return functions.col(".".join(f"`{part.replace('`', '``')}`" for part in path_parts(leaf.name)))
 
     def with_inputs(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns that only Spark evaluates beside its own, named as the index knows them."""
+        """The DataFrame with the index's derived columns appended, under the names that the index has."""
         derived = [self.column(leaf).alias(leaf.name) for leaf in self.compiled.inputs if leaf.text is not None]
         return frame.select("*", *derived) if derived else frame
 
     @property
     def file(self) -> Callable[[], str]:
-        """A function for workers that tells where they find the index; it travels by value."""
+        """A function by which workers find the index file; it is pickled by value."""
         name, path = self._path.name, str(self._path)
 
         def find() -> str:
+            """The local path of the index file."""
             import os
 
             from pyspark import SparkFiles
@@ -90,11 +91,10 @@ class Matcher:
         return find
 
     def rule_ids(self, figures: Any = None) -> Column:
-        """The rule ids of a row of a frame `with_inputs`. `figures`: an accumulator of Counts that learns what was
-        matched, or None.
+        """The rule ids of each row of a DataFrame `with_inputs`; figures: an accumulator that counts matches, or None.
 
-        What only Spark evaluates stands in columns of their own first: with lambdas over long arrays and a NULL of what
-        is left out among its arguments, Spark was seen to leave the function where nothing evaluates it.
+        Derived inputs must already be columns of their own. If they are expressions among the function's arguments,
+        with lambdas over long arrays and a NULL for a left-out input, Spark may not evaluate the function at all.
         """
         element = {"string": "string", "bigint": "bigint"}[self._id_type]
         constant = self.constant
@@ -103,7 +103,7 @@ class Matcher:
         names = tuple(leaf.name for leaf in self.compiled.inputs)
         arrow_udf: Any = functions.__dict__["arrow_udf"]  # the stubs of pyspark do not know it
         function = arrow_udf(_tagger(self.file, names, self._id_type, figures), f"array<{element}>")
-        # Deterministic functions may be evaluated twice, once for a filter on their result and once for the result.
+        # Spark may evaluate a deterministic function twice: once for a filter on its result, once for the result
         read = [
             self.column(leaf) if leaf.text is None else functions.col(f"`{leaf.name}`") for leaf in self.compiled.inputs
         ]
@@ -111,7 +111,7 @@ class Matcher:
 
 
 def raised_column(data_type: pa.DataType) -> Column:
-    """What `catalyst.derived_column` gives on a row on which evaluating it raises."""
+    """The value that `catalyst.derived_column` gives where evaluation raises an error."""
     if pa.types.is_boolean(data_type):
         return functions.lit(RAISED).cast("tinyint")
     value = StructField("value", from_arrow_type(data_type))
@@ -119,7 +119,7 @@ def raised_column(data_type: pa.DataType) -> Column:
 
 
 def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
-    """Have Spark watch the memory of each batch of rows of these files that it hands to Python, where rows are long."""
+    """Have Spark limit the bytes of each Arrow batch that it hands to Python, if the rows of these files are long."""
     rows = rows_of(files)
     if BATCH_BYTES not in workspace.configuration.spark:
         narrow = rows is not None and sum(int(add["size"]) for _, add in files) <= rows * _NARROW_ROW
@@ -129,9 +129,10 @@ def bound_batches(workspace: Workspace, files: tuple[Add, ...]) -> None:
 def _tagger(
     file: Callable[[], str], names: tuple[str, ...], id_type: str, figures: Any
 ) -> Callable[[Iterator[Any]], Iterator[pa.Array]]:
-    """The function that workers run; it travels by value, so that they need no module of the jobs."""
+    """The function that workers run. It is pickled by value, so that they need no module of `pipelines`."""
 
     def tag(batches: Iterator[Any]) -> Iterator[pa.Array]:
+        """The rule ids of each row."""
         import pyarrow as pa
 
         from rules_index.workers import spark_worker

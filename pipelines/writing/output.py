@@ -1,4 +1,4 @@
-"""The three tables of one micro-batch, written by workers or by Spark."""
+"""Writes the three tables of one micro-batch, by the workers or by Spark's writer."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class Output:
     """Writes one micro-batch: `quarantine_`, `_matches`, `_tagged`, in this order."""
 
     def __init__(self, tables: StreamTables, batch: MicroBatch, matcher: Matcher, index: StoredIndex) -> None:
-        """`batch` is the recorded plan; `matcher` applies the index that it names."""
+        """batch: the recorded plan; matcher: applies the plan's index; index: that index as stored."""
         self.tables, self.batch, self.matcher, self.index = tables, batch, matcher, index
         self.plan = batch.plan
 
     def write(
         self, frame: DataFrame, matchable: DataFrame | None, resumed: bool, pieces: Pieces | None = None
     ) -> dict[str, Any]:
-        """Write the rows of `frame` (the source's columns and source_version); gives rows, matches and errors.
+        """Write the rows of `frame` (the source's columns and source_version); returns rows, matches and errors.
 
-        `matchable`: those of them that a rule can match, if only matched rows are written. `resumed`: an earlier run
-        may have written some of it already. Its commits are found and left alone. `pieces`: the files that hold the
-        rows, if workers may read them.
+        matchable: those of the rows that a rule can match, if only matched rows are written; resumed: an earlier run
+        may have committed to some tables, which are then skipped; pieces: the files of the rows, if workers can read
+        them directly.
         """
         spark, plan = self.tables.spark, self.plan
         stream = self.tables.stream
@@ -74,7 +74,7 @@ class Output:
         return self._write_rows(accepted, resumed)
 
     def match(self, frame: DataFrame, matchable: DataFrame | None) -> None:
-        """Match the rows as `write` does, and write nothing."""
+        """Match the rows as `write` does, but write nothing."""
         rows = self.matcher.with_inputs(self._accepted(frame, matchable))
         matched = rows.select(self.matcher.rule_ids().alias("rule_ids"))
         matched.write.format("noop").mode("overwrite").save()
@@ -87,7 +87,7 @@ class Output:
         return accepted.filter(is_accepted(self.tables.spark, self.plan["key"], self.plan["checks"]))
 
     def _layouts(self, frame: DataFrame) -> dict[str, Layout] | None:
-        """How the tables' files are laid out, by the tables' names; None unless workers may write all of them."""
+        """The layout of the files, by `tagged` and `matches`; None unless workers can write all tables."""
         tables, lake = self.tables, self.tables.lake
         if codec(tables.spark) is None or folder_of(lake, tagged_table(tables.stream)) is None:
             return None
@@ -98,7 +98,7 @@ class Output:
         return known if len(known) == len(found) else None
 
     def _schemas(self, columns: StructType) -> dict[str, tuple[str, list[dict[str, Any]]]]:
-        """The tables to be written by `tagged` and `matches`: name and columns; `columns` are the source's."""
+        """Name and columns of the tables to write, by `tagged` and `matches`; columns: the source's."""
         kinds = tables_of(self.tables.stream.name, self.plan)
         schemas = {"tagged": _with(columns, tagged_columns(self.tables.id_type, self.tables.stream.annotations))}
         if "matches" in kinds:
@@ -109,7 +109,7 @@ class Output:
     def _write_files(
         self, accepted: DataFrame, layouts: Mapping[str, Layout], resumed: bool, pieces: Pieces | None
     ) -> dict[str, Any]:
-        """Let the workers write the files, then enter them into the logs: the matches first, the tagged rows last."""
+        """Have the workers write the files, then commit them: the matches first, the tagged rows last."""
         lake, spark = self.tables.lake, self.tables.spark
         kinds = tables_of(self.tables.stream.name, self.plan)
         due = {kind: name for kind, name in kinds.items() if not (resumed and self._is_done(name))}
@@ -138,7 +138,7 @@ class Output:
         return write_files(accepted, self.matcher, task)
 
     def _enter(self, name: str, kind: str, task: Task, written: FilesWritten) -> None:
-        """One commit with the micro-batch's number; files are removed where it is certain that the log has others."""
+        """Commit written files with the micro-batch's number; delete them if an earlier commit certainly has others."""
         tables, entries = self.tables, written.entries[kind]
         log = TableLog(tables.spark, tables.lake.uri(name))
         append = partial(log.append, entries, self._app(name), self.batch.batch)
@@ -146,26 +146,26 @@ class Output:
             if not run(append, f"write micro-batch {self.batch.batch} to {name}"):
                 discard(task, {kind: entries})
         except PipelineError as error:
-            # Two runs of one stream at once: whoever commits first has written the micro-batch for both. Our files
-            # stay, for a commit that failed in its last moment may be the one that the log has.
+            # A concurrent run has committed the micro-batch for both. The files of this one are not deleted: its
+            # commit may have succeeded even though it raised an error.
             if not is_conflict(error.__cause__) or not self._is_done(name):
                 raise
 
     def _write_rows(self, accepted: DataFrame, resumed: bool) -> dict[str, Any]:
-        """Let Spark write the rows: the matches first, the tagged rows last."""
+        """Have Spark write the rows: the matches first, the tagged rows last."""
         spark, stream = self.tables.spark, self.tables.stream
         if self.plan["matches"]:
             self._append(matches_table(stream), self._pairs(accepted), resumed)
         figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
         written = self._append(tagged_table(stream), self._tagged(accepted, figures), resumed)
         if not written or (not figures.value and self.matcher.constant is None):
-            # Another run wrote these rows, and Delta passed over ours: match again for the figures, write nothing.
+            # another run wrote these rows, and Delta skipped this write: match again, only for the figures
             figures = spark.sparkContext.accumulator({}, cast(Any, Counts()))
             self._tagged(accepted, figures).select("rule_ids").write.format("noop").mode("overwrite").save()
         return self._figures(figures.value, accepted)
 
     def _tagged(self, frame: DataFrame, figures: Any) -> DataFrame:
-        """The rows as `<stream>_tagged` has them; `figures` learns what was matched when they are read."""
+        """The rows with the columns of `<stream>_tagged`; `figures` counts matches when they are evaluated."""
         matched = self.matcher.with_inputs(frame).select(
             *self._source_columns(frame), self.matcher.rule_ids(figures).alias("rule_ids"), "source_version"
         )

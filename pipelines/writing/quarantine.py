@@ -1,4 +1,4 @@
-"""Which rows of a stream are not tagged, and why: a NULL in the key, or a check that is not TRUE."""
+"""Quarantine in Spark: rows with NULL in the key, or a check that is not TRUE, are not tagged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rules_index.language.scope import Scope
 
 
 def reason(spark: SparkSession, key: Sequence[str], checks: Mapping[str, str]) -> Column:
-    """Why a row goes to quarantine, several reasons joined by "; "; an empty text for a sound row."""
+    """Why a row goes to quarantine: reasons joined by "; ", or an empty text for a row that is accepted."""
     reasons = [
         functions.when(functions.col(quoted(name)).isNull(), functions.lit(f"the key {name} is NULL")) for name in key
     ]
@@ -45,12 +45,12 @@ def is_accepted(spark: SparkSession, key: Sequence[str], checks: Mapping[str, st
 
 
 def count_refused(spark: SparkSession, frame: DataFrame, key: Sequence[str], checks: Mapping[str, str]) -> RefusedRows:
-    """Rows of the frame, and how many of them go to quarantine; reads only the key and what the checks name."""
+    """How many rows there are, and how many go to quarantine, by reason; reads only the columns that this needs."""
     flags = {"refused": ~is_accepted(spark, key, checks)}
     flags |= {f"key {number}": functions.col(quoted(name)).isNull() for number, name in enumerate(key)}
     for number, (name, condition) in enumerate(checks.items()):
         flags[f"check {number}"] = ~is_accepted(spark, (), {name: condition})
-    # Spark takes what may raise for not repeatable, and lets no aggregate hold it: flags first, then their counts.
+    # Spark treats guarded checks as nondeterministic, which aggregates do not allow: so flags first, then counts
     flagged = frame.select(*(flag.alias(name) for name, flag in flags.items()))
     counts = [functions.count_if(functions.col(quoted(name))).alias(name) for name in flags]
     row = flagged.agg(functions.count(functions.lit(1)).alias("rows"), *counts).first()
@@ -61,10 +61,9 @@ def count_refused(spark: SparkSession, frame: DataFrame, key: Sequence[str], che
 
 
 def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> None:
-    """CheckError for a check that is no repeatable Boolean expression over the source's columns.
+    """Raise CheckError for a check that is not a repeatable Boolean expression over the source's columns.
 
-    Checks follow the same rules of what may be said as rules do: what a repeat could answer differently, or
-    what reaches beyond the row, is refused.
+    Checks are restricted in the same way as rules: what is not repeatable, or reaches beyond the row, is refused.
     """
     columns = arrow_schema_of(frame.drop("source_version").schema.json())
     for name, condition in stream.checks.items():
@@ -82,5 +81,5 @@ def check_conditions(spark: SparkSession, stream: Stream, frame: DataFrame) -> N
 
 
 def _truth(spark: SparkSession, condition: str) -> Column:
-    """0 FALSE, 1 TRUE, 2 NULL, 3 raised."""
+    """The truth code of a condition: 0 FALSE, 1 TRUE, 2 NULL, 3 raised an error."""
     return tested_column(spark, condition, pa.bool_())

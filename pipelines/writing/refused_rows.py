@@ -1,4 +1,4 @@
-"""How many rows of a stream are not tagged, and why."""
+"""Counts of rows that go to quarantine."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusedRows:
-    """How many rows there are, how many of them are for quarantine, and why: those with NULL in each column of the key,
-    and those on which each check is not TRUE."""
+    """How many rows there are, and how many of them go to quarantine.
+
+    null_keys: for each column of the key, the rows with NULL in it; failed_checks: for each check, the rows on which it
+    is not TRUE.
+    """
 
     rows: int
     refused: int

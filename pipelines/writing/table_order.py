@@ -1,4 +1,4 @@
-"""By which columns new tables are clustered or partitioned, and of which the log keeps bounds."""
+"""The clustering and partitioning of new tables, and the columns whose statistics the log holds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pipelines.settings.model import Stream
 
 STATISTICS = "delta.dataSkippingStatsColumns"
-"""The table property that names the columns of which the log keeps bounds."""
+"""The table property that names the columns with statistics in the log."""
 LOOKED_UP = ("rules_version", "source_version", "tagged_at")
-"""Columns of deltatag's by which rows are looked for."""
+"""Columns added by deltatag that queries filter by."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which columns a new table is clustered or partitioned, and which are looked up besides."""
+    """The columns by which a new table is clustered or partitioned, and further ones that queries filter by."""
 
     cluster_by: Sequence[str] = ()
     partition_by: Sequence[str] = ()
@@ -31,10 +31,11 @@ class Order:
 def partition_columns_for(
     stream: Stream, fields: Sequence[Mapping[str, Any]], source: Sequence[str]
 ) -> tuple[str, ...]:
-    """The columns by which a new tagged table is partitioned: those that the stream names, else the source's where all
-    of them are of types whose values everybody writes alike and nothing else orders the table.
+    """The columns by which a new tagged table is partitioned.
 
-    fields: the source's columns, as logs write them; source: those by which it is partitioned.
+    They are those that the stream names. By default they are the source's, if all writers spell the values of their
+    types in the same way, and the table is not clustered. fields: the source's columns, in the log's form; source: the
+    columns by which it is partitioned.
     """
     named = {field["name"].lower(): field for field in fields}
     if stream.partition_by is not None:
@@ -44,8 +45,11 @@ def partition_columns_for(
 
 
 def statistics_property(fields: Sequence[Mapping[str, Any]], order: Order) -> dict[str, str]:
-    """The property that has the log keep bounds of what people ask for, where a table has more columns than have
-    bounds by themselves: the keys, what deltatag adds, and of the others the first ones."""
+    """The table property for statistics of the columns that queries filter by; empty if all columns have statistics.
+
+    Of a table with more columns than Delta keeps statistics for by default, these are the keys, the columns that
+    deltatag adds, and the first of the others.
+    """
     leaves = {field["name"]: _leaf_count(field["type"]) for field in fields}
     types = {field["name"]: field["type"] for field in fields}
     if sum(leaves.values()) <= INDEXED_LEAVES:
@@ -76,5 +80,5 @@ def _is_unbounded(kind: Any) -> bool:
 
 
 def is_partition_type(kind: Any) -> bool:
-    """Whether values of a type are written to the log as everybody writes them."""
+    """Whether all writers spell partition values of a type in the same way."""
     return isinstance(kind, str) and bool(re.fullmatch(r"string|long|integer|short|byte|date|boolean|decimal.*", kind))

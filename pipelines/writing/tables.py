@@ -1,4 +1,4 @@
-"""The tables of one stream: how they are made, and how a micro-batch's rows get into them exactly once."""
+"""The tables of streams and joins in Spark: how they are created, and appended to exactly once."""
 
 from __future__ import annotations
 
@@ -49,11 +49,10 @@ class StreamTables:
         self.lake, self.spark = workspace.lake, workspace.spark
 
     def prepare(self, source: StructType, partitions: Sequence[str], anew: bool = False) -> None:
-        """Make the tables that are missing; SourceChangedError if the source's columns no longer fit them.
+        """Create the missing tables; SourceChangedError if the source's columns no longer fit existing ones.
 
-        `partitions` are the columns by which the source is partitioned: a new `<stream>_tagged` is by them, too, where
-        the stream does not say otherwise. `anew` empties those that are there and gives them the source's columns as
-        they are now; their history keeps what they held.
+        partitions: the columns by which the source is partitioned, and by default also a new `<stream>_tagged`; anew:
+        empty existing tables and give them the source's current columns; their history is kept.
         """
         columns = plain_schema(source)
         keys = matches_keys(self.stream.key, self.stream.event_time)
@@ -84,10 +83,10 @@ class StreamTables:
 def prepare_table(
     workspace: Workspace, name: str, wanted: StructType, order: Order, kept: bool, anew: bool, command: str
 ) -> None:
-    """Make a table that `command` writes if it is missing and `kept`; empty it where it is there, if `anew`.
+    """Create a table that `command` writes, if it is missing and `kept`; with `anew`, empty an existing one.
 
-    One that is there gets column mapping where a new column's name asks for it. Raises SourceChangedError if its
-    columns no longer fit.
+    An existing table gets column mapping if the name of a new column needs it. SourceChangedError if its columns no
+    longer fit.
     """
     exists = workspace.lake.exists(name)
     if (exists and anew) or (kept and not exists):
@@ -102,7 +101,7 @@ def prepare_table(
 
 
 def _map_columns(workspace: Workspace, name: str) -> None:
-    """Have a table map columns, as names with blanks and the like need it."""
+    """Enable column mapping by name, which names with blanks and the like need."""
     log = TableLog(workspace.spark, workspace.lake.uri(name))
     if table_property(log.latest(), _MAPPING) in (None, "none"):
         statement = f"ALTER TABLE {workspace.lake.sql_name(name)} SET TBLPROPERTIES ('{_MAPPING}' = 'name')"
@@ -112,7 +111,7 @@ def _map_columns(workspace: Workspace, name: str) -> None:
 def create_table(
     workspace: Workspace, name: str, columns: StructType, order: Order | None = None, replace: bool = False
 ) -> None:
-    """Make a table of the lake, or, with `replace`, empty it and give it these columns."""
+    """Create a table of the lake; with `replace`, empty it and give it these columns."""
     from delta.tables import DeltaTable
 
     lake, spark, order = workspace.lake, workspace.spark, order or Order()
@@ -132,26 +131,26 @@ def create_table(
     try:
         run(builder.execute, f"make the table {name} at {lake.settings.root or lake.settings.catalog}")
     except TableError:
-        # Two runs of one scope at once: whoever came first has made the table for both.
+        # a concurrent run may have created the table
         if replace or not lake.exists(name):
             raise
 
 
 def append_once(lake: Lake, name: str, frame: DataFrame, app: str, number: int, resumed: bool) -> bool:
-    """Append in one commit that carries the micro-batch's number; False if an earlier run had done so."""
+    """Append rows idempotently, in one commit with the micro-batch's number; False if another run has done so."""
     if resumed and is_done(lake, name, app, number):
         return False
     try:
         return bool(run(partial(_append, lake, name, frame, app, number), f"write micro-batch {number} to {name}"))
     except PipelineError as error:
-        # Two runs of one scope at once: whoever commits first has written the micro-batch for both.
+        # a concurrent run may have committed the micro-batch for both
         if not is_conflict(error.__cause__) or not is_done(lake, name, app, number):
             raise
         return False
 
 
 def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> bool:
-    """True where Spark's writer was left to decide, which does not tell whether it had anything to do."""
+    """Append rows in one commit; True also if Spark's writer is used, which does not report whether it skipped them."""
     if lake.settings.root is not None:
         log = TableLog(frame.sparkSession, lake.uri(name))
         if same_columns(snapshot_schema(log.latest()), frame.schema):
@@ -166,7 +165,7 @@ def _append(lake: Lake, name: str, frame: DataFrame, app: str, number: int) -> b
 
 
 def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: int) -> DataFrame | None:
-    """The rows that a micro-batch of an application put into a table; None where the log no longer holds its commit."""
+    """The rows that a micro-batch has written to a table; None if the log no longer holds its commit."""
     log = TableLog(spark, lake.uri(name))
     for version in reversed(log.commits()):
         actions = log.commit(version) or []
@@ -177,9 +176,9 @@ def written_rows(spark: SparkSession, lake: Lake, name: str, app: str, number: i
 
 
 def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) -> list[str]:
-    """Have no run write a micro-batch of a series to these tables any more: each takes it for written.
+    """Fence off a series in these tables: from now on, each counts every micro-batch of the series as written.
 
-    Gives those of them that hold the series' micro-batch of this number, and go on holding it.
+    Returns the tables that already hold the series' micro-batch `number`.
     """
     held = []
     for name in filter(workspace.lake.exists, names):
@@ -190,21 +189,21 @@ def fence(workspace: Workspace, series: str, names: Sequence[str], number: int) 
                 held += [name] if run(mark, f"give up what is being written to {name}") else []
                 break
             except TableError as error:
-                # a run that wrote its micro-batch first: what it wrote counts
+                # a concurrent run has written its micro-batch first, which then counts
                 if attempt == _ATTEMPTS - 1 or not is_conflict(error.__cause__):
                     raise
     return held
 
 
 def matches_schema(columns: StructType, keys: Sequence[str], id_type: str) -> StructType:
-    """The columns of `<stream>_matches`: the rule's id, the keys as the source has them, the versions."""
+    """The columns of `<stream>_matches`: the rule's id, the key columns of the source, the versions."""
     first, *last = matches_columns(id_type)
     named = {field.name.lower(): field for field in columns.fields}
     return StructType([*fields_of([first]), *(named[key.lower()] for key in keys), *fields_of(last)])
 
 
 def fields_of(columns: list[Column] | tuple[Column, ...]) -> list[StructField]:
-    """Columns of deltatag's as Spark's fields, with their comments."""
+    """Columns of deltatag's tables as Spark's fields, with their comments."""
     schema = ", ".join(f"{column.name} {column.type}" for column in columns)
     parsed = StructType.fromDDL(schema)
     assert isinstance(parsed, StructType)
