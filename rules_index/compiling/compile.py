@@ -161,13 +161,13 @@ def flatten(
     tree outlives its rule.
     """
     compiler = Compiler(scope)
-    clock = _event_time_leaf(scope.schema, event_time)
+    event_time_leaf = _event_time_leaf(scope.schema, event_time)
     builder = ConjunctionBuilder(rules)
-    alike = TemplateCompiler(rules, compiler, clock, builder) if templates else None
+    alike = TemplateCompiler(rules, compiler, event_time_leaf, builder) if templates else None
     for rule in np.flatnonzero(~builder.kept).tolist():
         try:
             if alike is None or not alike.add(rule):
-                builder.add_formula(rule, _formula(rules, rule, compiler, clock))
+                builder.add_formula(rule, _formula(rules, rule, compiler, event_time_leaf))
         except RuleError as error:
             rejects.add(rules.rule_id(rule), with_cure(error, rules.text(rule), scope))
         except MemoryError:
@@ -177,15 +177,15 @@ def flatten(
     return builder
 
 
-def _formula(rules: RuleColumns, rule: int, compiler: Compiler, clock: Leaf | None) -> Formula:
+def _formula(rules: RuleColumns, rule: int, compiler: Compiler, event_time_leaf: Leaf | None) -> Formula:
     formula = compiler.compile(rules.text(rule))
     valid_from, valid_to = rules.validity(rule)
     if valid_from is None and valid_to is None:
         return formula
-    if clock is None:
+    if event_time_leaf is None:
         message = "The rule has valid_from or valid_to, but its scope has no event time to compare with."
         raise RuleError("NO_EVENT_TIME", message)
-    return And((formula, validity(clock, valid_from, valid_to, compiler.scope.time_zone)))
+    return And((formula, validity(event_time_leaf, valid_from, valid_to, compiler.scope.time_zone)))
 
 
 def _event_time_leaf(schema: pa.Schema, event_time: str | None) -> Leaf | None:

@@ -27,10 +27,12 @@ class TemplateCompiler:
     On creation all rules that can be instantiated from templates are added to `builder`. `add` adds another one.
     """
 
-    def __init__(self, rules: RuleColumns, compiler: Compiler, clock: Leaf | None, builder: ConjunctionBuilder) -> None:
+    def __init__(
+        self, rules: RuleColumns, compiler: Compiler, event_time_leaf: Leaf | None, builder: ConjunctionBuilder
+    ) -> None:
         found = split_clauses(rules.expressions)
         bounded = rules.bounded & (found.skeleton >= 0)
-        if clock is None:
+        if event_time_leaf is None:
             found.skeleton[bounded] = -1
         self._flattener = builder
         self._skeletons, self._skeleton = found.skeletons, found.skeleton
@@ -43,9 +45,11 @@ class TemplateCompiler:
         self._literals = ClauseLiterals(found.clauses, negated, compiler, builder.expansion, builder.literals)
         repeating = _repeating(self._rules, self._literals.question)
         self._skeleton[repeating] = of_rule[repeating] = -1  # Spark may know their truth: `truth_tests.are_proven`
-        if clock is not None and bounded.any():
+        if event_time_leaf is not None and bounded.any():
             chosen = np.flatnonzero(bounded)
-            first = self._literals.append(clock, validities(clock, rules, chosen, compiler.scope.time_zone))
+            first = self._literals.append(
+                event_time_leaf, validities(event_time_leaf, rules, chosen, compiler.scope.time_zone)
+            )
             self._rules = _with_clauses(self._rules, chosen, first)
         for block in instances(self._rules, patterns, self._literals, builder.literals):
             builder.extend(block)
