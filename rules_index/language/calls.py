@@ -1,4 +1,4 @@
-"""Function calls: which are allowed, what their arguments may be, what they give."""
+"""Function calls: which functions are allowed, the types of their arguments and results."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ _DATE_PARTS = words("""
     year y years yr yrs yearofweek quarter qtr month mon mons months week w weeks day d days dayofweek dow
     dayofweek_iso dow_iso doy hour h hours hr hrs minute m min mins minutes""")
 _OF_BYTES = frozenset(("base64", "hex", "md5", "sha", "sha1", "sha2", "decode", "typeof", "quote"))
-"""Functions of bytes whose text is always proper UTF-8."""
+"""Functions of bytes that always return valid UTF-8."""
 
 
 def not_repeatable(name: str, position: int) -> RuleError:
-    """The error for a function that gives another value each time."""
+    """The error for a function that returns a different value each time."""
     return RuleError(
         "NOT_REPEATABLE",
         f"{name} does not give the same value for the same row every time; a rule may use only a row's own columns "
@@ -93,7 +93,7 @@ def refusal(name: str, position: int) -> RuleError:
 
 
 def call(analyser: Analysis, node: Node) -> Value:
-    """The value of a call; raises `RuleError` where the function or its arguments are refused."""
+    """The value of a call. Raises `RuleError` where the function or its arguments are refused."""
     name: str = node.value
     function = FUNCTIONS.get(name)
     position = analyser.tokens.starts[node.first]
@@ -120,7 +120,7 @@ def _check_count(function: Function, count: int, position: int) -> None:
 
 
 def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
-    """The values of arguments, lambdas being the values of their bodies."""
+    """The values of arguments; that of a lambda is the value of its body."""
     name: str = node.value
     arguments: list[Value] = []
     for index, child in enumerate(node.children):
@@ -139,7 +139,7 @@ def _with_lambdas(analyser: Analysis, node: Node) -> list[Value]:
 
 
 def _accumulator(analyser: Analysis, start: Value) -> Type:
-    """The type of an accumulator, which must have one size: a text could double with every item."""
+    """The type of an accumulator, whose values must all have the same size: a string could double with every item."""
     data_type = start.type
     if data_type is None and start.node.kind == "call" and start.node.value in ("named_struct", "struct"):
         parts = [analyser.value(child).type for child in start.node.children]
@@ -162,7 +162,7 @@ def _has_one_size(data_type: Type) -> bool:
 
 
 def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """The place of an array's element must not be the least INT: Spark 4.2 then reads outside of the array."""
+    """Refuses the least INT as an index into an array: Spark 4.2 then reads outside of the array."""
     if node.value not in ("element_at", "try_element_at"):
         return
     container, place = arguments[0].type, arguments[1]
@@ -180,7 +180,7 @@ def _check_place(analyser: Analysis, node: Node, arguments: list[Value]) -> None
 
 
 def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """The keys of `map` must not make it raise: Spark would keep what it has of the map, and add it to the next one."""
+    """Refuses keys with which `map` could raise: Spark would keep the entries it has, and add them to the next map."""
     if node.value != "map" or len(arguments) <= 2:
         return
     keys = [each.local for each in arguments[::2]]
@@ -195,7 +195,7 @@ def _check_keys(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
 
 
 def _check_patterns(analyser: Analysis, node: Node, arguments: list[Value]) -> None:
-    """Regular expressions that Spark itself matches must be constants that cannot stall a job."""
+    """Requires regular expressions that Spark itself matches to be constants that cannot stall a job."""
     name: str = node.value
     indexes = (PATTERN_ARGUMENT[name],) if name in PATTERN_ARGUMENT else ()
     for index in indexes:
@@ -286,18 +286,18 @@ def _equal_null(analyser: Analysis, node: Node, arguments: list[Value]) -> Value
 
 
 def _matches(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`like(text, pattern)` and the like, as the operator of that name."""
+    """`like(text, pattern)` and similar calls, as the operator of that name."""
     return analyser.value(as_operator(analyser, node))
 
 
 def as_operator(analyser: Analysis, node: Node) -> Node:
-    """The operator that a call such as `like(text, pattern, escape)` stands for."""
+    """The operator that a call such as `like(text, pattern, escape)` is equivalent to."""
     if node.value in ("like", "ilike"):
         escape: Any = "\\"
         if len(node.children) == 3:
             tree = analyser.value(node.children[2]).local
             escape = tree.value if isinstance(tree, Constant) else None
-            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # to Spark that is two
+            if not isinstance(escape, str) or len(escape) != 1 or escape > "\uffff":  # Spark counts UTF-16 units
                 raise analyser.error(
                     "LITERAL", "The escape must be a string of exactly one character.", node.children[2]
                 )
@@ -309,7 +309,7 @@ def as_operator(analyser: Analysis, node: Node) -> Node:
 
 
 def _arithmetic(analyser: Analysis, node: Node, arguments: list[Value]) -> Value | None:
-    """`mod`, `pmod`, `div` and `try_...`: typed as their operators."""
+    """`mod`, `pmod`, `div` and `try_...`, which have the types of their operators."""
     operators = {"mod": "%", "div": "DIV", "try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
     first, second = arguments[0].type, arguments[1].type
     data_type = None

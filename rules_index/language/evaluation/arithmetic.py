@@ -1,6 +1,6 @@
-"""Arithmetic that notices overflow and division by zero, and casts between numbers, as Spark has them with ANSI errors.
+"""Arithmetic that detects overflow and division by zero, and casts between numbers, as Spark's ANSI mode does them.
 
-Functions return an Arrow array and where, among non-NULL rows, the computation failed (`[rows] bool` or None).
+Functions return an Arrow array, and on which non-NULL rows the computation failed (`[rows] bool` or None).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from rules_index.language.evaluation.times import BLANK
 Mask = npt.NDArray[np.bool_]
 Outcome = tuple[pa.Array, Mask | None]
 _LONG_DIGITS = 18
-"""Decimals of up to so many digits are a BIGINT inside Spark."""
+"""Spark stores decimals of up to so many digits as a BIGINT."""
 _MIN_LONG, _MAX_LONG = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 
 
 def can_cast(source: pa.DataType, target: pa.DataType) -> bool:
-    """True where `cast` converts between the two types: BOOLEAN and numbers, texts to integers, or a type to itself."""
+    """Whether `cast` converts between the two types: BOOLEAN and numbers, strings to integers, or a type to itself."""
     if pa.types.is_string(source) and pa.types.is_integer(target):
         return True
     return source == target or (_is_number(source) and _is_number(target))
@@ -39,7 +39,7 @@ def _is_number(data_type: pa.DataType) -> bool:
 
 
 def _numbers(values: pa.Array) -> npt.NDArray[Any]:
-    """The values as NumPy has them, 0 for NULL."""
+    """The values as a NumPy array, 0 for NULL."""
     return (pc.fill_null(values, 0) if values.null_count else values).to_numpy(zero_copy_only=False)
 
 
@@ -49,7 +49,7 @@ def _like_nulls_of(numbers: npt.NDArray[Any], values: pa.Array, data_type: pa.Da
 
 
 def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.DataType) -> Outcome:
-    """Sum, difference or product of integers of one type; fails where the type cannot hold it."""
+    """The sum, difference or product of integers of one type; fails on overflow."""
     a, b = _numbers(left).astype(np.int64), _numbers(right).astype(np.int64)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         if name == "add":
@@ -60,7 +60,7 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
             failed = ((a ^ b) & (a ^ result)) < 0
         else:
             result = a * b
-            # A wrapped product never divides back, but for the one quotient that wraps itself
+            # A wrapped product does not divide back, except for the one quotient that itself overflows
             failed = (a != 0) & (result // np.where(a == 0, 1, a) != b) | ((a == -1) & (b == _MIN_LONG))
     values, narrow = _narrow(result, data_type)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
@@ -68,14 +68,14 @@ def integer_operation(name: str, left: pa.Array, right: pa.Array, data_type: pa.
 
 
 def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
-    """`divide` of DOUBLEs, `quotient` of BIGINTs (toward zero), or `remainder` (with the sign of the dividend) of
-    numbers of one type; fails where the divisor is 0, and where the type cannot hold the quotient."""
+    """`divide` of DOUBLEs, `quotient` of BIGINTs (truncated toward zero), or `remainder` (with the sign of the
+    dividend) of numbers of one type; fails where the divisor is 0, and on overflow of the quotient."""
     a, b = _numbers(left), _numbers(right)
     either = pc.or_(left.is_null(), right.is_null()).to_numpy(zero_copy_only=False)
     failed = b == 0
     if name == "quotient":
         failed = failed | ((a == _MIN_LONG) & (b == -1))
-    # what is divided by -1 leaves nothing, but the least integer has no quotient
+    # division by -1 has the remainder 0, and overflows for the least integer: it is avoided
     avoided = failed | (b == -1) if name == "remainder" and not pa.types.is_floating(left.type) else failed
     divisors = np.where(avoided, np.ones_like(b), b)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -90,14 +90,14 @@ def divide(name: str, left: pa.Array, right: pa.Array) -> Outcome:
 
 
 def _narrow(numbers: npt.NDArray[np.int64], data_type: pa.DataType) -> tuple[npt.NDArray[Any], Mask]:
-    """The numbers in a narrower type, and where they do not fit."""
+    """The numbers in a narrower type, and where they overflow it."""
     kind = data_type.to_pandas_dtype()
     bounds = np.iinfo(kind)
     return numbers.astype(kind), (numbers < bounds.min) | (numbers > bounds.max)
 
 
 def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
-    """`negate` or `abs`; fails where the type cannot hold the result."""
+    """`negate` or `abs`; fails on overflow."""
     if pa.types.is_integer(values.type):
         lowest = np.iinfo(values.type.to_pandas_dtype()).min
         failed = _numbers(values) == lowest
@@ -108,7 +108,7 @@ def negative_or_absolute(name: str, values: pa.Array) -> Outcome:
 
 
 def cast(values: pa.Array, target: pa.DataType) -> Outcome:
-    """A cast between BOOLEAN and numbers; fails where the target cannot hold the value."""
+    """A cast between BOOLEAN and numbers; fails on overflow."""
     source, t = values.type, pa.types
     if source == target:
         return values, None
@@ -138,11 +138,11 @@ def cast(values: pa.Array, target: pa.DataType) -> Outcome:
 
 
 def _integers(texts: pa.Array, target: pa.DataType) -> Outcome:
-    """The integers that texts spell, with blanks and control characters around them; any other text fails."""
+    """The integers in strings, which may have blanks and control characters around them; any other string fails."""
     trimmed = pc.utf8_trim(texts, characters=BLANK)
     parts = pc.extract_regex(trimmed, r"^(?P<sign>[+-]?)0*(?P<digits>[0-9]{1,19})$")
     signs, digits = pc.struct_field(parts, "sign"), pc.struct_field(parts, "digits")
-    # the one number whose digits are no BIGINT without its sign is read with it
+    # the least BIGINT must be parsed with its sign: its digits alone overflow
     spelled = pc.binary_join_element_wise(pc.replace_substring(signs, "+", ""), digits, "")
     numbers = pl.Series(pl.from_arrow(spelled)).cast(pl.Int64, strict=False).to_arrow()
     failed = (numbers.is_null().to_numpy(zero_copy_only=False)) & ~texts.is_null().to_numpy(zero_copy_only=False)
@@ -152,7 +152,7 @@ def _integers(texts: pa.Array, target: pa.DataType) -> Outcome:
 
 
 def _float_to_integer(numbers: npt.NDArray[Any], values: pa.Array, target: pa.DataType) -> Outcome:
-    """Truncation toward zero; NaN and what lies outside fails, but 2^63 is the highest BIGINT, as in Java."""
+    """Truncation toward zero. NaN and values out of range fail, but 2^63 becomes the largest BIGINT, as in Java."""
     kind = target.to_pandas_dtype()
     bounds = np.iinfo(kind)
     wide = numbers.astype(np.float64)
@@ -167,10 +167,10 @@ def _from_decimal(values: pa.Array, target: pa.DataType) -> Outcome:
     if pa.types.is_decimal(target):
         return decimals.rescale(values, target)
     if pa.types.is_floating(target):
-        # Through text, because both steps round correctly
+        # Through a string, because both steps round correctly
         return values.cast(pa.string()).cast(target), None
     if values.type.precision > _LONG_DIGITS and target != pa.int64():
-        # Spark takes the way over DOUBLE here, so that 0.99999999999999999999 becomes 1
+        # Spark casts by way of DOUBLE here, so that 0.99999999999999999999 becomes 1
         doubles = values.cast(pa.string()).cast(pa.float64())
         return _float_to_integer(_numbers(doubles), doubles, target)
     whole, failed = decimals.to_integers(values)

@@ -1,7 +1,7 @@
-"""The functions of Spark SQL that are evaluated here, one entry each; the others are left to Spark.
+"""The functions of Spark SQL that are evaluated here, one entry each; Spark evaluates the others.
 
-An entry says for which types of arguments its function is evaluated exactly as Spark does, and gives values for columns
-without rows that raise elsewhere: NULL where an argument is (all are strict), and where evaluating it raises.
+An entry says for which argument types its function is evaluated exactly as in Spark, and returns the values of columns.
+All are strict: the value is NULL where an argument is, and where evaluation raises.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rules_index.language.typed import Constant, Expression, Operation
 def build(
     name: str, arguments: Sequence[Expression | None], result: pa.DataType | None, zone: str
 ) -> Expression | None:
-    """The call as an operation; None where only Spark evaluates it."""
+    """The call as an operation; None where only Spark can evaluate it."""
     function = FUNCTIONS.get(name)
     known = [each for each in arguments if each is not None]
     if function is None or result is None or len(known) < len(arguments):
@@ -39,12 +39,12 @@ def build(
 
 
 def raises(operation: Operation) -> bool:
-    """Whether a call may raise."""
+    """Whether a call can raise."""
     return FUNCTIONS[operation.parameters[0]].raises
 
 
 def call(operation: Operation, columns: Columns) -> Result:
-    """The values of a call of its type."""
+    """The values of a call, in its type."""
     name, zone = operation.parameters
     if not len(columns[0]):
         return pa.nulls(0, operation.type), None
@@ -52,7 +52,7 @@ def call(operation: Operation, columns: Columns) -> Result:
     return (values if values.type == operation.type else values.cast(operation.type)), failed
 
 
-# What arguments may be
+# Argument types
 
 
 def _texts(kinds: Types) -> bool:
@@ -75,7 +75,7 @@ def _one_list(kinds: Types) -> bool:
     return len(kinds) == 1 and bool(pa.types.is_list(kinds[0]) or pa.types.is_map(kinds[0]))
 
 
-# Texts
+# Strings
 
 _NEW_LETTERS = {
     0xA7DC: 0x19B,
@@ -85,7 +85,7 @@ _NEW_LETTERS = {
     **{capital: capital + 0x20 for capital in range(0x10D50, 0x10D66)},
     **{capital: capital + 0x1B for capital in range(0x16EA0, 0x16EB9)},
 }
-"""Capitals that Unicode has had since version 14, and their small letters: Spark's edition knows them."""
+"""Capital letters added to Unicode since version 14, and their small letters; Spark knows them."""
 _NEW_CAPITALS = {small: capital for capital, small in _NEW_LETTERS.items()}
 
 
@@ -129,7 +129,7 @@ _INT_MAX = (1 << 31) - 1
 
 
 def _substring(columns: Columns, _: str) -> Result:
-    """`substring(text, place, length)` counts from 1, or, below 0, from the end; what lies outside is left out."""
+    """`substring(text, place, length)` counts from 1 or, with a negative place, from the end; it clips at both ends."""
     text, place = columns[0], columns[1][0].as_py()
     length = columns[2][0].as_py() if len(columns) > 2 else _INT_MAX
     if length <= 0:
@@ -157,13 +157,13 @@ def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Colu
         if is_integer(column.type):
             return column.cast(BIGINT), None
         if not is_float(column.type):
-            # the next whole number may have a digit more
+            # rounding can add a digit
             wider = pa.decimal128(min(column.type.precision + 1, 38), column.type.scale)
             return rounded(column.cast(wider)), None
         values = np.nan_to_num(filled(rounded(column)), nan=0.0, posinf=2.0**63, neginf=-(2.0**63))
         limits = np.iinfo(np.int64)
         whole = np.clip(values, -(2.0**63), 2.0**62).astype(np.int64)
-        # Java takes what is beyond a BIGINT for the greatest or least one
+        # Java clamps values beyond BIGINT to its limits
         large = values >= 2.0**62
         whole[large] = [min(int(value), limits.max) for value in values[large].tolist()]
         return like(column, whole, BIGINT), None
@@ -183,7 +183,7 @@ def _size(columns: Columns, _: str) -> Result:
 
 
 def _array_contains(columns: Columns, _: str) -> Result:
-    """TRUE where an item is equal; else NULL where an item is NULL, else FALSE."""
+    """TRUE where an item is equal, else NULL where an item is NULL, else FALSE."""
     lists, value = columns[0], columns[1]
     items = pc.list_flatten(lists)
     owner = pc.list_parent_indices(lists).to_numpy()
@@ -209,7 +209,7 @@ FUNCTIONS: dict[str, ScalarFunction] = {
     **DATES,
     **dict.fromkeys(("upper", "ucase"), ScalarFunction(_one_text, _letters(_upper, pc.ascii_upper))),
     **dict.fromkeys(("lower", "lcase"), ScalarFunction(_one_text, _letters(_lower, pc.ascii_lower))),
-    # not trim: `TRIM(LEADING FROM s)` is a call of it with one argument, too
+    # not trim: `TRIM(LEADING FROM s)` is also a call of it with one argument
     "btrim": ScalarFunction(_one_text, _trim(pc.utf8_trim)),
     "ltrim": ScalarFunction(_one_text, _trim(pc.utf8_ltrim)),
     "rtrim": ScalarFunction(_one_text, _trim(pc.utf8_rtrim)),

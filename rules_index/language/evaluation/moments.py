@@ -1,4 +1,4 @@
-"""The functions of dates and timestamps that are evaluated here, by the local clock of a zone."""
+"""The functions of dates and timestamps that are evaluated here, on the local clock of a time zone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DAY = 86_400_000_000
 
 
 def local_micros(values: pa.Array, zone: str) -> np.ndarray:
-    """[rows] int64: microseconds since 1970 on the local clock of the zone; 0 where the value is NULL."""
+    """Microseconds since 1970 on the local clock of the zone, [rows] int64; 0 where the value is NULL."""
     if values.type == DATE:
         days = filled(values.cast(pa.int32())).astype(np.int64)
         return np.asarray(days * _DAY)
@@ -45,25 +45,25 @@ def local_micros(values: pa.Array, zone: str) -> np.ndarray:
 
 
 def _offsets(micros: np.ndarray, zone: str) -> np.ndarray:
-    """The zone's distance from UTC at each instant, in microseconds."""
+    """The zone's offset from UTC at each instant, in microseconds."""
     starts, shifts = transitions(zone)
     folded = np.where(micros < _REPEATS, micros, _REPEATS - _CYCLE + (micros - _REPEATS) % _CYCLE)
     return np.asarray(shifts[np.searchsorted(starts, folded, side="right") - 1])
 
 
 _CYCLE = 146_097 * _DAY
-"""Microseconds of 400 years, after which the calendar, weekdays included, is as before."""
+"""Microseconds of 400 years, after which the calendar, including weekdays, repeats."""
 _REPEATS = 16_725_225_600_000_000
-"""The begin of the year 2500: by then each zone goes by a rule that holds for ever."""
+"""The start of the year 2500; by then each zone follows a permanent rule."""
 
 
 @lru_cache(maxsize=64)
 def transitions(zone: str) -> tuple[np.ndarray, np.ndarray]:
-    """The instants, ascending, from which a zone has another distance from UTC, until the year 2500, and that distance,
-    both in microseconds; the first instant is before all others.
+    """The instants, ascending, at which a zone's offset from UTC changes, until the year 2500, and the offsets from
+    then on, both in microseconds; the first instant precedes all others.
 
-    Found by bisection between moments three days apart (twelve from 2100 on), between which no zone goes and comes
-    back; it has whole seconds.
+    Found by binary search between instants three days apart (twelve from 2100 on). No zone changes and changes back
+    within that time, and changes are at whole seconds.
     """
     info, epoch = zone_of(zone), datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -105,7 +105,7 @@ def _of_date(part: Callable[[np.ndarray], np.ndarray]) -> Callable[[Columns, str
 
 
 def _since(days: np.ndarray, unit: str) -> np.ndarray:
-    """Days since the begin of the month (M) or the year (Y)."""
+    """Days since the start of the month (M) or the year (Y)."""
     return np.asarray(days - days.astype("M8[D]").astype(f"M8[{unit}]").astype("M8[D]").astype(np.int64))
 
 
@@ -115,7 +115,7 @@ def _count(days: np.ndarray, unit: str) -> np.ndarray:
 
 
 def _week(days: np.ndarray) -> np.ndarray:
-    """The week of ISO 8601: that of the year in which its Thursday lies."""
+    """The week by ISO 8601: that of the year that its Thursday is in."""
     thursdays = days - (days + 3) % 7 + 3
     return np.asarray(_since(thursdays, "Y") // 7 + 1)
 
@@ -139,7 +139,8 @@ _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3_600, "DAY": 86_400, "WEEK": 604
 
 
 def _unit_and_instants(kinds: Types) -> bool:
-    """Not dates and wall times, whose local time may be none in a zone."""
+    """Whether the arguments are a unit and two instants. Dates and wall times are excluded: in a zone they may not
+    exist."""
     return (
         len(kinds) == 3
         and kinds[0] == STRING
@@ -148,7 +149,7 @@ def _unit_and_instants(kinds: Types) -> bool:
 
 
 def _whole_units(columns: Columns, zone: str) -> Result:
-    """Whole units from the second column's local time to the third's, toward zero."""
+    """Whole units from the second column's local time to the third's, truncated toward zero."""
     unit, start, end = columns
     (first, rest), (last, more) = (np.divmod(local_micros(each, zone), _SECOND) for each in (start, end))
     seconds = last - first

@@ -1,4 +1,4 @@
-"""What one function of Spark SQL is that is evaluated here, and what evaluating one takes."""
+"""The description of a Spark SQL function that is evaluated here, and helpers for evaluating one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import pyarrow.compute as pc
 Mask = npt.NDArray[np.bool_]
 Columns = Sequence[pa.Array]
 Result = tuple[pa.Array, Mask | None]
-"""Values, and where evaluating them raised (None: nowhere)."""
+"""The values, and where evaluation raised (None: nowhere)."""
 Types = Sequence[pa.DataType]
 
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """accepts: for which types of its arguments it is evaluated here; evaluate: its values from its arguments, in the
-    time zone given; raises: whether it may raise; constants: the places of arguments that must be constants; units:
-    what the first of these may be."""
+    """accepts: whether it is evaluated here for given argument types. evaluate: its values, given its arguments and the
+    time zone. raises: whether it can raise. constants: the indices of arguments that must be constant. units: the
+    allowed values of the first of these."""
 
     accepts: Callable[[Types], bool]
     evaluate: Callable[[Columns, str], Result]
@@ -36,7 +36,7 @@ def filled(values: pa.Array) -> np.ndarray:
 
 
 def like(values: pa.Array, found: np.ndarray, kind: pa.DataType, other: pa.Array | None = None) -> pa.Array:
-    """An array of what was found, NULL where the values are."""
+    """`found` as an array of type `kind`, NULL where the values are."""
     mask = values.is_null().to_numpy(zero_copy_only=False)
     if other is not None:
         mask = mask | other.is_null().to_numpy(zero_copy_only=False)
