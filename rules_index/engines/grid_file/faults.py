@@ -1,4 +1,4 @@
-"""What must hold of the pages of a grid file, beyond their being a tree over all boxes."""
+"""Checks the invariants of the pages of a grid file, beyond their being a tree over all boxes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FAULTS = (
 
 
 def page_fault(nodes: Nodes, halvings: np.ndarray, boxes: BoxArrays, dimensions: Dimensions, turns: Turns) -> str:
-    """The first rule that some page breaks, or nothing; halvings must not be more than there are turns."""
+    """The first rule that some page breaks, or ""; there must be no more halvings than turns."""
     return _FAULTS[_page_fault(nodes, halvings, boxes, dimensions, turns)]
 
 
