@@ -292,6 +292,7 @@ def _instants(table: pa.Table, name: str, time_zone: str) -> pa.Int64Array | Non
     zone = ZoneInfo(time_zone)
 
     def instant(value: datetime | None) -> int | None:
+        """Microseconds since the epoch of a local time in the zone."""
         if value is None:
             return None
         aware = value.replace(tzinfo=zone)

@@ -192,6 +192,7 @@ def _merged(one: RuleColumns, other: RuleColumns) -> RuleColumns:
     taken = pa.array(order)
 
     def joined(mine: pa.Array | None, its: pa.Array | None) -> Any:
+        """The bounds of both, by ascending id; None where no rule of either is bounded."""
         if mine is None and its is None:
             return None
         mine, its = (

@@ -26,6 +26,7 @@ def truth_of_parts(rule: Part, truths: Truths) -> dict[Part, np.ndarray]:
     found: dict[Part, np.ndarray] = {}
 
     def of(part: Part) -> np.ndarray:
+        """The truth codes of a part; notes those of its children, too."""
         inner = [of(child) for child in part.children]
         if part.operator == "NOT":
             truth = negated(inner[0])

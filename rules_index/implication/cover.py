@@ -1,7 +1,7 @@
 """Exact matching over sets of regions: is a box covered by the union of others?
 
 Kuntschke and Kemper, algorithms 9 and 11, with sets in place of intervals: in each dimension the inside of a box is an
-intersection, and the outside a difference, so a single part. Codes of a dimension that no box at hand distinguishes are
+intersection, and the outside a difference, so a single part. Codes of a dimension that no other box distinguishes are
 one class, so that a part is a few words of bits, one for each class.
 """
 

@@ -132,6 +132,7 @@ def _division(dense: np.ndarray, sizes: np.ndarray) -> _Division:
 
 @inner
 def _extent(box: np.ndarray, sizes: np.ndarray) -> float:
+    """The product of a box's [dimensions, 2] shares of the codes of each dimension."""
     found = 1.0
     for d in range(len(sizes)):
         found *= (box[d, 1] - box[d, 0] + 1) / sizes[d]
@@ -141,6 +142,7 @@ def _extent(box: np.ndarray, sizes: np.ndarray) -> float:
 
 @inner
 def _widen(box: np.ndarray, other: np.ndarray) -> None:
+    """Widens a box [dimensions, 2] to contain another."""
     for d in range(len(box)):
         box[d, 0] = min(box[d, 0], other[d, 0])
         box[d, 1] = max(box[d, 1], other[d, 1])

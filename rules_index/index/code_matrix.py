@@ -18,8 +18,8 @@ from rules_index.names import path_parts
 Values = Mapping[str, Evaluated | np.ndarray]
 """Columns by leaf name. A Boolean leaf that only Spark evaluates may be given as truth codes (`inputs.read_leaf`)."""
 Sample = Callable[[list[str]], pa.Table | None]
-"""Given names of columns, returns some rows that have at least these columns, of which `index.build.SAMPLE_ROWS` suffice;
-None where there are no rows."""
+"""Given names of columns, returns some rows with at least these columns (`index.build.SAMPLE_ROWS` suffice), or None
+where there are no rows."""
 
 
 def code_matrix(

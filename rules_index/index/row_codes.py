@@ -185,6 +185,7 @@ def _strings(regions: Regions) -> Coder:
     a = regions.arrays
 
     def code(value: str) -> int | None:
+        """The code of a string; None where a table has to code it, or refuse it."""
         try:
             data = value.encode()
         except UnicodeEncodeError:

@@ -180,6 +180,7 @@ def _merge(order: np.ndarray, begin: int, middle: int, end: int, positions: np.n
 
 @inner
 def _comes_before(one: int, other: int, positions: np.ndarray) -> bool:
+    """Whether one candidate precedes another by their positions [streams, candidates], the first stream first."""
     for stream in range(len(positions)):
         if positions[stream, one] != positions[stream, other]:
             return positions[stream, one] < positions[stream, other]

@@ -108,6 +108,8 @@ def radix_order(values: np.ndarray) -> np.ndarray:
 def _sort_by_digit(
     values: np.ndarray, low: int, shift: int, order: np.ndarray, sorted_order: np.ndarray, count: np.ndarray
 ) -> None:
+    """Sorts `order` by one digit of 11 bits of values - low into `sorted_order`; stable. count: [2049] int64,
+    scratch."""
     count[:] = 0
     for value in values:
         count[((value - low) >> shift & 2047) + 1] += 1

@@ -129,6 +129,7 @@ def order_rows(sides: Sequence[Side], windows: Sequence[int], by_key: bool = Tru
 
 @jit
 def _find_reach(begin: np.ndarray, key: np.ndarray, time: np.ndarray, windows: np.ndarray) -> np.ndarray:
+    """`Rows.reach` [streams, 3, positions] int32; all arguments but begin and windows are [positions]."""
     streams = len(windows)
     reach = np.empty((streams, 3, len(key)), np.int32)
     for stream in range(streams):
@@ -159,6 +160,7 @@ def _pass_by(at: int, end: int, key: np.ndarray, time: np.ndarray, of_key: int, 
 
 @jit
 def _find_useful(begin: np.ndarray, reach: np.ndarray, new: np.ndarray, owned: np.ndarray) -> np.ndarray:
+    """`Rows.useful` [positions] bool, by prefix sums of new and owned rows."""
     useful = np.zeros(len(new), np.bool_)
     new_before = np.zeros(len(new) + 1, np.int64)
     owned_before = np.zeros(len(new) + 1, np.int64)

@@ -164,6 +164,7 @@ def _of_digits(ranged: bool) -> Any:
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def below(place: int) -> Any:
+            """The rows whose code is below the bound given by the arguments from number `place` on."""
             high, next_, low = (
                 load_words(context, builder, signature, arguments, 0, arguments[place + i]) for i in range(3)
             )

@@ -277,6 +277,7 @@ def add_numbers(typing_context: Any, out: Any, at: Any, first: Any, bits: Any) -
         indices = builder.call(compress, [every, some, ir.Constant(BYTES, ir.Undefined)])
 
         def store(begin: int) -> None:
+            """Stores the numbers of the set bits with the ranks [begin, begin + LOOKED_UP)."""
             part = ir.Constant(ir.VectorType(WORD, LOOKED_UP), list(range(begin, begin + LOOKED_UP)))
             few = builder.shuffle_vector(indices, ir.Constant(BYTES, ir.Undefined), part)
             numbers = builder.zext(few, ir.VectorType(WORD, LOOKED_UP))

@@ -136,6 +136,7 @@ def _cut_by_search(column: pa.DataType, bound: float) -> tuple[Key, Key]:
         greatest = max(min(greatest, math.ceil((Fraction(bound) + ulp) * unit)), least - 1)
 
     def first(above: bool) -> int:
+        """The first key whose cast is not below the bound or, where `above`, is above it."""
         low, high = least, greatest + 1
         while low < high:
             middle = (low + high) // 2

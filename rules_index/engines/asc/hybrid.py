@@ -194,6 +194,8 @@ def _measure(
 
 @jit
 def _add(counts: np.ndarray, is_open: bool, passed: int, offered: int) -> None:
+    """Adds one row to the counters [5] int64 of an arrow. passed, offered: evaluation instances passed, and bits that
+    were open."""
     if is_open:
         counts[OPEN_ROWS] += 1
         counts[PASSED] += passed

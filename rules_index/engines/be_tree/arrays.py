@@ -181,6 +181,7 @@ def _write(
 
 @inner
 def _push(stack: np.ndarray, top: int, c_node: int, above: int, up: int) -> int:
+    """Pushes a c-node with its parents' numbers in the arrays; returns the new height of the stack."""
     stack[top, 0] = c_node
     stack[top, 1] = above
     stack[top, 2] = up
@@ -308,6 +309,7 @@ def _read_expressions(
 
 @jit
 def _sum_losses(store: Store) -> None:
+    """Sums the Loss of the last whole windows upwards into the p-nodes."""
     c_nodes, p_nodes = store.c_nodes, store.p_nodes
     for number in range(store.scalars[C_USED]):
         loss = store.l_windows[number].loss + store.c_windows[number].loss

@@ -283,6 +283,7 @@ def _push_named(
 
 @inner
 def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
+    """Pushes a c-node and the visit that led to it; returns the new height of the stack."""
     stack[top, 0] = c_node
     stack[top, 1] = visit
     return top + 1
@@ -290,6 +291,7 @@ def _push(stack: np.ndarray, top: int, c_node: int, visit: int) -> int:
 
 @inner
 def _grown(found: np.ndarray) -> np.ndarray:
+    """A copy of [.] int32 with twice the room."""
     larger = np.empty(2 * len(found), np.int32)
     for i in range(len(found)):
         larger[i] = found[i]

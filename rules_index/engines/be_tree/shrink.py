@@ -77,6 +77,7 @@ def _can_merge(c_nodes: np.ndarray, c_node: int, max_cap: int) -> bool:
 
 @inner
 def _merge(store: Store, c_node: int) -> None:
+    """Moves the expressions of both halves of a bucket to its own l-node, and removes the halves."""
     node = store.c_nodes[c_node]
     mark_path(store.c_nodes, store.path, c_node)
     for half in (node.left, node.right):
@@ -127,6 +128,7 @@ def dissolve(store: Store, number: int) -> None:
 
 @inner
 def _defer_all(store: Store, c_node: int) -> None:
+    """Empties an l-node, and leaves its expressions to be inserted again."""
     node = store.c_nodes[c_node]
     expression = node.head
     while expression != NO_EXPRESSION:

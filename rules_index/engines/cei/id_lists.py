@@ -176,6 +176,7 @@ def _add_terms(
 def _remove_terms(
     layout: Layout, terms: np.ndarray, owner: int, start: np.ndarray, length: np.ndarray, pool: np.ndarray
 ) -> None:
+    """Removes an owner from the lists of all pieces of its terms; the last id of a list takes its place."""
     for term in range(len(terms)):
         attribute = terms[term, 0]
         kind, k, at = layout.kind[attribute], layout.k[attribute], layout.at[attribute]

@@ -136,6 +136,7 @@ def _compare(
 
 @jit
 def _grown(keys: np.ndarray, found: int, more: int) -> np.ndarray:
+    """A copy of the first `found` keys, with room for `more` and for as many again."""
     larger = np.empty(2 * (found + more), keys.dtype)
     larger[:found] = keys[:found]
     return larger

@@ -37,6 +37,7 @@ def check_decomposition(layout: Layout, terms: np.ndarray) -> None:
 def _check_lists(
     layout: Layout, at: np.ndarray, count: np.ndarray, terms: np.ndarray, offsets: np.ndarray, ids: np.ndarray
 ) -> int:
+    """The index in `_WRONG` of what is wrong, 0 for nothing; the arguments are those of `check_lists`."""
     owners = len(count)
     last_seen = np.full(owners, -1, np.int64)
     for attribute in range(len(layout.kind)):

@@ -58,6 +58,7 @@ def evaluate_rows(
 def _leaf_holds(
     leaf: int, row: np.ndarray, nodes: Nodes, boxes: BoxArrays, short_circuit: bool, totals: np.ndarray
 ) -> bool:
+    """Whether a row [attributes] is in a box of a leaf; adds the boxes tested to totals[1]."""
     held = False
     for i in range(nodes.filled[leaf]):
         totals[1] += 1
@@ -82,6 +83,8 @@ def scan_evaluate(boxes: Boxes, codes: np.ndarray) -> tuple[np.ndarray, dict[str
 def _scan_rows(
     codes: np.ndarray, start: np.ndarray, attributes: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> tuple[np.ndarray, int]:
+    """Returns holds [rows] bool and the number of boxes tested. start [boxes + 1] int64 are offsets into attributes,
+    low and high [.] int32."""
     holds = np.zeros(codes.shape[1], np.bool_)
     row = np.empty(codes.shape[0], np.int32)
     tested = 0

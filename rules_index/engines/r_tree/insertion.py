@@ -64,6 +64,7 @@ def nodes_needed(level: int, most_entries: int) -> int:
 def _entry_bounds(
     entry: int, level: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rectangle: np.ndarray
 ) -> None:
+    """Writes an entry's bounds to `rectangle` [2 d]: those of a box at level 0, else those of a node."""
     if level == 0:
         box_bounds(entry, boxes, dimensions, rectangle)
     else:
@@ -90,6 +91,7 @@ def bound(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions, rec
 
 @jit
 def _bound_path(node: int, nodes: Nodes, boxes: BoxArrays, dimensions: Dimensions) -> None:
+    """Makes bounds tight from a node upwards, until one does not change."""
     rectangle = np.empty(nodes.bounds.shape[1], np.int32)
     while node >= 0 and bound(node, nodes, boxes, dimensions, rectangle):
         node = nodes.parent[node]

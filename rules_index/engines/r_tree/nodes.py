@@ -212,6 +212,7 @@ def link(nodes: Nodes, boxes: BoxArrays, parent: np.ndarray, leaf: np.ndarray) -
 
 @jit
 def _link(nodes: Nodes, key: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -> int:
+    """The number of the first fault that `link` reports, 0 for none; writes parent [nodes] and leaf [slots] int32."""
     met = np.zeros(len(nodes.level), np.bool_)
     stack = np.empty(len(nodes.level), np.int32)
     leaf[:] = -1
@@ -252,6 +253,7 @@ def _link(nodes: Nodes, key: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -
 
 @jit
 def _link_leaf(node: int, nodes: Nodes, key: np.ndarray, met: np.ndarray, parent: np.ndarray, leaf: np.ndarray) -> int:
+    """Like `_link`, for a leaf with its `following` nodes. met: [nodes] bool, the nodes found so far."""
     block = node
     while True:
         for slot in nodes.entries[block, : nodes.filled[block]]:

@@ -3,7 +3,7 @@ at or after it.
 
 It answers the queries of Kuntschke and Kemper's section 3.6 by an AND of two words per 64 boxes and dimension: which
 boxes share a row with a part, contain it, or contain one of its corners. So each part that is cut off can be looked up
-anew, in whatever order parts are taken. The index has 3 bits per box and code of each dimension: it is for predicates
+again, in whatever order parts are taken. The index has 3 bits per box and code of each dimension: it is for predicates
 of hundreds of boxes and constants, not of millions.
 """
 

@@ -200,6 +200,7 @@ def list_survivors(slots: np.ndarray, attributes: np.ndarray, boxes: BoxArrays, 
 
 @inner
 def _set_reaching(low: np.ndarray, high: np.ndarray, shift: int, reaching: np.ndarray) -> None:
+    """Writes the bitmaps [BUCKETS + 1, words] of one attribute, given the bounds low and high [survivors] int32."""
     for i in range(len(low)):
         bit = np.uint64(1) << np.uint64(i & 63)
         reaching[low[i] >> shift, i >> 6] ^= bit

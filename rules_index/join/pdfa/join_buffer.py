@@ -137,6 +137,7 @@ def insert_row(rows: StreamRows, key: int, time: int, codes: np.ndarray) -> int:
 
 @jit
 def _copy(rows: StreamRows, larger: StreamRows) -> None:
+    """Inserts all kept rows into a larger, empty store."""
     for arrival in range(rows.header[OLDEST_KEPT], rows.header[NEXT]):
         place = arrival & (len(rows.key) - 1)
         insert_row(larger, rows.key[place], rows.time[place], rows.codes[place])
@@ -144,6 +145,7 @@ def _copy(rows: StreamRows, larger: StreamRows) -> None:
 
 @jit
 def _expire(rows: StreamRows, before: int) -> None:
+    """Removes the oldest rows, up to the first whose time is at least `before`."""
     mask = len(rows.key) - 1
     while rows.header[OLDEST_KEPT] < rows.header[NEXT]:
         place = rows.header[OLDEST_KEPT] & mask
@@ -156,6 +158,7 @@ def _expire(rows: StreamRows, before: int) -> None:
 
 @jit
 def _probe(rows: StreamRows, key: int, earliest: int, latest: int) -> np.ndarray:
+    """The arrivals [.] int64, ascending, with a key and a time in [earliest, latest]."""
     mask = len(rows.key) - 1
     first = rows.first[_slot(rows, key)]
     count = 0

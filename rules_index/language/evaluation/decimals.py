@@ -112,6 +112,7 @@ def _load(low, high, limbs):  # type: ignore[no-untyped-def]
 
 @jit
 def _store(limbs, negative, out):  # type: ignore[no-untyped-def]
+    """Writes a magnitude and its sign as two's complement to `out` [2] uint64."""
     low = limbs[0] | (limbs[1] << np.uint64(32))
     high = limbs[2] | (limbs[3] << np.uint64(32))
     if negative:
@@ -132,6 +133,7 @@ def _times_small(limbs, factor, plus):  # type: ignore[no-untyped-def]
 
 @jit
 def _scale_up(limbs, power):  # type: ignore[no-untyped-def]
+    """limbs = limbs * 10 ** power."""
     while power >= 9:
         _times_small(limbs, 1000000000, 0)
         power -= 9
@@ -190,6 +192,7 @@ def _digits(limbs, spare):  # type: ignore[no-untyped-def]
 
 @jit
 def _less(a, b):  # type: ignore[no-untyped-def]
+    """Whether magnitude a is less than magnitude b."""
     for index in range(_LIMBS - 1, -1, -1):
         if a[index] != b[index]:
             return a[index] < b[index]
@@ -220,6 +223,8 @@ def _subtract(a, b, out):  # type: ignore[no-untyped-def]
 def _operate(  # type: ignore[no-untyped-def]
     operation, left, right, left_scale, right_scale, scale, precision, out, failed
 ):
+    """Adds (operation 0) or subtracts (1) left and right [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
+    [rows] bool."""
     a, b = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     result, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     limit = np.zeros(_LIMBS, np.uint64)
@@ -258,6 +263,8 @@ def _operate(  # type: ignore[no-untyped-def]
 
 @jit
 def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-untyped-def]
+    """`negate` or, where `absolute`, `abs` of halves [rows, 2] uint64; writes `out` [rows, 2] uint64 and `failed`
+    [rows] bool."""
     limbs, spare = np.zeros(_LIMBS, np.uint64), np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
         negative = _load(halves[row, 0], halves[row, 1], limbs)
@@ -282,6 +289,8 @@ def _change_sign(halves, absolute, precision, out, failed):  # type: ignore[no-u
 
 @jit
 def _truncate(halves, scale, whole, failed):  # type: ignore[no-untyped-def]
+    """Writes halves [rows, 2] uint64 truncated toward zero to `whole` [rows] int64, and overflows to `failed` [rows]
+    bool."""
     limbs = np.zeros(_LIMBS, np.uint64)
     for row in range(len(halves)):
         negative = _load(halves[row, 0], halves[row, 1], limbs)

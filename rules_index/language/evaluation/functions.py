@@ -99,6 +99,7 @@ def _lower(text: str) -> str:
 
 def _letters(change: Callable[[str], str], ascii_only: Callable[[pa.Array], pa.Array]) -> Any:
     def evaluate(columns: Columns, _: str) -> Result:
+        """Converts each distinct string by `change`, or all at once by `ascii_only` where that is the same."""
         column = columns[0]
         if not _has_non_ascii(column):
             return ascii_only(column), None
@@ -153,6 +154,7 @@ def _substring(columns: Columns, _: str) -> Result:
 
 def _floor_or_ceiling(rounded: Callable[[pa.Array], pa.Array]) -> Callable[[Columns, str], Result]:
     def evaluate(columns: Columns, _: str) -> Result:
+        """Rounds in the type that Spark returns for the column's: BIGINT or a DECIMAL."""
         column = columns[0]
         if is_integer(column.type):
             return column.cast(BIGINT), None

@@ -88,6 +88,7 @@ class Searcher:
 
 @jit
 def _hash(members):  # type: ignore[no-untyped-def]
+    """A hash of a set of states, [words] uint64."""
     value = np.uint64(1469598103934665603)
     for word in members:
         value = (value ^ word) * np.uint64(1099511628211)
@@ -97,6 +98,7 @@ def _hash(members):  # type: ignore[no-untyped-def]
 
 @jit
 def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-def]
+    """The class of a code point, by binary search of the cuts."""
     if code < 128:
         return ascii_classes[code]
     low, high = 0, len(cuts)
@@ -111,6 +113,7 @@ def _class_of(code, cuts, classes, ascii_classes):  # type: ignore[no-untyped-de
 
 @jit
 def _is_terminator(code):  # type: ignore[no-untyped-def]
+    """Whether a code point ends a line in Java."""
     return code == 0x0A or code == 0x0D or code == 0x85 or code == 0x2028 or code == 0x2029
 
 
@@ -131,6 +134,7 @@ def _last_terminator(data, begin, end):  # type: ignore[no-untyped-def]
 
 @jit
 def _bit(slots, place, holds):  # type: ignore[no-untyped-def]
+    """The bit of a kind of place if it holds and the pattern tests it, else 0."""
     return (1 << slots[place]) if holds and slots[place] >= 0 else 0
 
 
