@@ -20,7 +20,8 @@ from rules_index.single_events.access_lists import (
 )
 
 MOST_PIECES = 64
-"""A set of at most so many intervals has an entry for each; a set of more has its lowest and highest code."""
+"""A set of at most so many intervals has an entry for each; a larger one has a single entry, from its lowest to its
+highest code."""
 
 
 class _Scratch(threading.local):

@@ -58,7 +58,7 @@ class ScanCosts:
         if only is None and made["summaries"] is None:
             # the kernel uses equality blocks only in place of summaries
             made["equality blocks"] = None
-        # a sample of conjunctions may not allow a method that all conjunctions allow
+        # a method that is possible for a sample of conjunctions may be impossible for all of them
         return {name: scan_method for name, scan_method in made.items() if scan_method is not None} or {
             "bitmaps": self._by_bitmaps()
         }
